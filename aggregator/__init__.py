@@ -1,0 +1,1 @@
+"""The server side: fusion parts and recipes, the aggregator's half of a round."""

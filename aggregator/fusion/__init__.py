@@ -1,0 +1,1 @@
+"""Fusion parts: pure functions on tensors, one small module each."""

@@ -1,0 +1,1 @@
+"""The device side: local data, local training, the device's half of a round."""

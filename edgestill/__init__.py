@@ -1,0 +1,3 @@
+"""The command line of edgestill. Everything else lives in the packages beside this one."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What is flashed to boards. Board profiles, identities and kits live here."""

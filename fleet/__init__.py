@@ -1,0 +1,1 @@
+"""The simulated fleet: datasets, partitions, simulation, run files and figures."""

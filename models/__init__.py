@@ -1,0 +1,1 @@
+"""Prototypes: extractor + predictor at a precision; the zoo; the latent generator."""

@@ -1,0 +1,106 @@
+"""Every error that a user or a device can cause.
+
+    EdgestillError                 exit code 1
+    ├── ConfigError                3   a flag, a config file or a name is wrong: the user can mend it
+    ├── DataError                  4   a dataset or a file of samples is missing or malformed
+    ├── WireError                  5   bytes from outside are not what they should be
+    │   ├── TopicError                 a topic or an id
+    │   ├── TensorError                a tensor message; the text names the tensor
+    │   ├── EnvelopeError              version, size, kind or fields of an envelope
+    │   │   └── SignatureError         the signature, or the key that made it
+    │   └── TransferError              a chunk, or the state of a transfer
+    ├── ModelError                 6   weights that do not fit a prototype, a graph that does not export
+    ├── DeviceError                7   a device answered with something that cannot be used; the round goes on
+    └── RoundError                 1   a round cannot go on: our fault
+
+A message is one line: what, where, what to do. `raise` these for what a user or a device can cause; `assert` is for
+our own bugs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "EdgestillError",
+    "EnvelopeError",
+    "ModelError",
+    "RoundError",
+    "SignatureError",
+    "TensorError",
+    "TopicError",
+    "TransferError",
+    "WireError",
+    "did_you_mean",
+]
+
+
+class EdgestillError(Exception):
+    """Base of all errors that are told in one line."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(EdgestillError):
+    """A flag, a config file or a name is wrong."""
+
+    exit_code = 3
+
+
+class DataError(EdgestillError):
+    """A dataset or a file of samples is missing or malformed."""
+
+    exit_code = 4
+
+
+class WireError(EdgestillError):
+    """Bytes from outside are not what they should be."""
+
+    exit_code = 5
+
+
+class TopicError(WireError):
+    """A topic or an id is malformed."""
+
+
+class TensorError(WireError):
+    """A tensor message is malformed; the text names the tensor."""
+
+
+class EnvelopeError(WireError):
+    """An envelope's version, size, kind or fields are wrong."""
+
+
+class SignatureError(EnvelopeError):
+    """A signature does not verify, or the key is not one."""
+
+
+class TransferError(WireError):
+    """A chunk, or the saved state of a transfer, is malformed."""
+
+
+class ModelError(EdgestillError):
+    """Weights do not fit a prototype, or a graph cannot be exported or run."""
+
+    exit_code = 6
+
+
+class DeviceError(EdgestillError):
+    """A device answered with something that cannot be used."""
+
+    exit_code = 7
+
+
+class RoundError(EdgestillError):
+    """A round cannot go on."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the nearest of `known`, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
