@@ -1,1 +1,1 @@
-"""What crosses the air: topics, messages, tensors, chunks, signatures. NumPy only; importing it must not import torch."""
+"""What crosses the air: topics, messages, tensors, chunks, signatures. NumPy only: importing it imports no torch."""
