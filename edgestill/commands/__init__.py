@@ -1,0 +1,1 @@
+"""One module per command group. They import the work inside the function, so that `--help` stays quick."""

@@ -1,0 +1,30 @@
+"""How commands speak: facts to stdout (`--json`: one JSON document), progress and errors to stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["err", "out", "print_json", "print_table"]
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(facts: Any) -> None:
+    """One JSON document on stdout, and nothing else."""
+    out.file.write(json.dumps(facts, indent=2, sort_keys=False) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    out.print(table)
