@@ -1,0 +1,56 @@
+# Two commands: `make demo` and `make test`. Each sets up what it needs, and is quick the second time.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Two torch threads in one process collapse as soon as anything else runs: one thread a process.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test test-slow lint light-tests system-packages clean
+help:
+	@echo "make demo       set up, and watch a small fleet of different models learn (about 2 minutes)"
+	@echo "make test       set up, lint, type-check and run the tests"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make lint       ruff, mypy and vermin alone"
+	@echo "make clean      remove the virtual environments and caches"
+
+demo: $(VENV)/.edgestill-demo
+	$(BIN)/edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --alpha 1.0 \
+		--rounds 10 --fraction 1.0 --local-epochs 2 --recipe fedavg --seed 0 --out demo-run
+
+test: lint system-packages
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests
+	$(BIN)/python scripts/light_tests.py
+
+test-slow: $(VENV)/.edgestill-dev system-packages
+	$(BIN)/python -m pytest -n 2 -m slow tests
+
+lint: $(VENV)/.edgestill-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/vermin --target=3.10- --violations --no-tips --eval-annotations \
+		wire quant models edge_agent aggregator fleet firmware_configs edgestill
+
+light-tests: $(VENV)/.edgestill-dev
+	$(BIN)/python scripts/light_tests.py
+
+system-packages:
+	@scripts/system_packages.sh mosquitto
+
+$(BIN)/python:
+	@PYTHON="$(PYTHON)" scripts/make_venv.sh "$(VENV)"
+
+$(VENV)/.edgestill-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing edgestill and what it stands on (a few minutes the first time) ..."
+	$(PIP) --editable '.[aggregator]'
+	@touch $@
+
+$(VENV)/.edgestill-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing edgestill, its test tools and what they stand on (a few minutes the first time) ..."
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.edgestill-demo
+
+clean:
+	rm -rf $(VENV) .venv-light-* build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

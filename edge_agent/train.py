@@ -1,0 +1,141 @@
+"""Local training on a device: a flat loop, tensors in, tensors out.
+
+No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB and takes a second, which a board with
+1 GB has better use for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from wire.errors import ConfigError
+
+__all__ = ["LocalTraining", "Trained", "batches", "train_local"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTraining:
+    """Device-side SGD; symbols as in McMahan et al. 2017, Algorithm 1. Give `epochs` or `steps`, not both."""
+
+    lr: float  # eta
+    batch_size: int  # B
+    epochs: int | None = None  # E
+    steps: int | None = None  # FedGen counts mini-batch steps instead of epochs
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    prox: float = 0.0  # mu of FedProx, Li et al. 2020: the gradient gains mu * (w - w_received)
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ConfigError("local training: give either epochs or steps")
+        amount = self.epochs if self.epochs is not None else self.steps
+        if amount is not None and amount < 1:
+            raise ConfigError(f"local training: {amount} epochs or steps; give at least 1")
+        if self.batch_size < 1:
+            raise ConfigError(f"local training: batch size {self.batch_size}; give at least 1")
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise ConfigError(f"local training: learning rate {self.lr}; give a positive number")
+        if not 0 <= self.momentum < 1:
+            raise ConfigError(f"local training: momentum {self.momentum}; give a number in [0, 1)")
+        if self.weight_decay < 0 or self.prox < 0:
+            raise ConfigError("local training: weight decay and prox cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What local training did."""
+
+    loss: float  # mean over the last epoch's (or all steps') mini-batches
+    steps: int
+    stopped_early: bool
+
+
+def batches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Index tensors of one epoch, reshuffled; the last, smaller batch is kept unless it has one sample.
+
+    BatchNorm cannot normalise one sample, and dropping it costs at most one of n; a device that owns a single sample
+    keeps it.
+    """
+    order = torch.randperm(n, generator=generator)
+    for start in range(0, n, batch_size):
+        chosen = order[start : start + batch_size]
+        if len(chosen) > 1 or n == 1 or batch_size == 1:
+            yield chosen
+
+
+def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    while True:
+        yield from batches(n, batch_size, generator)
+
+
+def _schedule(n: int, how: LocalTraining, generator: torch.Generator) -> Iterator[tuple[bool, Tensor]]:
+    """(whether the loss is counted, indices) of every step: the last epoch counts, or every step."""
+    if how.steps is not None:
+        for _, chosen in zip(range(how.steps), _endless(n, how.batch_size, generator), strict=False):
+            yield True, chosen
+        return
+    assert how.epochs is not None
+    for epoch in range(how.epochs):
+        for chosen in batches(n, how.batch_size, generator):
+            yield epoch == how.epochs - 1, chosen
+
+
+def train_local(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    how: LocalTraining,
+    *,
+    generator: torch.Generator,
+    loss_fn: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train `model` in place on `x`, `y`.
+
+    w <- w - eta * v,  v <- beta * v + grad + lambda * w + mu * (w - w_received)
+
+    `should_stop` is asked before every step: at a deadline the device keeps what it has learned so far.
+    """
+    if len(x) == 0:
+        raise ConfigError("local training: the device has no samples")
+    model.train()
+    params = [p for p in model.parameters() if p.requires_grad]
+    received = [p.detach().clone() for p in params] if how.prox else []
+    velocity = [torch.zeros_like(p) for p in params] if how.momentum else []
+    total, counted, steps = 0.0, 0, 0
+    for counts, chosen in _schedule(len(x), how, generator):
+        if should_stop():
+            return Trained(total / max(counted, 1), steps, True)
+        loss = loss_fn(model(x[chosen]), y[chosen])
+        _step(params, torch.autograd.grad(loss, params, materialize_grads=True), velocity, received, how)
+        steps += 1
+        if counts:
+            total, counted = total + loss.item(), counted + 1
+    return Trained(total / max(counted, 1), steps, False)
+
+
+@torch.no_grad()
+def _step(
+    params: list[nn.Parameter],
+    grads: tuple[Tensor, ...],
+    velocity: list[Tensor],
+    received: list[Tensor],
+    how: LocalTraining,
+) -> None:
+    """One SGD step on all tensors at once (`_foreach`: one call instead of one per tensor)."""
+    updates = list(grads)
+    if how.weight_decay:
+        torch._foreach_add_(updates, params, alpha=how.weight_decay)
+    if received:
+        torch._foreach_add_(updates, torch._foreach_sub(params, received), alpha=how.prox)
+    if velocity:
+        torch._foreach_mul_(velocity, how.momentum)
+        torch._foreach_add_(velocity, updates)
+        updates = velocity
+    torch._foreach_add_(params, updates, alpha=-how.lr)

@@ -1,0 +1,122 @@
+"""`run.json`: what a simulation was told, who was in it and what happened, round by round.
+
+    {
+      "schema": 1,
+      "versions": {"edgestill": "0.1.0", "torch": "2.13.0", ...},
+      "config": {"dataset": "digits", "devices": 12, "prototypes": ["cnn:fp32", ...], "seed": 0, ...},
+      "fleet": [{"device": "sim-000", "prototype": "cnn:fp32", "examples": 120, "labels": [12, 9, ...]}, ...],
+      "rounds": [
+        {
+          "round": 1,
+          "prototypes": {
+            "cnn:w1": {"accuracy": 0.81, "loss": 0.62, "accuracy_quantized": 0.78, "train_loss": 0.9,
+                       "devices": 4, "bytes_up": 7104, "bytes_down": 14980}
+          },
+          "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2
+        }
+      ]
+    }
+
+`accuracy` and `loss` are those of the fused model, with full-precision weights, on the whole test set;
+`accuracy_quantized` those of the same model at the prototype's own precision, and absent for fp32. Bytes are those of
+the encoded messages. The file is rewritten whole after every round, so an interrupted run leaves what it has.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wire.errors import DataError
+from wire.files import write_atomic
+from wire.versions import versions
+
+__all__ = ["PrototypeResult", "RoundResult", "Run", "read_run", "write_run"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrototypeResult:
+    """One prototype in one round."""
+
+    accuracy: float
+    loss: float
+    train_loss: float  # mean over its devices, weighted by examples
+    devices: int  # how many answered
+    bytes_up: int
+    bytes_down: int
+    accuracy_quantized: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """One round."""
+
+    round: int
+    prototypes: dict[str, PrototypeResult]
+    seconds: float
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes of all updates."""
+        return sum(p.bytes_up for p in self.prototypes.values())
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes of all downloads."""
+        return sum(p.bytes_down for p in self.prototypes.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """As in `run.json`."""
+        prototypes = {
+            name: {k: v for k, v in asdict(result).items() if v is not None}
+            for name, result in self.prototypes.items()
+        }
+        return {
+            "round": self.round,
+            "prototypes": prototypes,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A run as it grows."""
+
+    config: dict[str, Any]
+    fleet: list[dict[str, Any]]
+    rounds: list[RoundResult] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in `run.json`."""
+        return {
+            "schema": SCHEMA,
+            "versions": versions(),
+            "config": self.config,
+            "fleet": self.fleet,
+            "rounds": [r.to_json() for r in self.rounds],
+        }
+
+
+def write_run(run: Run, folder: Path) -> Path:
+    """Write `folder/run.json`, whole or not at all."""
+    path = folder / "run.json"
+    write_atomic(path, json.dumps(run.to_json(), indent=1) + "\n")
+    return path
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Read a `run.json`, or the one in the folder `path`."""
+    path = path / "run.json" if path.is_dir() else path
+    try:
+        facts = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable run.json ({error}); give the --out folder of a simulation") from error
+    if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+        raise DataError(f"{path}: not a run.json of schema {SCHEMA}")
+    return facts
