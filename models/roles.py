@@ -1,0 +1,54 @@
+"""State dicts by role: which tensors are the extractor's, which the predictor's. Imports no torch.
+
+The values may be torch tensors, NumPy arrays or packed wire tensors: only names and shapes are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from wire.errors import ModelError
+
+__all__ = ["ROLES", "Role", "merge_state", "role_of", "slice_state"]
+
+Role = Literal["extractor", "predictor"]
+ROLES: tuple[Role, ...] = ("extractor", "predictor")
+T = TypeVar("T")
+
+
+def role_of(name: str) -> Role:
+    """The role of the tensor called `name`: the part before its first dot."""
+    first = name.partition(".")[0]
+    for role in ROLES:
+        if first == role:
+            return role
+    raise ModelError(f"tensor {name!r}: the name must start with {' or '.join(f'{role}.' for role in ROLES)}")
+
+
+def slice_state(state: Mapping[str, T], role: Role) -> dict[str, T]:
+    """The tensors of one role, under their full names.
+
+    >>> slice_state({"extractor.fc.weight": 1, "predictor.weight": 2, "predictor.bias": 3}, "predictor")
+    {'predictor.weight': 2, 'predictor.bias': 3}
+    """
+    if role not in ROLES:
+        raise ModelError(f"unknown role {role!r}; known: {' '.join(ROLES)}")
+    return {name: value for name, value in state.items() if role_of(name) == role}
+
+
+def merge_state(state: Mapping[str, T], part: Mapping[str, T]) -> dict[str, T]:
+    """`state` with the tensors of `part` in place of its own; both inputs stay as they are.
+
+    Every tensor of `part` must exist in `state` with the same shape.
+    """
+    for name, value in part.items():
+        if name not in state:
+            raise ModelError(f"tensor {name!r} has no counterpart in the model; is it from another prototype?")
+        if _shape(value) != _shape(state[name]):
+            raise ModelError(f"tensor {name!r} is {_shape(value)}, expected {_shape(state[name])}")
+    return {**state, **part}
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(getattr(value, "levels", value).shape)  # a packed tensor has the shape of its levels

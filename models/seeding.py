@@ -1,0 +1,23 @@
+"""Seeded construction: torch's layers draw their initial weights from the global random state, so borrow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["seeded"]
+
+
+@contextmanager
+def seeded(generator: torch.Generator | None) -> Iterator[None]:
+    """Inside, torch's CPU random state follows a seed drawn from `generator`; outside, it is as it was.
+
+    Without a generator the seed comes from torch's global state, which so advances by one draw.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else None))
+    with torch.random.fork_rng(devices=[]):
+        # not torch.manual_seed: it would also seed the GPUs, whose state is not put back
+        torch.default_generator.manual_seed(seed)
+        yield

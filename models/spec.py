@@ -1,0 +1,52 @@
+"""What a prototype is, as a value: architecture, precision, input, classes, latent width. Imports no torch.
+
+A prototype is written `arch:precision`, for example `resnet8-gn:w1`; `cnn` alone means `cnn:fp32`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.registry import check_name
+from quant.precision import FP32, Precision, parse_precision
+from wire.errors import ConfigError
+
+__all__ = ["PrototypeSpec", "parse_prototype"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrototypeSpec:
+    """A prototype before it is built.
+
+    >>> str(PrototypeSpec("resnet8-gn", Precision(1, None), (3, 32, 32), 10))
+    'resnet8-gn:w1'
+    """
+
+    arch: str  # registry name
+    precision: Precision
+    input_shape: tuple[int, ...]  # of one sample: (C, H, W) for images, (L,) for token ids
+    classes: int
+    latent: int | None = None  # fleet-wide D; None: the architecture's own width, no adapter
+
+    def __post_init__(self) -> None:
+        if not self.input_shape or min(self.input_shape) < 1:
+            raise ConfigError(f"{self}: the input shape {self.input_shape} needs one or more positive sizes")
+        if self.classes < 2:
+            raise ConfigError(f"{self}: {self.classes} classes cannot be told apart; give 2 or more")
+        if self.latent is not None and self.latent < 1:
+            raise ConfigError(f"{self}: the latent width {self.latent} must be positive, or left out")
+
+    def __str__(self) -> str:
+        return f"{self.arch}:{self.precision}"
+
+
+def parse_prototype(text: str) -> tuple[str, Precision]:
+    """Architecture and precision of `arch:precision`; both must be known.
+
+    >>> arch, precision = parse_prototype("cnn:w1")
+    >>> arch, str(precision)
+    ('cnn', 'w1')
+    """
+    arch, colon, precision = text.partition(":")
+    check_name(arch)
+    return arch, parse_precision(precision) if colon else FP32

@@ -1,0 +1,63 @@
+"""What several architectures share: checks of the input shape, the norm layers, the initial weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import nn
+
+from quant.layers import Layers
+from wire.errors import ConfigError
+
+__all__ = ["Norm", "batch_norm", "group_norm", "he_normal_", "image_shape", "or_quantized", "sequence_length"]
+
+Norm = Callable[[int], nn.Module]
+
+
+def image_shape(arch: str, input_shape: tuple[int, ...], *, at_least: int) -> tuple[int, int, int]:
+    """Channels, height and width of an image input that is large enough for `arch`."""
+    if len(input_shape) != 3:
+        raise ConfigError(f"{arch} takes images (channels, height, width), not an input of shape {input_shape}")
+    c, h, w = input_shape
+    if min(h, w) < at_least:
+        raise ConfigError(f"{arch} needs images of at least {at_least}x{at_least}, got {h}x{w}; try cnn or mlp")
+    return c, h, w
+
+
+def sequence_length(arch: str, input_shape: tuple[int, ...]) -> int:
+    """The length of an input of token ids."""
+    if len(input_shape) != 1:
+        raise ConfigError(f"{arch} takes token ids (length,), not an input of shape {input_shape}")
+    return input_shape[0]
+
+
+def batch_norm(channels: int) -> nn.Module:
+    """BatchNorm: float in every precision."""
+    return nn.BatchNorm2d(channels)
+
+
+def group_norm(channels: int) -> nn.Module:
+    """GroupNorm with 2 groups: the one figure in FedDF's code, whose tuned one is not published."""
+    return nn.GroupNorm(2, channels)
+
+
+def or_quantized(layers: Layers, activation: nn.Module) -> nn.Module:
+    """`activation` where activations are float, the precision's own where they are quantized."""
+    return activation if layers.precision.act_bits is None else layers.activation()
+
+
+def he_normal_(module: nn.Module) -> None:
+    """Convolution weights ~ N(0, 2 / (k^2 c_out)), their biases 0: He et al. 2015, fan-out; the rest as it is.
+
+    The convolutions are found by their four-dimensional weight, which every precision's layer has.
+    """
+    for layer in module.modules():
+        weight = getattr(layer, "weight", None)
+        if not isinstance(weight, nn.Parameter) or weight.ndim != 4:
+            continue
+        c_out, _, height, width = weight.shape
+        nn.init.normal_(weight, 0.0, math.sqrt(2.0 / (height * width * c_out)))
+        bias = getattr(layer, "bias", None)
+        if isinstance(bias, nn.Parameter):
+            nn.init.zeros_(bias)
