@@ -1,0 +1,137 @@
+"""1-bit layers: the straight-through sign, and convolution and linear layers with binary weights.
+
+They are lean on purpose: a step costs about what the float layer costs (benchmarks/binary_step.py), they run under
+`torch.func` (`grad`, `vmap`, `functional_call`), and the latent weight is never changed behind the optimizer's back.
+Where Brevitas' 1-bit layers mean the same, the numbers are the same (tests/quant/test_brevitas_parity.py). They differ:
+
+- Brevitas clamps the latent weight in place to its scale at every forward; ours is left alone.
+- Brevitas' scale is a constant (0.1 unless set) and multiplies the weight's gradient; ours is the filter's RMS, and the
+  gradient is the identity.
+- Brevitas does not centre the weight; ours has the filter's mean.
+- At |x| = 1 exactly, Brevitas' activation passes the gradient; ours does not. At x = -0.0 Brevitas gives 1; ours -1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quant.weight import QuantizedWeight, QuantWeight
+
+__all__ = ["BinaryActivation", "BinaryConv2d", "BinaryLinear", "binarize", "sign_ste"]
+
+# A scale below float16's least normal number would lose its own precision, or be 0 and take the signs with it.
+_HALF_MIN, _HALF_MAX = 2.0**-14, 65504.0
+
+
+class _SignSTE(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.copysign(torch.ones((), dtype=x.dtype, device=x.device), x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return torch.ops.aten.hardtanh_backward(grad, x, -1.0, 1.0)  # type: ignore[no-any-return]
+
+
+def sign_ste(x: Tensor) -> Tensor:
+    """Sign of x with the clipped straight-through gradient (Hubara et al. 2016, arXiv:1602.02830, equation 4).
+
+    y = 1 if the sign bit of x is clear, else -1;   dL/dx = dL/dy if |x| < 1, else 0
+
+    The sign of 0.0 is 1, of -0.0 it is -1. copysign and hardtanh_backward are one pass over the data each.
+    """
+    return _SignSTE.apply(x)  # type: ignore[no-any-return]
+
+
+class BinaryActivation(nn.Module):
+    """The straight-through sign as a layer; put a normalization in front of it, so that |x| < 1 is common."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sign_ste(x)
+
+
+def _to_half(x: Tensor) -> Tensor:
+    return x.to(torch.float16).to(x.dtype)
+
+
+def _mean_and_scale(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Mean, and RMS of the centred weight, over `dims`; both are float16 numbers in w's dtype."""
+    mean = _to_half(w.mean(dims, keepdim=True).clamp(-_HALF_MAX, _HALF_MAX))
+    rms = (w - mean).square().mean(dims, keepdim=True).sqrt()
+    return mean, _to_half(rms.clamp(_HALF_MIN, _HALF_MAX))
+
+
+class _Binarize(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(w: Tensor, dims: tuple[int, ...]) -> Tensor:
+        mean, scale = _mean_and_scale(w, dims)
+        return mean + torch.copysign(scale, w - mean)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass  # the gradient is the identity
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Two-valued weight per group, as in FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4).
+
+    w_q = mu + s * sign(w - mu),   mu = mean(w),   s = sqrt(mean((w - mu)^2)),   dL/dw = dL/dw_q
+
+    The means are taken over `dims`: all but the first for a convolution (per output filter), all for a matrix, as the
+    authors' code does. The authors keep the residual w - w_q and add it back before the next quantization (error
+    feedback); residual + w_q is the latent weight, so that is this identity gradient, without a clip mask. Here
+    sign(0) is 1, and mu and s are rounded to float16, so that the wire carries w_q bit by bit.
+    """
+    return _Binarize.apply(w, dims)  # type: ignore[no-any-return]
+
+
+class _BinaryWeight(QuantizedWeight):
+    """Binary weight with its groups; mixed into a torch layer."""
+
+    group_dims: tuple[int, ...]  # the dimensions that share a mean and a scale
+
+    def effective_weight(self) -> Tensor:
+        return self.weight if self.weight_frozen else binarize(self.weight, self.group_dims)
+
+    def quantize_weight(self) -> QuantWeight:
+        w = self.weight.detach()
+        mean, scale = _mean_and_scale(w, self.group_dims)
+        levels = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), w - mean).to(torch.int8)
+        shape = () if 0 in self.group_dims else (w.shape[0],)
+        return QuantWeight(bits=1, levels=levels, scale=scale.half().reshape(shape), mean=mean.half().reshape(shape))
+
+
+class BinaryConv2d(_BinaryWeight, nn.Conv2d):
+    """Convolution with a mean and a scale per output filter; the bias stays float."""
+
+    group_dims = (1, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        w = self.effective_weight()
+        return F.conv2d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class BinaryLinear(_BinaryWeight, nn.Linear):
+    """Linear layer with one mean and one scale; the bias stays float."""
+
+    group_dims = (0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.effective_weight(), self.bias)

@@ -1,0 +1,135 @@
+"""8-, 4- and 2-bit layers through Brevitas; the only module that imports it, because importing it takes a second.
+
+Weights: narrow symmetric integers with one float32 scale per output channel, `w_q = scale * level`, where the scale is
+a statistic of the weight itself (it holds no state of its own):
+
+    8 and 4 bit   scale = max|w| / (2^(b-1) - 1)
+    2 bit         scale = 1.5 mean|w|, levels -1 0 1: for Gaussian weights the best step of three levels is
+                  1.22 sigma = 1.53 mean|w|, while max|w| would round most weights to 0
+
+Activations: unsigned integers, `y = scale * clip(round(relu(x) / scale), 0, 2^b - 1)`, with a learned scale that starts
+from a constant. Brevitas' default is another: it collects statistics for its first 300 training steps, counted in an
+attribute that no state dict holds, and its state dict lacks the scale until the first step. A model that is averaged
+and sent around must not depend on hidden counters, so that default is not used here.
+
+Brevitas drops keywords that it does not know, in silence. They are spelled here only, and the tests ask each layer for
+the bits that it really has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from brevitas import nn as qnn
+from brevitas.proxy import ActQuantProxyFromInjector
+from brevitas.quant.scaled_int import Int8WeightPerChannelFloat, Uint8ActPerTensorFloatMaxInit
+from torch import Tensor, nn
+
+from quant.weight import ActQuant, QuantizedWeight, QuantWeight
+
+__all__ = ["IntConv2d", "IntLinear", "IntReLU"]
+
+#: Where the activations of a fresh model are clipped: about the best clip for a rectified unit Gaussian, which is what
+#: a normalization layer gives, with room for residual sums.
+_FIRST_CLIP = {8: 6.0, 4: 4.0, 2: 2.0}
+
+
+class _TernaryStep(nn.Module):
+    """1.5 mean|w| over the dimension that Brevitas asks for."""
+
+    def __init__(self, stats_reduce_dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = stats_reduce_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1.5 * (x.abs().mean() if self.dim is None else x.abs().mean(dim=self.dim))
+
+
+class _TernaryWeight(Int8WeightPerChannelFloat):  # type: ignore[misc, unused-ignore]
+    scaling_stats_impl = _TernaryStep
+
+
+class _ActProxy(ActQuantProxyFromInjector):  # type: ignore[misc, unused-ignore]
+    def _load_from_state_dict(self, *args: Any) -> None:
+        # Brevitas builds the quantizer anew here: an optimizer would go on with the scale that the layer has dropped.
+        nn.Module._load_from_state_dict(self, *args)
+
+
+class _ActQuant(Uint8ActPerTensorFloatMaxInit):  # type: ignore[misc, unused-ignore]
+    proxy_class = _ActProxy
+    scaling_min_val = 2.0**-10  # a learned scale may walk through 0
+
+
+def _weight_keywords(bits: int) -> dict[str, Any]:
+    return {"weight_quant": _TernaryWeight if bits == 2 else Int8WeightPerChannelFloat, "weight_bit_width": bits}
+
+
+class _IntWeight(QuantizedWeight):
+    """The common switch, on top of Brevitas' own."""
+
+    weight_quant: Any
+
+    def effective_weight(self) -> Tensor:
+        w = self.weight_quant(self.weight)
+        return cast(Tensor, w if self.weight_frozen else w.value)
+
+    def quantize_weight(self) -> QuantWeight:
+        with torch.no_grad():
+            value, scale, _, bits = self.weight_quant.tensor_quant(self.weight)
+        levels = torch.round(value / scale).to(torch.int8)
+        return QuantWeight(bits=int(bits), levels=levels, scale=scale.detach().reshape(-1).clone())
+
+    def freeze_weight(self, quant: QuantWeight | None = None) -> None:
+        super().freeze_weight(quant)
+        self.weight_quant.disable_quant = True
+
+    def unfreeze_weight(self) -> None:
+        super().unfreeze_weight()
+        self.weight_quant.disable_quant = False
+
+
+class IntConv2d(_IntWeight, qnn.QuantConv2d):  # type: ignore[misc, unused-ignore]
+    """Convolution with `bits`-bit weights, one scale per output channel; the bias stays float."""
+
+    def __init__(
+        self,
+        c_in: int,
+        c_out: int,
+        kernel: int,
+        *,
+        bits: int,
+        stride: int = 1,
+        padding: int = 0,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            c_in,
+            c_out,
+            kernel,
+            stride=stride,
+            padding=padding,
+            groups=groups,
+            bias=bias,
+            **_weight_keywords(bits),
+        )
+
+
+class IntLinear(_IntWeight, qnn.QuantLinear):  # type: ignore[misc, unused-ignore]
+    """Linear layer with `bits`-bit weights, one scale per output; the bias stays float."""
+
+    def __init__(self, d_in: int, d_out: int, *, bits: int, bias: bool = True) -> None:
+        super().__init__(d_in, d_out, bias=bias, **_weight_keywords(bits))
+
+
+class IntReLU(qnn.QuantReLU):  # type: ignore[misc, unused-ignore]
+    """ReLU with `bits`-bit output and a learned scale, which is in the state dict."""
+
+    def __init__(self, *, bits: int) -> None:
+        super().__init__(act_quant=_ActQuant, max_val=_FIRST_CLIP[bits], bit_width=bits)
+
+    def act_quant_params(self) -> ActQuant:
+        """Bits, scale and range, as forward uses them."""
+        bits = int(self.act_quant.bit_width())
+        return ActQuant(bits=bits, scale=float(self.act_quant.scale().detach()), low=0, high=2**bits - 1)
