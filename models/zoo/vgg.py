@@ -1,0 +1,51 @@
+"""VGG-9 as FedDF trains it: no normalization, no dropout, one linear layer; 2,308,810 parameters at CIFAR-10.
+
+3x3 convolutions with bias, M = 2x2 max pooling:  32 M 64 M 128 128 M 256 256 M 256 256 M
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from models.zoo.common import he_normal_, image_shape
+from quant.layers import Layers
+
+__all__ = ["VGG", "vgg9"]
+
+STAGES = ((32,), (64,), (128, 128), (256, 256), (256, 256))  # channels; a pooling ends each stage
+
+
+class VGG(nn.Module):
+    """The stages, then the average over what positions remain: one at 32x32.
+
+    A map that a pooling would bring below 1x1 is not pooled, so that 28x28 and 8x8 fit too. Which ones those are is
+    settled here, from the input shape. The initial weights are He's: without a norm, torch's default loses the signal.
+    """
+
+    def __init__(self, layers: Layers, channels: int, height: int, width: int) -> None:
+        super().__init__()
+        side = min(height, width)
+        parts: list[nn.Module] = []
+        for stage in STAGES:
+            for c_out in stage[:-1]:
+                parts += [layers.conv2d(channels, c_out, 3, padding=1, bias=True), layers.activation()]
+                channels = c_out
+            parts.append(layers.conv2d(channels, stage[-1], 3, padding=1, bias=True))
+            channels = stage[-1]
+            if side >= 2:  # before the activation, which is monotone: same numbers, a quarter of the work
+                parts.append(nn.MaxPool2d(2))
+                side //= 2
+            parts.append(layers.activation())
+        self.features = nn.Sequential(*parts)
+        self.width = channels
+        he_normal_(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_avg_pool2d(self.features(x), 1).flatten(1)  # (B, 256)
+
+
+def vgg9(layers: Layers, input_shape: tuple[int, ...]) -> nn.Module:
+    """VGG-9; `vgg9` is the width-scaled configuration of factor 8 in FedDF's code."""
+    return VGG(layers, *image_shape("vgg9", input_shape, at_least=8))
