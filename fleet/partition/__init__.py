@@ -1,0 +1,88 @@
+"""Who gets which samples: pure functions from labels to one array of indices per device, by name.
+
+    iid         equal random pieces                         shards      a few classes per device (McMahan et al. 2017)
+    iid-skew    random pieces of unequal size               fedgen      the FedGen paper's, with caps (Zhu et al. 2021)
+    dirichlet   Dirichlet by class, with a minimum size     feddf       the FedDF paper's, equal sizes (Lin et al. 2020)
+    fedrad      Dirichlet by class, no minimum size         fedrad-iid  IID in three sizes (Sturluson et al. 2021)
+
+The same seed gives the same indices, and no sample goes to two devices. `fedgen`, `feddf` leave some samples out; their
+modules say which, and how their test and validation sets are made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.partition.common import Indices
+from fleet.partition.feddf import feddf, feddf_validation
+from fleet.partition.fedgen import fedgen, fedgen_test
+from fleet.partition.fedrad import fedrad, fedrad_iid, fedrad_server
+from fleet.partition.simple import dirichlet, iid, iid_skew, shards
+from wire.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "PARTITIONS",
+    "Indices",
+    "dirichlet",
+    "feddf",
+    "feddf_validation",
+    "fedgen",
+    "fedgen_test",
+    "fedrad",
+    "fedrad_iid",
+    "fedrad_server",
+    "iid",
+    "iid_skew",
+    "partition",
+    "shards",
+    "uses_alpha",
+]
+
+PARTITIONS: Mapping[str, Callable[..., list[Indices]]] = MappingProxyType(
+    {
+        "dirichlet": dirichlet,
+        "iid": iid,
+        "iid-skew": iid_skew,
+        "shards": shards,
+        "fedgen": fedgen,
+        "feddf": feddf,
+        "fedrad": fedrad,
+        "fedrad-iid": fedrad_iid,
+    }
+)
+
+
+def uses_alpha(name: str) -> bool:
+    """Whether the named partition draws from a Dirichlet distribution."""
+    return "alpha" in inspect.signature(_known(name)).parameters
+
+
+def partition(
+    name: str, labels: npt.NDArray[np.integer], *, devices: int, alpha: float = 1.0, seed: int = 0, **options: Any
+) -> list[Indices]:
+    """The named partition; `alpha` is ignored by those that draw from no Dirichlet, other options must be theirs."""
+    function = _known(name)
+    known = set(inspect.signature(function).parameters) - {"labels", "devices", "seed"}
+    for option in options:
+        if option not in known:
+            raise ConfigError(
+                f"partition {name}: unknown option {option!r}; it has {', '.join(sorted(known)) or 'none'}"
+                f"{did_you_mean(option, known)}"
+            )
+    if seed < 0:
+        raise ConfigError(f"partition {name}: seed {seed}; give 0 or more")
+    if "alpha" in known:
+        options["alpha"] = alpha
+    return function(labels, devices, seed=seed, **options)
+
+
+def _known(name: str) -> Callable[..., list[Indices]]:
+    if name not in PARTITIONS:
+        raise ConfigError(f"unknown partition {name!r}; known: {' '.join(PARTITIONS)}{did_you_mean(name, PARTITIONS)}")
+    return PARTITIONS[name]
