@@ -105,6 +105,7 @@ def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
 class _BinaryWeight(QuantizedWeight):
     """Binary weight with its groups; mixed into a torch layer."""
 
+    weight_bits = 1
     group_dims: tuple[int, ...]  # the dimensions that share a mean and a scale
 
     def effective_weight(self) -> Tensor:

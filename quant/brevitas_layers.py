@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import torch
 from brevitas import nn as qnn
-from brevitas.proxy import ActQuantProxyFromInjector
+from brevitas.proxy import ActQuantProxyFromInjector, WeightQuantProxyFromInjector
 from brevitas.quant.scaled_int import Int8WeightPerChannelFloat, Uint8ActPerTensorFloatMaxInit
 from torch import Tensor, nn
 
@@ -43,17 +43,35 @@ class _TernaryStep(nn.Module):
         self.dim = stats_reduce_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        return 1.5 * (x.abs().mean() if self.dim is None else x.abs().mean(dim=self.dim))
+        size = x.detach().abs()  # with the scale's gradient, a weight far outside would be pushed the wrong way
+        return 1.5 * (size.mean() if self.dim is None else size.mean(dim=self.dim))
 
 
-class _TernaryWeight(Int8WeightPerChannelFloat):  # type: ignore[misc, unused-ignore]
-    scaling_stats_impl = _TernaryStep
+class _Loads:
+    """A proxy that loads a state dict as every module does.
 
+    Brevitas' own builds the quantizer anew at every load, which costs milliseconds a layer, and an optimizer would go
+    on with the activation's scale that the layer has dropped.
+    """
 
-class _ActProxy(ActQuantProxyFromInjector):  # type: ignore[misc, unused-ignore]
     def _load_from_state_dict(self, *args: Any) -> None:
-        # Brevitas builds the quantizer anew here: an optimizer would go on with the scale that the layer has dropped.
-        nn.Module._load_from_state_dict(self, *args)
+        nn.Module._load_from_state_dict(cast(nn.Module, self), *args)
+
+
+class _WeightProxy(_Loads, WeightQuantProxyFromInjector):  # type: ignore[misc, unused-ignore]
+    pass
+
+
+class _ActProxy(_Loads, ActQuantProxyFromInjector):  # type: ignore[misc, unused-ignore]
+    pass
+
+
+class _IntWeightQuant(Int8WeightPerChannelFloat):  # type: ignore[misc, unused-ignore]
+    proxy_class = _WeightProxy
+
+
+class _TernaryWeightQuant(_IntWeightQuant):
+    scaling_stats_impl = _TernaryStep
 
 
 class _ActQuant(Uint8ActPerTensorFloatMaxInit):  # type: ignore[misc, unused-ignore]
@@ -62,7 +80,7 @@ class _ActQuant(Uint8ActPerTensorFloatMaxInit):  # type: ignore[misc, unused-ign
 
 
 def _weight_keywords(bits: int) -> dict[str, Any]:
-    return {"weight_quant": _TernaryWeight if bits == 2 else Int8WeightPerChannelFloat, "weight_bit_width": bits}
+    return {"weight_quant": _TernaryWeightQuant if bits == 2 else _IntWeightQuant, "weight_bit_width": bits}
 
 
 class _IntWeight(QuantizedWeight):
@@ -114,6 +132,7 @@ class IntConv2d(_IntWeight, qnn.QuantConv2d):  # type: ignore[misc, unused-ignor
             bias=bias,
             **_weight_keywords(bits),
         )
+        self.weight_bits = bits
 
 
 class IntLinear(_IntWeight, qnn.QuantLinear):  # type: ignore[misc, unused-ignore]
@@ -121,6 +140,7 @@ class IntLinear(_IntWeight, qnn.QuantLinear):  # type: ignore[misc, unused-ignor
 
     def __init__(self, d_in: int, d_out: int, *, bits: int, bias: bool = True) -> None:
         super().__init__(d_in, d_out, bias=bias, **_weight_keywords(bits))
+        self.weight_bits = bits
 
 
 class IntReLU(qnn.QuantReLU):  # type: ignore[misc, unused-ignore]

@@ -56,6 +56,7 @@ class QuantizedWeight(ABC):
     """
 
     weight: Tensor
+    weight_bits: int
     weight_frozen: bool = False
     frozen_quant: QuantWeight | None = None  # the levels behind a frozen weight, so that it can be packed again
 

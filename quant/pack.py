@@ -1,0 +1,154 @@
+"""Models to wire tensors and back, bit by bit.
+
+A quantized weight travels as levels, scale and mean (`Packed`), everything else as float16 or float32. BatchNorm's
+`num_batches_tracked` does not travel: nothing here reads it, as momentum is always set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from quant.layers import quantized_weight
+from quant.weight import QuantizedWeight, QuantWeight
+from wire.errors import ConfigError, ModelError
+from wire.tensors import Packed, Tensor
+
+__all__ = ["load_packed", "pack", "snap_", "unpack"]
+
+_FLOATS = ("fp16", "fp32")
+_NOT_SENT = "num_batches_tracked"
+_HALF_MIN, _HALF_MAX = 2.0**-14, 65504.0  # least normal and greatest float16
+
+
+def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
+    """The state of `model` by name: quantized weights as `Packed`, the rest as `floats` ("fp16" or "fp32").
+
+    A tensor with a number beyond float16's range, or with none large enough for its precision, stays float32.
+    """
+    _check_floats(floats)
+    quantized = {_weight_name(name): module for name, module in _quantized_modules(model).items()}
+    tensors: dict[str, Tensor] = {}
+    for name, value in _travelling(model).items():
+        if name in quantized:
+            tensors[name] = _pack_weight(name, quantized[name])
+        else:
+            tensors[name] = _to_wire(value, floats)
+    return tensors
+
+
+def unpack(tensors: Mapping[str, Tensor]) -> dict[str, torch.Tensor]:
+    """A state dict of float32 (integers keep their type), quantized weights dequantized."""
+    return {name: _to_torch(value) for name, value in tensors.items()}
+
+
+def load_packed(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load `tensors` into `model` exactly: a `Packed` weight is frozen, a float one becomes the layer's latent weight.
+
+    `ModelError` names the tensors that are missing, unexpected or of another shape; the model is then left as it was.
+    """
+    _check_fit(model, tensors)
+    modules = {_weight_name(name): module for name, module in _quantized_modules(model).items()}
+    model.load_state_dict(unpack(tensors), strict=False)  # what may be missing was checked
+    for name, module in modules.items():
+        value = tensors[name]
+        if isinstance(value, Packed):
+            module.freeze_weight(_to_quant_weight(value, module.weight.device))
+        else:
+            module.unfreeze_weight()
+
+
+def snap_(model: nn.Module, *, floats: str = "fp16") -> None:
+    """Round the floats of `model` in place to what `pack(model, floats=floats)` carries; latent weights stay."""
+    _check_floats(floats)
+    latent = {_weight_name(name) for name in _quantized_modules(model)}
+    with torch.no_grad():
+        for name, value in _travelling(model).items():
+            if name not in latent:
+                value.copy_(_to_torch(_to_wire(value, floats)))
+
+
+def _check_floats(floats: str) -> None:
+    if floats not in _FLOATS:
+        raise ConfigError(f"unknown floats {floats!r}; known: {' '.join(_FLOATS)}")
+
+
+def _quantized_modules(model: nn.Module) -> dict[str, QuantizedWeight]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, QuantizedWeight)}
+
+
+def _weight_name(module: str) -> str:
+    return f"{module}.weight" if module else "weight"
+
+
+def _travelling(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The model's own tensors, not copies."""
+    return {name: t for name, t in model.state_dict().items() if name.rpartition(".")[2] != _NOT_SENT}
+
+
+def _pack_weight(name: str, module: QuantizedWeight) -> Packed:
+    assert isinstance(module, nn.Module)
+    quant = quantized_weight(module)
+    if quant is None:
+        raise ModelError(f"{name!r} is frozen but its levels are not known; load it with load_packed, or unfreeze it")
+    mean = None if quant.mean is None else _numpy(quant.mean)
+    return Packed(bits=quant.bits, levels=_numpy(quant.levels), scale=_numpy(quant.scale), mean=mean)
+
+
+def _numpy(value: torch.Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = value.detach().cpu().numpy().copy(order="C")
+    return array
+
+
+def _to_wire(value: torch.Tensor, floats: str) -> NDArray[Any]:
+    array = _numpy(value)
+    if array.dtype.kind != "f":
+        return array
+    array = array.astype(np.float32, copy=False)
+    top = np.abs(array).max(initial=0.0)  # NaN does not fit either: the wire refuses it by name
+    fits = top == 0 or _HALF_MIN <= top <= _HALF_MAX
+    return array.astype(np.float16) if floats == "fp16" and fits else array
+
+
+def _to_torch(value: Tensor) -> torch.Tensor:
+    array = value.dequantize() if isinstance(value, Packed) else value
+    if array.dtype.kind == "f":
+        return torch.from_numpy(array.astype(np.float32))
+    return torch.from_numpy(array.copy())
+
+
+def _to_quant_weight(packed: Packed, device: torch.device) -> QuantWeight:
+    def tensor(array: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array.copy()).to(device)
+
+    mean = None if packed.mean is None else tensor(packed.mean)
+    return QuantWeight(bits=packed.bits, levels=tensor(packed.levels), scale=tensor(packed.scale), mean=mean)
+
+
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    own = {name: tuple(t.shape) for name, t in _travelling(model).items()}
+    missing, unexpected = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if missing:
+        raise ModelError(f"tensors missing: {_some(missing)}; is the update of another prototype?")
+    if unexpected:
+        raise ModelError(f"unexpected tensors: {_some(unexpected)}; is the update of another prototype?")
+    bits = {_weight_name(name): module.weight_bits for name, module in _quantized_modules(model).items()}
+    for name, value in tensors.items():
+        shape = value.levels.shape if isinstance(value, Packed) else value.shape
+        if shape != own[name]:
+            raise ModelError(f"{name!r} is {shape}, expected {own[name]}; is the update of another prototype?")
+        if isinstance(value, Packed) and value.bits != bits.get(name):
+            layer = f"{bits[name]} bit" if name in bits else "float"
+            raise ModelError(
+                f"{name!r} is packed at {value.bits} bit, but the layer has {layer}; or load what unpack gives"
+            )
+
+
+def _some(names: list[str], limit: int = 4) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(repr(n) for n in names[:limit]) + more
