@@ -1,0 +1,106 @@
+"""The frame of a tensor message: prefix, header, data, checksum; the format is in `wire/tensors.py`."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wire.errors import TensorError
+from wire.tensor_entries import Entry, Limits, layout
+from wire.tensor_header import read_columns, write_columns
+
+__all__ = ["MAGIC", "frame", "unframe"]
+
+MAGIC = b"EST\x01"
+STORED, DEFLATED = 0, 1
+_PREFIX = struct.Struct("<4sBI")
+_CRC = struct.Struct("<I")
+#: Preset dictionary of the header's deflation: words of usual state dicts, the likeliest last. Part of the format.
+DICTIONARY = (
+    b"embedding.\nnorm.weight\nattention.features.0.block.layer1.fc1.gn1.downsample.0.shortcut.1.stage1.0.adapter."
+    b"running_mean\nrunning_var\nbias\nweight\nextractor.conv1.weight\nextractor.bn1.bias\n"
+    b"predictor.bias\npredictor.weight\n"
+)
+
+
+def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: Limits) -> bytes:
+    """The message of `entries`, whose parts' bytes are `data`, in the order of `layout`."""
+    header, coding = _code_header(write_columns(entries), limits)
+    pieces: list[Any] = [_PREFIX.pack(MAGIC, coding, len(header)), header, *data]
+    size = sum(len(piece) for piece in pieces) + _CRC.size
+    if size > limits.max_bytes:
+        raise TensorError(
+            f"message of {size} bytes, at most {limits.max_bytes} are allowed; send fewer tensors or bits"
+        )
+    crc = 0
+    for piece in pieces:
+        crc = zlib.crc32(piece, crc)
+    return b"".join([*pieces, _CRC.pack(crc)])
+
+
+def unframe(data: bytes, limits: Limits) -> tuple[list[Entry], bytes]:
+    """Check everything outside the tensors themselves; the entries, and the safetensors file."""
+    if len(data) > limits.max_bytes:
+        raise TensorError(f"message of {len(data)} bytes, at most {limits.max_bytes} are allowed")
+    if len(data) < _PREFIX.size + _CRC.size:
+        raise TensorError(f"message of {len(data)} bytes is too short to hold tensors")
+    view = memoryview(data)
+    magic, coding, length = _PREFIX.unpack_from(view)
+    if magic != MAGIC:
+        raise TensorError(f"not a tensor message of version 1: it starts with {magic!r}, not {MAGIC!r}")
+    if zlib.crc32(view[: -_CRC.size]) != _CRC.unpack_from(view, len(data) - _CRC.size)[0]:
+        raise TensorError("checksum differs: the message was damaged or cut on its way; send it again")
+    body = view[_PREFIX.size : -_CRC.size]
+    if length > len(body):
+        raise TensorError(f"header of {length} bytes does not fit the message")
+    entries = read_columns(_decode_header(bytes(body[:length]), coding, limits), limits)
+    return entries, _safetensors_file(entries, body[length:])
+
+
+def _safetensors_file(entries: list[Entry], data: memoryview) -> bytes:
+    described: dict[str, Any] = {}
+    packed = {e.name: f'{{"bits":{e.bits},"shape":{list(e.shape)}}}' for e in entries if e.packed}
+    if packed:
+        described["__metadata__"] = packed
+    at = 0
+    for key, dtype, shape, size in layout(entries):
+        described[key] = {"dtype": dtype, "shape": shape, "data_offsets": (at, at + size)}
+        at += size
+    if at != len(data):
+        raise TensorError(f"the header describes {at} bytes of tensors, the message holds {len(data)}")
+    header = json.dumps(described, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # keeps the data aligned
+    return b"".join([struct.pack("<Q", len(header)), header, data])
+
+
+def _code_header(raw: bytes, limits: Limits) -> tuple[bytes, int]:
+    if len(raw) > limits.max_header:
+        raise TensorError(f"header of {len(raw)} bytes, at most {limits.max_header}; use fewer or shorter names")
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+    deflated = deflater.compress(raw) + deflater.flush()
+    return (deflated, DEFLATED) if len(deflated) < len(raw) else (raw, STORED)
+
+
+def _decode_header(coded: bytes, coding: int, limits: Limits) -> bytes:
+    if coding not in (STORED, DEFLATED):
+        raise TensorError(f"unknown header coding {coding}")
+    if coding == STORED:
+        raw, whole = coded[: limits.max_header + 1], True
+    else:
+        inflater = zlib.decompressobj(-15, DICTIONARY)
+        try:
+            raw = inflater.decompress(coded, limits.max_header + 1)
+        except zlib.error:
+            raise TensorError("header: does not inflate") from None
+        whole = inflater.eof and not inflater.unused_data
+    if len(raw) > limits.max_header:
+        raise TensorError(f"header: over {limits.max_header} bytes")
+    if not whole:
+        raise TensorError("header: breaks off, or is followed by other bytes")
+    return raw
