@@ -90,9 +90,10 @@ class Dataset:
         return tuple(self.x_train.shape[1:])
 
     def inputs(self, x: Array) -> Array:
-        """A model's input for stored samples: normalised float32, or the token ids as they are."""
+        """A model's input for stored samples, always a new array: normalised float32, or the token ids."""
         if self.kind == "text":
-            return x
+            ids: Array = x.copy()
+            return ids
         shape = (-1, 1, 1) if self.kind == "image" else (-1,)
         mean = np.asarray(self.mean, np.float32).reshape(shape)
         scale = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
