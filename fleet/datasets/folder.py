@@ -68,8 +68,10 @@ def _survey(files: list[Path]) -> tuple[set[tuple[int, int]], bool]:
 
 
 def _opened(file: Path) -> Any:
-    from PIL import Image, UnidentifiedImageError
-
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise DataError("pictures need Pillow, which is missing; run: pip install 'edgestill[aggregator]'") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the check below is stricter
