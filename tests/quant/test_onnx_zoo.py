@@ -1,0 +1,133 @@
+"""Every architecture of the zoo in every precision: exported, run, read back, patched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto
+from safetensors.torch import save_file
+
+from models.build import build
+from models.distilbert import DistilBert
+from models.distilbert_files import DistilBertConfig
+from models.spec import PrototypeSpec
+from models.split import Prototype
+from models.zoo import ZOO
+from quant.layers import FloatLayers, effective_weight, is_quantized
+from quant.onnx_check import max_difference, open_session, run_graph
+from quant.onnx_export import export_onnx
+from quant.onnx_freeze import packed_weights
+from quant.onnx_graph import parse_graph
+from quant.onnx_weights import patch_weights, read_weights
+from quant.precision import PRECISIONS, parse_precision
+from wire.tensors import Packed
+
+TOKENS = 30
+SHAPES = {"text": (6,), "distilbert": (6,)}
+OPTIONS = {"text": {"tokens": TOKENS}, "mlp": {"hidden": 20}}
+
+
+@pytest.fixture(scope="module")
+def distilbert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a DistilBERT with one block of width 8."""
+    config = {
+        "vocab_size": TOKENS,
+        "max_position_embeddings": 8,
+        "n_layers": 1,
+        "n_heads": 2,
+        "dim": 8,
+        "hidden_dim": 12,
+    }
+    folder = tmp_path_factory.mktemp("distilbert")
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "distilbert", "activation": "gelu"}))
+    save_file(DistilBert(FloatLayers(), DistilBertConfig(**config)).state_dict(), folder / "model.safetensors")
+    return folder
+
+
+def stirred(model: Prototype) -> Prototype:
+    """Norms as after training: none of their tensors is all ones or zeros, so a mix-up of two shows."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and tensor.ndim == 1:
+                tensor.add_(torch.rand(tensor.shape, generator=generator), alpha=0.5)
+            if name.endswith("scaling_impl.value"):
+                tensor.mul_(0.7)
+    return model.eval()
+
+
+def make(arch: str, precision: str, folder: Path) -> Prototype:
+    options = {"folder": folder} if arch == "distilbert" else OPTIONS.get(arch)
+    spec = PrototypeSpec(arch, parse_precision(precision), SHAPES.get(arch, (1, 8, 8)), 3)
+    return stirred(build(spec, generator=torch.Generator().manual_seed(1), options=options))
+
+
+def expected_state(model: Prototype) -> dict[str, np.ndarray]:
+    """The model's state, with the weights that it computes with in place of the latent ones."""
+    state = {name: t.numpy() for name, t in model.state_dict().items() if not name.endswith("num_batches_tracked")}
+    for path, module in model.named_modules():
+        if is_quantized(module):
+            state[f"{path}.weight"] = effective_weight(module).detach().numpy()
+    return state
+
+
+@pytest.mark.parametrize("precision", [str(p) for p in PRECISIONS])
+@pytest.mark.parametrize("arch", list(ZOO))
+def test_a_prototype_survives_onnx(arch: str, precision: str, distilbert_folder: Path):
+    model = make(arch, precision, distilbert_folder)
+    x = model.example_input(2, generator=torch.Generator().manual_seed(2))
+    exported = export_onnx(model, x)
+    assert exported.difference < 1e-4
+    assert {o.domain for o in parse_graph(exported.data).opset_import} == {""}
+
+    weights = read_weights(exported.data)
+    expected = expected_state(model)
+    assert weights.keys() == expected.keys()
+    for name, value in weights.items():
+        got = value.dequantize() if isinstance(value, Packed) else value
+        assert got.dtype == expected[name].dtype, name
+        np.testing.assert_array_equal(got, expected[name], err_msg=name)
+
+    quantized = {f"{path}.weight" for path, module in model.named_modules() if is_quantized(module)}
+    assert {name for name, value in weights.items() if isinstance(value, Packed)} == quantized
+    assert bool(quantized) == (precision != "fp32")
+    bits = parse_precision(precision).weight_bits
+    types = {t.data_type for t in parse_graph(exported.data).graph.initializer if ":q" in t.name}
+    wide = {8: {TensorProto.INT8}, 4: {TensorProto.INT4}, None: set()}
+    assert types == wide.get(bits, types)
+    assert types <= {TensorProto.INT8, TensorProto.INT4, TensorProto.INT2}
+
+    three = model.example_input(3, generator=torch.Generator().manual_seed(4))
+    logits = run_graph(open_session(exported.data), three.numpy())
+    assert logits.shape == (3, 3)
+    if parse_precision(precision).act_bits is None:  # otherwise a value on a step may fall on either side
+        with torch.no_grad():
+            assert max_difference(model(three).numpy(), logits) < 1e-4
+
+
+@pytest.mark.parametrize("precision", [str(p) for p in PRECISIONS])
+@pytest.mark.parametrize("arch", ["cnn", "resnet8-gn", "text"])
+def test_a_template_patched_with_other_weights_answers_as_their_model(
+    arch: str, precision: str, distilbert_folder: Path
+):
+    template = export_onnx(
+        (first := make(arch, precision, distilbert_folder)), x := first.example_input(4, generator=_seeded(5))
+    ).data
+    other = make(arch, precision, distilbert_folder)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=_seeded(6)), alpha=0.05)
+    plain = {k: t.numpy() for k, t in other.state_dict().items()}
+    patched = patch_weights(template, {**plain, **packed_weights(other)})
+    direct = export_onnx(other, x)
+    assert patched == direct.data
+    assert direct.difference < 1e-4
+    assert template != patched
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
