@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import torch
@@ -16,18 +16,21 @@ __all__ = ["DistilBertConfig", "read_config", "read_weights"]
 
 PREFIX = "distilbert."  # of a checkpoint saved with a head; without one the names start right away
 
+Size = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
 
 class DistilBertConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of `config.json` that shape the network; the others are ignored."""
 
-    vocab_size: int
-    max_position_embeddings: int
-    dim: int
-    hidden_dim: int
-    n_layers: int
-    n_heads: int
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    vocab_size: Size
+    max_position_embeddings: Size
+    dim: Size
+    hidden_dim: Size
+    n_layers: Size
+    n_heads: Size
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.1
     activation: Literal["gelu", "relu"] = "gelu"
     pad_token_id: int | None = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 from torch import nn
 
@@ -47,17 +48,18 @@ def or_quantized(layers: Layers, activation: nn.Module) -> nn.Module:
     return activation if layers.precision.act_bits is None else layers.activation()
 
 
-def he_normal_(module: nn.Module) -> None:
-    """Convolution weights ~ N(0, 2 / (k^2 c_out)), their biases 0: He et al. 2015, fan-out; the rest as it is.
+def he_normal_(module: nn.Module, *, fan: Literal["in", "out"] = "out") -> None:
+    """Convolution weights ~ N(0, 2 / (k^2 c)), c = c_out or c_in by `fan`, their biases 0 (He et al. 2015).
 
-    The convolutions are found by their four-dimensional weight, which every precision's layer has.
+    "out" is what the ResNets' authors use; "in" keeps the signal's size where no norm mends it. The convolutions are
+    found by their four-dimensional weight, which every precision's layer has.
     """
     for layer in module.modules():
         weight = getattr(layer, "weight", None)
         if not isinstance(weight, nn.Parameter) or weight.ndim != 4:
             continue
-        c_out, _, height, width = weight.shape
-        nn.init.normal_(weight, 0.0, math.sqrt(2.0 / (height * width * c_out)))
+        c_out, c_in, height, width = weight.shape
+        nn.init.normal_(weight, 0.0, math.sqrt(2.0 / (height * width * (c_out if fan == "out" else c_in))))
         bias = getattr(layer, "bias", None)
         if isinstance(bias, nn.Parameter):
             nn.init.zeros_(bias)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -18,29 +20,27 @@ STAGES = ((32,), (64,), (128, 128), (256, 256), (256, 256))  # channels; a pooli
 
 
 class VGG(nn.Module):
-    """The stages, then the average over what positions remain: one at 32x32.
+    """The stages, then the average over what positions remain: one up to 32x32.
 
-    A map that a pooling would bring below 1x1 is not pooled, so that 28x28 and 8x8 fit too. Which ones those are is
-    settled here, from the input shape. The initial weights are He's: without a norm, torch's default loses the signal.
+    An input that 5 halvings would bring below 1x1 skips the first ones, so that the late layers see maps as they do at
+    32x32: 8x8 is halved in the last three stages. Odd sizes round up. The initial weights are He's with fan-in: there
+    is no norm, and torch's default would lose the signal on the way.
     """
 
     def __init__(self, layers: Layers, channels: int, height: int, width: int) -> None:
         super().__init__()
-        side = min(height, width)
+        halvings = math.ceil(math.log2(min(height, width)))  # that lead to one row or column
         parts: list[nn.Module] = []
-        for stage in STAGES:
-            for c_out in stage[:-1]:
+        for n, stage in enumerate(STAGES):
+            for c_out in stage:
                 parts += [layers.conv2d(channels, c_out, 3, padding=1, bias=True), layers.activation()]
                 channels = c_out
-            parts.append(layers.conv2d(channels, stage[-1], 3, padding=1, bias=True))
-            channels = stage[-1]
-            if side >= 2:  # before the activation, which is monotone: same numbers, a quarter of the work
-                parts.append(nn.MaxPool2d(2))
-                side //= 2
-            parts.append(layers.activation())
+            if n >= len(STAGES) - halvings:
+                # in front of the activation, which is monotone: same numbers, a quarter of the work
+                parts.insert(-1, nn.MaxPool2d(2, ceil_mode=True))
         self.features = nn.Sequential(*parts)
         self.width = channels
-        he_normal_(self)
+        he_normal_(self, fan="in")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.adaptive_avg_pool2d(self.features(x), 1).flatten(1)  # (B, 256)
