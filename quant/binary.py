@@ -13,6 +13,7 @@ Where Brevitas' 1-bit layers mean the same, the numbers are the same (tests/quan
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -61,15 +62,13 @@ class BinaryActivation(nn.Module):
         return sign_ste(x)
 
 
-def _to_half(x: Tensor) -> Tensor:
-    return x.to(torch.float16).to(x.dtype)
-
-
-def _mean_and_scale(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Mean, and RMS of the centred weight, over `dims`; both are float16 numbers in w's dtype."""
-    mean = _to_half(w.mean(dims, keepdim=True).clamp(-_HALF_MAX, _HALF_MAX))
-    rms = (w - mean).square().mean(dims, keepdim=True).sqrt()
-    return mean, _to_half(rms.clamp(_HALF_MIN, _HALF_MAX))
+def _centre(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean over `dims`, centred weight and its RMS; mean and RMS are float16 numbers in w's dtype."""
+    mean = w.mean(dims, keepdim=True).clamp(-_HALF_MAX, _HALF_MAX).half().to(w.dtype)
+    centred = w - mean
+    n = math.prod(w.shape[d] for d in dims)
+    rms = torch.linalg.vector_norm(centred, 2, dims, keepdim=True).mul_(n**-0.5)
+    return mean, centred, rms.clamp(_HALF_MIN, _HALF_MAX).half().to(w.dtype)
 
 
 class _Binarize(torch.autograd.Function):
@@ -77,8 +76,8 @@ class _Binarize(torch.autograd.Function):
 
     @staticmethod
     def forward(w: Tensor, dims: tuple[int, ...]) -> Tensor:
-        mean, scale = _mean_and_scale(w, dims)
-        return mean + torch.copysign(scale, w - mean)
+        mean, centred, scale = _centre(w, dims)
+        return torch.copysign(scale, centred).add_(mean)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -113,8 +112,8 @@ class _BinaryWeight(QuantizedWeight):
 
     def quantize_weight(self) -> QuantWeight:
         w = self.weight.detach()
-        mean, scale = _mean_and_scale(w, self.group_dims)
-        levels = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), w - mean).to(torch.int8)
+        mean, centred, scale = _centre(w, self.group_dims)
+        levels = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), centred).to(torch.int8)
         shape = () if 0 in self.group_dims else (w.shape[0],)
         return QuantWeight(bits=1, levels=levels, scale=scale.half().reshape(shape), mean=mean.half().reshape(shape))
 

@@ -88,9 +88,12 @@ class _IntWeight(QuantizedWeight):
 
     weight_quant: Any
 
+    def _plain(self, bits: int) -> None:
+        self.weight_bits = bits
+        self.weight_quant.skip_create_quant_tensor = True  # plain tensors: nothing here reads Brevitas' own
+
     def effective_weight(self) -> Tensor:
-        w = self.weight_quant(self.weight)
-        return cast(Tensor, w if self.weight_frozen else w.value)
+        return cast(Tensor, self.weight_quant(self.weight))
 
     def quantize_weight(self) -> QuantWeight:
         with torch.no_grad():
@@ -132,7 +135,7 @@ class IntConv2d(_IntWeight, qnn.QuantConv2d):  # type: ignore[misc, unused-ignor
             bias=bias,
             **_weight_keywords(bits),
         )
-        self.weight_bits = bits
+        self._plain(bits)
 
 
 class IntLinear(_IntWeight, qnn.QuantLinear):  # type: ignore[misc, unused-ignore]
@@ -140,7 +143,7 @@ class IntLinear(_IntWeight, qnn.QuantLinear):  # type: ignore[misc, unused-ignor
 
     def __init__(self, d_in: int, d_out: int, *, bits: int, bias: bool = True) -> None:
         super().__init__(d_in, d_out, bias=bias, **_weight_keywords(bits))
-        self.weight_bits = bits
+        self._plain(bits)
 
 
 class IntReLU(qnn.QuantReLU):  # type: ignore[misc, unused-ignore]
@@ -148,8 +151,11 @@ class IntReLU(qnn.QuantReLU):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, *, bits: int) -> None:
         super().__init__(act_quant=_ActQuant, max_val=_FIRST_CLIP[bits], bit_width=bits)
+        self.act_quant.skip_create_quant_tensor = True
 
     def act_quant_params(self) -> ActQuant:
         """Bits, scale and range, as forward uses them."""
-        bits = int(self.act_quant.bit_width())
-        return ActQuant(bits=bits, scale=float(self.act_quant.scale().detach()), low=0, high=2**bits - 1)
+        quantizer = self.act_quant.fused_activation_quant_proxy.tensor_quant
+        _, scale, zero_point, bits = quantizer(torch.zeros(1))
+        top = 2 ** int(bits) - 1
+        return ActQuant(bits=int(bits), scale=float(scale.detach()), low=0, high=top, zero_point=int(zero_point))

@@ -19,14 +19,14 @@ SCALE = "act_quant.fused_activation_quant_proxy.tensor_quant.scaling_impl.value"
 def test_each_layer_has_the_bits_it_was_asked_for(bits: int) -> None:
     """Brevitas ignores a misspelt keyword, so the layer is asked."""
     for layer in (IntConv2d(3, 4, 3, bits=bits), IntLinear(5, 4, bits=bits)):
-        weight = layer.quant_weight()
-        assert int(weight.bit_width) == bits
-        assert weight.signed
-        assert float(weight.zero_point) == 0
-        assert layer.quantize_weight().bits == bits
+        _, _, zero_point, bit_width = layer.weight_quant.tensor_quant(layer.weight)
+        assert int(bit_width) == layer.weight_bits == layer.quantize_weight().bits == bits
+        assert layer.weight_quant.is_signed
+        assert layer.weight_quant.is_narrow_range
+        assert float(zero_point) == 0
         assert layer.quantize_weight().scale.shape == (4,)
     act = IntReLU(bits=bits)
-    assert int(act.act_quant.bit_width()) == bits
+    assert act.act_quant_params().bits == bits
     assert not act.act_quant.is_signed
     assert act(torch.linspace(0, 10, 4000)).unique().numel() == 2**bits
 
@@ -64,7 +64,7 @@ def test_scale_times_level_is_the_weight_of_the_forward_pass_exactly(bits: int, 
     conv = IntConv2d(3, 16, 3, bits=bits)
     conv.weight.data *= magnitude
     q = conv.quantize_weight()
-    assert torch.equal(q.dequantize(), conv.quant_weight().value)
+    assert torch.equal(q.dequantize(), conv.quant_weight())
     assert (q.scale > 0).all()
 
 
