@@ -1,6 +1,8 @@
 """VGG-9 as FedDF trains it: no normalization, no dropout, one linear layer; 2,308,810 parameters at CIFAR-10.
 
 3x3 convolutions with bias, M = 2x2 max pooling:  32 M 64 M 128 128 M 256 256 M 256 256 M
+
+Without norms, `vgg9:w1a1` wants a small learning rate: on 8x8 digits Adam learns it at 2e-4 and stays at chance at 1e-3.
 """
 
 from __future__ import annotations
