@@ -2,7 +2,8 @@
 
 3x3 convolutions with bias, M = 2x2 max pooling:  32 M 64 M 128 128 M 256 256 M 256 256 M
 
-Without norms, `vgg9:w1a1` wants a small learning rate: on 8x8 digits Adam learns it at 2e-4 and stays at chance at 1e-3.
+Without norms, `vgg9:w1a1` wants a small learning rate: on 8x8 digits, Adam at 2e-4 reached 0.81 in 4 epochs, while at
+1e-3 it was still at chance after 2.
 """
 
 from __future__ import annotations
