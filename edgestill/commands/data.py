@@ -42,11 +42,13 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
             fact["classes"],
             "" if fact["train"] is None else f"{fact['train']:,}",
             "" if fact["test"] is None else f"{fact['test']:,}",
-            fact["variant"] or fact["get"],
+            fact["variant"] or "no",
         ]
         for fact in facts
     ]
     print_table("", ["name", "kind", "sample", "classes", "train", "test", "here"], rows)
+    if any(fact["get"] for fact in facts):
+        out.print("\nget what is not here: edgestill data fetch NAME", soft_wrap=True)
     searched = ", ".join(str(folder) for folder in data_folders())
     out.print(f"\nsearched: {searched} (EDGESTILL_DATA names another folder)", markup=False, soft_wrap=True)
 
@@ -91,7 +93,8 @@ def fetch(
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
         paths = bring(name, to, mirror=mirror, report=_reporter(bar))
     folder = paths[0].parent
-    out.print(f"{name}: {len(paths)} files in {folder}", markup=False, soft_wrap=True)
+    files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+    out.print(f"{name}: {files} in {folder}", markup=False, soft_wrap=True)
     if folder.parent.resolve() not in [known.resolve() for known in data_folders()]:
         out.print(f"to use it: export EDGESTILL_DATA={folder.parent.resolve()}", markup=False, soft_wrap=True)
 

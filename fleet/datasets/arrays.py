@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,6 +21,18 @@ from wire.errors import DataError
 __all__ = ["read_npz"]
 
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# what zipfile and numpy's header parser raise for bytes that are not theirs
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+    ValueError,
+    TypeError,
+    KeyError,
+    SyntaxError,
+    EOFError,
+    RuntimeError,
+)
 
 
 def read_npz(path: Path, *, limit: int = MAX_BYTES) -> dict[str, Array]:
@@ -34,7 +47,7 @@ def read_npz(path: Path, *, limit: int = MAX_BYTES) -> dict[str, Array]:
                 _check_header(path, archive, info)
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path}: not a readable .npz ({error}); save it anew with numpy.savez") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the path and its permissions") from None

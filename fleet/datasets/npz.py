@@ -59,12 +59,17 @@ def _samples(path: Path, arrays: dict[str, Array], key: str, vocab: int | None) 
             raise DataError(f"{path}: {key} is {x.dtype} {x.shape}, token ids are integers (N, L)")
         return x.astype(np.int64), "text"
     if x.ndim == 2:
-        return x.astype(np.float32), "features"
+        return _float32(x), "features"
     if x.dtype != np.uint8:
         if x.dtype.kind != "f":
             raise DataError(f"{path}: {key} is {x.dtype}; save images as uint8 (0 to 255) or float32")
-        x = x.astype(np.float32)
+        x = _float32(x)
     return _channels_first(path, key, x), "image"
+
+
+def _float32(x: Array) -> Array:
+    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset refuses by its row
+        return x.astype(np.float32)
 
 
 def _channels_first(path: Path, key: str, x: Array) -> Array:

@@ -97,7 +97,8 @@ def _features(path: Path, header: list[str] | None, rows: list[list[str]], colum
             if not _is_number(row[i]):
                 column = repr(header[i]) if header else i + 1
                 raise DataError(f"{path}: row {number}, column {column}: {row[i]!r} is not a finite number")
-    return np.array([[float(row[i]) for i in columns] for row in rows], np.float32)
+    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset refuses by its row
+        return np.array([[float(row[i]) for i in columns] for row in rows]).astype(np.float32)
 
 
 def _is_number(cell: str) -> bool:
