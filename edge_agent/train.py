@@ -6,7 +6,6 @@ No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,37 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from edge_agent.hyper import LocalTraining
 from wire.errors import ConfigError
 
-__all__ = ["LocalTraining", "Trained", "batches", "train_local"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTraining:
-    """Device-side SGD; symbols as in McMahan et al. 2017, Algorithm 1. Give `epochs` or `steps`, not both."""
-
-    lr: float  # eta
-    batch_size: int  # B
-    epochs: int | None = None  # E
-    steps: int | None = None  # FedGen counts mini-batch steps instead of epochs
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    prox: float = 0.0  # mu of FedProx, Li et al. 2020: the gradient gains mu * (w - w_received)
-
-    def __post_init__(self) -> None:
-        if (self.epochs is None) == (self.steps is None):
-            raise ConfigError("local training: give either epochs or steps")
-        amount = self.epochs if self.epochs is not None else self.steps
-        if amount is not None and amount < 1:
-            raise ConfigError(f"local training: {amount} epochs or steps; give at least 1")
-        if self.batch_size < 1:
-            raise ConfigError(f"local training: batch size {self.batch_size}; give at least 1")
-        if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ConfigError(f"local training: learning rate {self.lr}; give a positive number")
-        if not 0 <= self.momentum < 1:
-            raise ConfigError(f"local training: momentum {self.momentum}; give a number in [0, 1)")
-        if self.weight_decay < 0 or self.prox < 0:
-            raise ConfigError("local training: weight decay and prox cannot be negative")
+__all__ = ["Trained", "batches", "train_local"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +77,7 @@ def train_local(
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
     model.train()
-    params = [p for p in model.parameters() if p.requires_grad]
+    params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     received = [p.detach().clone() for p in params] if how.prox else []
     velocity = [torch.zeros_like(p) for p in params] if how.momentum else []
     total, counted, steps = 0.0, 0, 0
@@ -122,7 +94,7 @@ def train_local(
 
 @torch.no_grad()
 def _step(
-    params: list[nn.Parameter],
+    params: list[Tensor],
     grads: tuple[Tensor, ...],
     velocity: list[Tensor],
     received: list[Tensor],
@@ -133,7 +105,8 @@ def _step(
     if how.weight_decay:
         torch._foreach_add_(updates, params, alpha=how.weight_decay)
     if received:
-        torch._foreach_add_(updates, torch._foreach_sub(params, received), alpha=how.prox)
+        torch._foreach_add_(updates, params, alpha=how.prox)
+        torch._foreach_add_(updates, received, alpha=-how.prox)
     if velocity:
         torch._foreach_mul_(velocity, how.momentum)
         torch._foreach_add_(velocity, updates)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edge_agent.train import LocalTraining
+from edge_agent.hyper import LocalTraining
+from models.spec import parse_prototype
 from wire.errors import ConfigError
 
 __all__ = ["FLOATS", "SimulationConfig"]
@@ -35,8 +36,12 @@ class SimulationConfig:
             raise ConfigError("no prototypes; give at least one, such as --prototypes cnn:fp32")
         if len(set(self.prototypes)) < len(self.prototypes):
             raise ConfigError(f"prototype given twice in {','.join(self.prototypes)}; each may be given once")
+        for prototype in self.prototypes:
+            parse_prototype(prototype)
         if self.devices < len(self.prototypes):
-            raise ConfigError(f"{self.devices} devices for {len(self.prototypes)} prototypes; give each one at least one")
+            raise ConfigError(
+                f"{self.devices} devices for {len(self.prototypes)} prototypes; give each one at least one"
+            )
         if self.rounds < 1:
             raise ConfigError(f"{self.rounds} rounds; give at least 1")
         if not 0 < self.fraction <= 1:

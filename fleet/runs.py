@@ -25,15 +25,16 @@ the encoded messages. The file is rewritten whole after every round, so an inter
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wire.errors import DataError
+from wire.errors import ConfigError, DataError
 from wire.files import write_atomic
 from wire.versions import versions
 
-__all__ = ["PrototypeResult", "RoundResult", "Run", "read_run", "write_run"]
+__all__ = ["PrototypeResult", "RoundResult", "Run", "claim_folder", "read_run", "write_run"]
 
 SCHEMA = 1
 
@@ -72,8 +73,7 @@ class RoundResult:
     def to_json(self) -> dict[str, Any]:
         """As in `run.json`."""
         prototypes = {
-            name: {k: v for k, v in asdict(result).items() if v is not None}
-            for name, result in self.prototypes.items()
+            name: {k: v for k, v in asdict(result).items() if v is not None} for name, result in self.prototypes.items()
         }
         return {
             "round": self.round,
@@ -120,3 +120,17 @@ def read_run(path: Path) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
         raise DataError(f"{path}: not a run.json of schema {SCHEMA}")
     return facts
+
+
+def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -> None:
+    """Make `folder` ready for a run before any work is done; refuse to replace the run of another configuration."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}; choose another folder") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"--out {folder}: cannot be written to; choose another folder")
+    if force or not (folder / "run.json").exists():
+        return
+    if read_run(folder)["config"] != json.loads(json.dumps(config)):
+        raise ConfigError(f"--out {folder}: holds the run of another configuration; choose another folder or --force")

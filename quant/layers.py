@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +26,7 @@ __all__ = [
     "is_quantized",
     "layers_for",
     "quantized_weight",
+    "weights_as_they_are",
 ]
 
 
@@ -182,3 +185,16 @@ def act_quant(module: nn.Module) -> ActQuant | None:
         return ActQuant(bits=1, scale=1.0, low=-1, high=1)
     params = getattr(module, "act_quant_params", None)
     return params() if params is not None else None
+
+
+@contextmanager
+def weights_as_they_are(model: nn.Module) -> Iterator[None]:
+    """Compute with the weight tensors as they are: the full-precision form of a quantized model, activations apart."""
+    latent = [m for m in model.modules() if isinstance(m, QuantizedWeight) and not m.weight_frozen]
+    for module in latent:
+        module.freeze_weight()
+    try:
+        yield
+    finally:
+        for module in latent:
+            module.unfreeze_weight()

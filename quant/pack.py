@@ -19,7 +19,7 @@ from quant.weight import QuantizedWeight, QuantWeight
 from wire.errors import ConfigError, ModelError
 from wire.tensors import Packed, Tensor
 
-__all__ = ["load_packed", "pack", "snap_", "unpack"]
+__all__ = ["load_packed", "pack", "pack_state", "snap_", "unpack"]
 
 _FLOATS = ("fp16", "fp32")
 _NOT_SENT = "num_batches_tracked"
@@ -40,6 +40,12 @@ def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
         else:
             tensors[name] = _to_wire(value, floats)
     return tensors
+
+
+def pack_state(state: Mapping[str, torch.Tensor], *, floats: str = "fp32") -> dict[str, Tensor]:
+    """A full-precision state as wire tensors: what the aggregator publishes. Floats as in `pack`."""
+    _check_floats(floats)
+    return {name: _to_wire(value, floats) for name, value in state.items() if _travels(name)}
 
 
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, torch.Tensor]:
@@ -88,7 +94,11 @@ def _weight_name(module: str) -> str:
 
 def _travelling(model: nn.Module) -> dict[str, torch.Tensor]:
     """The model's own tensors, not copies."""
-    return {name: t for name, t in model.state_dict().items() if name.rpartition(".")[2] != _NOT_SENT}
+    return {name: t for name, t in model.state_dict().items() if _travels(name)}
+
+
+def _travels(name: str) -> bool:
+    return name.rpartition(".")[2] != _NOT_SENT
 
 
 def _pack_weight(name: str, module: QuantizedWeight) -> Packed:

@@ -9,8 +9,16 @@ import sys
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from quant.layers import act_quant, effective_weight, is_quantized, layers_for, quantized_weight
+from quant.layers import (
+    act_quant,
+    effective_weight,
+    is_quantized,
+    layers_for,
+    quantized_weight,
+    weights_as_they_are,
+)
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
 from quant.weight import QuantizedWeight
 
@@ -140,3 +148,22 @@ def test_the_one_bit_layers_do_not_import_brevitas() -> None:
         "layers_for(parse_precision('w1a1')).conv2d(1, 1, 1); sys.exit('brevitas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("precision", QUANTIZED, ids=str)
+def test_weights_as_they_are_is_the_full_precision_form_for_a_while(precision: Precision) -> None:
+    layer = layers_for(precision).linear(6, 4)
+    x = torch.randn(3, 6, generator=torch.Generator().manual_seed(5))
+    quantized = layer(x)
+    with weights_as_they_are(layer):
+        torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-6, atol=1e-6)
+    assert torch.equal(layer(x), quantized)
+    assert not torch.equal(effective_weight(layer), layer.weight)
+
+
+def test_a_weight_that_was_frozen_stays_so_after_weights_as_they_are() -> None:
+    layer = layers_for(parse_precision("w1")).linear(3, 2)
+    layer.freeze_weight()
+    with weights_as_they_are(layer):
+        pass
+    assert layer.weight_frozen

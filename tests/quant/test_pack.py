@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.layers import effective_weight, layers_for
-from quant.pack import load_packed, pack, snap_, unpack
+from quant.pack import load_packed, pack, pack_state, snap_, unpack
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
 from quant.weight import QuantizedWeight
 from wire.errors import ConfigError, ModelError, TensorError
@@ -241,3 +241,18 @@ def test_unknown_floats_are_refused() -> None:
     for call in (pack, snap_):
         with pytest.raises(ConfigError, match="unknown floats 'bf16'; known: fp16 fp32"):
             call(nn.Linear(1, 1), floats="bf16")  # type: ignore[operator]
+
+
+def test_a_published_state_is_full_precision_and_loads_as_the_latent() -> None:
+    model, device = small_net(parse_precision("w1")), small_net(parse_precision("w1"))
+    with torch.no_grad():
+        device[0].weight.add_(1.0)
+    load_packed(device, pack_state(model.state_dict()))
+    assert torch.equal(device[0].weight, model[0].weight)
+    assert not device[0].weight_frozen
+
+
+def test_a_published_state_can_travel_in_half_and_leaves_out_the_batch_counter() -> None:
+    state = {"bn.num_batches_tracked": torch.tensor(3), "w": torch.tensor([1.0, 2.0]), "big": torch.tensor([1e6])}
+    sent = pack_state(state, floats="fp16")
+    assert {name: str(t.dtype) for name, t in sent.items()} == {"w": "float16", "big": "float32"}

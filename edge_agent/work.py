@@ -1,0 +1,35 @@
+"""A device's work in a round: start from the published model, train on its own samples, pack what goes up."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from edge_agent.hyper import LocalTraining
+from edge_agent.train import Trained, train_local
+from quant.pack import load_packed, pack, snap_
+from wire.tensors import Tensor, decode
+
+__all__ = ["local_update"]
+
+
+def local_update(
+    model: nn.Module,
+    published: bytes,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    how: LocalTraining,
+    *,
+    floats: str,
+    generator: torch.Generator,
+) -> tuple[dict[str, Tensor], Trained]:
+    """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
+
+    The published model is full precision; for a quantized prototype it is the latent weight that training starts from:
+    as in FedDF's 1-bit experiment, float comes down and quantized weights go up. The model is snapped to the wire's
+    floats before it is packed, so that what the device measures of it is what the aggregator gets.
+    """
+    load_packed(model, decode(published))
+    trained = train_local(model, x, y, how, generator=generator)
+    snap_(model, floats=floats)
+    return pack(model, floats=floats), trained

@@ -1,0 +1,5 @@
+"""`python -m edgestill`."""
+
+from edgestill.cli import main
+
+main()

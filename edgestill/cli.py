@@ -1,0 +1,121 @@
+"""`edgestill`: parse, call, turn errors into one line and an exit code.
+
+Exit codes: 0 done · 1 failed · 2 wrong usage · 3 configuration · 4 data · 5 malformed bytes · 6 model · 7 device ·
+130 interrupted (wire/errors.py has the tree). `--debug`, anywhere on the line, shows the traceback instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from edgestill import __version__
+from edgestill.commands import data, prototypes, simulate
+from edgestill.output import err, print_json
+from wire.errors import EdgestillError
+
+__all__ = ["app", "main"]
+
+EPILOG = """
+Start here:  edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --out run
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration, 4 data, 5 malformed bytes, 6 model, 7 device,
+130 interrupted.
+"""
+
+app = typer.Typer(
+    name="edgestill",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+)
+app.command("simulate")(simulate.simulate)
+app.add_typer(data.app, name="data")
+app.add_typer(prototypes.app, name="prototype")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"edgestill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; accepted anywhere on the line.")] = False,
+) -> None:
+    """Federated learning on edge boards, for models of different architecture and precision.
+
+    Devices train what fits them, down to 1-bit weights; an aggregator fuses what they send into one model per
+    prototype (architecture:precision, such as cnn:w1).
+    """
+
+
+@app.command()
+def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Print the versions of edgestill and of what it stands on, for bug reports."""
+    from wire.versions import versions
+
+    facts = versions()
+    if as_json:
+        print_json(facts)
+    else:
+        for name, value in facts.items():
+            typer.echo(f"{name:14s} {value}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    if debug:  # accepted after the subcommand too, where people add it
+        args = ["--debug", *(a for a in args if a != "--debug")]
+    sys.exit(_run(args, debug))
+
+
+def _run(args: list[str], debug: bool) -> int:
+    try:
+        code = app(args, prog_name="edgestill", standalone_mode=False)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130, debug)
+    except typer.Abort:
+        return _fail("aborted", 130, debug)
+    except EdgestillError as error:
+        return _fail(str(error), error.exit_code, debug)
+    except BrokenPipeError:
+        return 0  # the reader of our output, such as `head`, has had enough
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}", 1, debug)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's usage errors; their class has moved between releases
+            return _fail(_usage(error), 2, debug)
+        return _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1, debug)
+    if code == 130:  # typer has already turned Ctrl-C into this code
+        return _fail("interrupted", 130, debug=False)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    """A usage error in one line, with the command whose --help tells more."""
+    message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "edgestill"
+    return f"{message}; see '{command} --help'"
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    err.print(f"edgestill: {' '.join(message.split())}", style="red", markup=False, soft_wrap=True)
+    return code

@@ -1,0 +1,170 @@
+"""`edgestill simulate`: a fleet on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgestill.output import out, print_json, print_table
+from edgestill.progress import RoundDisplay
+from wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fleet.config import SimulationConfig
+    from fleet.runs import Run
+
+__all__ = ["simulate"]
+
+FLEET, TRAIN, OUTPUT = "Fleet", "Local training", "Output"
+
+
+def simulate(
+    dataset: Annotated[
+        str,
+        typer.Option(help="Name (see `edgestill data list`) or path of a dataset.", rich_help_panel=FLEET),
+    ] = "digits",
+    devices: Annotated[int, typer.Option(help="How many devices.", rich_help_panel=FLEET)] = 12,
+    prototypes: Annotated[
+        str,
+        typer.Option(
+            help="architecture:precision, comma-separated, dealt to the devices in turn (`edgestill prototype list`).",
+            rich_help_panel=FLEET,
+        ),
+    ] = "cnn:fp32,mlp:fp32,cnn:w1",
+    partition: Annotated[
+        str,
+        typer.Option(
+            help="Who gets which samples: dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad, fedrad-iid.",
+            rich_help_panel=FLEET,
+        ),
+    ] = "dirichlet",
+    alpha: Annotated[
+        float, typer.Option(help="Of the Dirichlet draw: 0.1 very uneven, 100 even.", rich_help_panel=FLEET)
+    ] = 1.0,
+    latent: Annotated[
+        int, typer.Option(help="Width D of the latent that all prototypes share.", rich_help_panel=FLEET)
+    ] = 32,
+    rounds: Annotated[int, typer.Option(help="How many rounds.", rich_help_panel=FLEET)] = 10,
+    fraction: Annotated[
+        float, typer.Option(help="Share of each prototype's devices that a round invites.", rich_help_panel=FLEET)
+    ] = 1.0,
+    recipe: Annotated[str, typer.Option(help="How updates are fused: fedavg.", rich_help_panel=FLEET)] = "fedavg",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same run.", rich_help_panel=FLEET)] = 0,
+    local_epochs: Annotated[
+        int | None, typer.Option(help="Passes over a device's samples per round [2].", rich_help_panel=TRAIN)
+    ] = None,
+    local_steps: Annotated[
+        int | None, typer.Option(help="Mini-batches per round, instead of epochs.", rich_help_panel=TRAIN)
+    ] = None,
+    lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=TRAIN)] = 0.03,
+    momentum: Annotated[float, typer.Option(help="Of SGD, reset each round.", rich_help_panel=TRAIN)] = 0.9,
+    batch_size: Annotated[int, typer.Option(help="Mini-batch size.", rich_help_panel=TRAIN)] = 8,
+    prox: Annotated[float, typer.Option(help="mu of FedProx; 0 is off.", rich_help_panel=TRAIN)] = 0.0,
+    floats: Annotated[
+        str,
+        typer.Option(
+            help="What is not quantized travels as fp16 or fp32; auto: fp32 for fp32 prototypes, fp16 for the others.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "auto",
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for run.json and curves.png; made if missing.", rich_help_panel=OUTPUT),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)] = False,
+) -> None:
+    """Watch a fleet of different models learn, on this machine.
+
+    Devices of several prototypes (architecture + precision, such as cnn:w1 with 1-bit weights) train on their own
+    share of a dataset; each round, the updates of a prototype are fused. Updates pass through the real wire format,
+    so the bytes are true.
+
+    Example:  edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --out run
+    """
+    from edge_agent.hyper import LocalTraining
+    from fleet.config import SimulationConfig
+
+    if local_epochs is None and local_steps is None:
+        local_epochs = 2
+    if local_epochs is not None and local_steps is not None:
+        raise ConfigError("give either --local-epochs or --local-steps, not both")
+    config = SimulationConfig(
+        dataset=dataset,
+        devices=devices,
+        prototypes=tuple(name.strip() for name in prototypes.split(",") if name.strip()),
+        training=LocalTraining(
+            lr=lr, batch_size=batch_size, epochs=local_epochs, steps=local_steps, momentum=momentum, prox=prox
+        ),
+        partition=partition,
+        alpha=alpha,
+        rounds=rounds,
+        fraction=fraction,
+        recipe=recipe,
+        latent=latent,
+        floats=floats,
+        seed=seed,
+    )
+    run = _run(config, out_dir, force=force, quiet=quiet or as_json)
+    if as_json:
+        print_json(run.to_json())
+    else:
+        _print_result(run)
+        if out_dir is not None:
+            out.print(f"\nwrote {out_dir / 'run.json'} and {out_dir / 'curves.png'}", markup=False, soft_wrap=True)
+
+
+def _run(config: SimulationConfig, out_dir: Path | None, *, force: bool, quiet: bool) -> Run:
+    """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
+    import torch
+
+    from fleet.datasets import load
+    from fleet.runs import claim_folder, write_run
+    from fleet.simulate import Simulation
+
+    torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
+    if out_dir is not None:
+        claim_folder(out_dir, config.to_json(), force=force)
+    simulation = Simulation(config, load(config.dataset))
+    run = simulation.new_run()
+    try:
+        with RoundDisplay(config.rounds, simulation.per_round, quiet=quiet) as show:
+            for number in range(1, config.rounds + 1):
+                run.rounds.append(simulation.run_round(number, on_device=show.device_done))
+                show.round_done(run.rounds[-1])
+                if out_dir is not None:
+                    write_run(run, out_dir)
+    finally:
+        if out_dir is not None and run.rounds:
+            _draw(run, out_dir)
+    return run
+
+
+def _draw(run: Run, out_dir: Path) -> None:
+    from fleet.curves import draw_curves
+
+    c = run.config
+    split = f"{c['partition']} alpha {c['alpha']}"
+    title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
+    draw_curves(run.rounds, out_dir / "curves.png", title=title)
+
+
+def _print_result(run: Run) -> None:
+    """One line per prototype: how good, how small."""
+    last = run.rounds[-1]
+    rows = []
+    for name, result in last.prototypes.items():
+        best = max(r.prototypes[name].accuracy for r in run.rounds)
+        on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
+        size = f"{result.bytes_up / result.devices / 1000:.1f} kB"
+        rows.append([name, result.devices, f"{100 * result.accuracy:.1f} %", on_device, f"{100 * best:.1f} %", size])
+    columns = ["prototype", "devices", "accuracy", "at its precision", "best", "one update"]
+    print_table(f"after round {last.round}, on the test set", columns, rows)
+    up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
+    seconds = sum(r.seconds for r in run.rounds)
+    out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

@@ -1,0 +1,194 @@
+"""A fleet on one machine, in one process: N devices, one model per prototype, rounds of local training and fusion.
+
+Every update passes through the real encoding (`wire/`), signed, so the bytes that a run reports are those that would
+cross the air.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from aggregator.evaluate import evaluate
+from aggregator.intake import read_state
+from aggregator.recipes import find_recipe
+from edge_agent.work import local_update
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset, hold_out
+from fleet.partition import partition
+from fleet.runs import PrototypeResult, RoundResult, Run
+from fleet.seeds import numpy_rng, torch_rng
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from models.split import Prototype
+from quant.layers import weights_as_they_are
+from quant.pack import load_packed, pack_state, unpack
+from wire.envelope import open_envelope, seal
+from wire.errors import ConfigError
+from wire.keys import Ed25519PrivateKey
+from wire.messages import UpdateHeader
+from wire.tensors import decode, encode
+from wire.update import decode_update, encode_update
+
+__all__ = ["Group", "SimulatedDevice", "Simulation", "make_devices"]
+
+FLEET = "simulated"
+OnDevice = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedDevice:
+    """One device: its prototype, its own samples, its signing key."""
+
+    id: str
+    prototype: str
+    x: torch.Tensor
+    y: torch.Tensor
+    label_counts: tuple[int, ...]
+    key: Ed25519PrivateKey
+
+    def answer(self, model: Prototype, published: bytes, config: SimulationConfig, number: int) -> bytes:
+        """The signed update for round `number`."""
+        tensors, trained = local_update(
+            model,
+            published,
+            self.x,
+            self.y,
+            config.training,
+            floats=config.floats_of(model.spec.precision.quantized),
+            generator=torch_rng(config.seed, "train", number, self.id),
+        )
+        header = UpdateHeader(
+            round=number,
+            device=self.id,
+            prototype=self.prototype,
+            update="state",
+            num_examples=len(self.y),
+            label_counts=self.label_counts,
+            base=hashlib.sha256(published).hexdigest(),
+            metrics={"train_loss": trained.loss},
+        )
+        payload = encode_update(header, encode(tensors))
+        return seal(payload, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=number)
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """One prototype: its devices, and its model as the aggregator has it.
+
+    One module serves them all: simulated devices train one after another.
+    """
+
+    name: str
+    devices: list[SimulatedDevice]
+    model: Prototype
+    state: dict[str, torch.Tensor]  # full precision
+    shapes: dict[str, tuple[int, ...]]  # what an update must look like
+
+
+class Simulation:
+    """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn."""
+
+    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
+        self.config = config
+        self.recipe = find_recipe(config.recipe)
+        dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
+        self.test_x = torch.from_numpy(dataset.inputs(dataset.x_test))
+        self.test_y = torch.from_numpy(dataset.y_test.copy())
+        devices = make_devices(config, dataset)
+        self.groups = [self._make_group(name, devices, dataset) for name in config.prototypes]
+
+    def _make_group(self, name: str, devices: list[SimulatedDevice], dataset: Dataset) -> Group:
+        arch, precision = parse_prototype(name)
+        spec = PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, self.config.latent)
+        model = build(spec, generator=torch_rng(self.config.seed, "init", name))
+        state = unpack(pack_state(model.state_dict(), floats="fp32"))
+        shapes = {key: tuple(value.shape) for key, value in state.items()}
+        mine = [d for d in devices if d.prototype == name]
+        return Group(name=name, devices=mine, model=model, state=state, shapes=shapes)
+
+    def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
+        """max(C * K, 1) of the group's K devices, uniformly (McMahan et al. 2017, Algorithm 1), by seed and round."""
+        count = max(round(self.config.fraction * len(group.devices)), 1)
+        rng = numpy_rng(self.config.seed, "invite", number, group.name)
+        return [group.devices[i] for i in sorted(rng.choice(len(group.devices), count, replace=False))]
+
+    @property
+    def per_round(self) -> int:
+        """How many devices a round invites."""
+        return sum(len(self.invited(group, 1)) for group in self.groups)
+
+    def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
+        """Invite, train, fuse and score every prototype."""
+        start = time.perf_counter()
+        results = {group.name: self._run_group(group, number, on_device) for group in self.groups}
+        return RoundResult(round=number, prototypes=results, seconds=time.perf_counter() - start)
+
+    def _run_group(self, group: Group, number: int, on_device: OnDevice) -> PrototypeResult:
+        floats = self.config.floats_of(group.model.spec.precision.quantized)
+        published = encode(pack_state(group.state, floats=floats))
+        states, examples, losses, bytes_up = [], [], [], 0
+        for device in self.invited(group, number):
+            message = device.answer(group.model, published, self.config, number)
+            envelope = open_envelope(message, public_key=device.key.public_key(), fleet=FLEET, sender=device.id)
+            header, body = decode_update(envelope.payload)
+            states.append(read_state(device.id, decode(body), group.shapes))
+            examples.append(header.num_examples)
+            losses.append(header.metrics["train_loss"])
+            bytes_up += len(message)
+            on_device(device.id)
+        group.state = self.recipe(states, examples)
+        scores = self._score(group)
+        return PrototypeResult(
+            **scores,
+            train_loss=float(np.average(losses, weights=examples)),
+            devices=len(states),
+            bytes_up=bytes_up,
+            bytes_down=len(published) * len(states),
+        )
+
+    def _score(self, group: Group) -> dict[str, float]:
+        """Of the fused model: as it is, and at the prototype's own precision."""
+        load_packed(group.model, pack_state(group.state, floats="fp32"))
+        with weights_as_they_are(group.model):
+            full = evaluate(group.model, self.test_x, self.test_y)
+        scores = {"accuracy": full.accuracy, "loss": full.loss}
+        if group.model.spec.precision.quantized:
+            scores["accuracy_quantized"] = evaluate(group.model, self.test_x, self.test_y).accuracy
+        return scores
+
+    def new_run(self) -> Run:
+        """An empty run of this fleet."""
+        devices = sorted((d for g in self.groups for d in g.devices), key=lambda d: d.id)
+        facts = [
+            {"device": d.id, "prototype": d.prototype, "examples": len(d.y), "labels": list(d.label_counts)}
+            for d in devices
+        ]
+        return Run(config=self.config.to_json(), fleet=facts)
+
+
+def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
+    """N devices; device i has prototype i mod P and the i-th part of the training set."""
+    parts = partition(config.partition, dataset.y_train, devices=config.devices, alpha=config.alpha, seed=config.seed)
+    width = len(str(config.devices - 1))
+    devices = []
+    for i, part in enumerate(parts):
+        if not len(part):
+            raise ConfigError(f"device {i} got no samples; give fewer devices, more data or a larger alpha")
+        y = dataset.y_train[part]
+        devices.append(
+            SimulatedDevice(
+                id=f"sim-{i:0{width}d}",
+                prototype=config.prototypes[i % len(config.prototypes)],
+                x=torch.from_numpy(dataset.inputs(dataset.x_train[part])),
+                y=torch.from_numpy(y),
+                label_counts=tuple(int(n) for n in np.bincount(y, minlength=dataset.classes)),
+                key=Ed25519PrivateKey.from_private_bytes(numpy_rng(config.seed, "key", i).bytes(32)),
+            )
+        )
+    return devices

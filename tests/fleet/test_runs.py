@@ -1,0 +1,63 @@
+"""run.json: what is written, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.runs import PrototypeResult, RoundResult, Run, claim_folder, read_run, write_run
+from wire.errors import ConfigError, DataError
+
+
+def result(**change: object) -> PrototypeResult:
+    facts = {"accuracy": 0.5, "loss": 1.0, "train_loss": 1.5, "devices": 2, "bytes_up": 10, "bytes_down": 20, **change}
+    return PrototypeResult(**facts)
+
+
+def run() -> Run:
+    first = RoundResult(
+        round=1, prototypes={"a:fp32": result(), "b:w1": result(accuracy_quantized=0.25, bytes_up=3)}, seconds=1.23456
+    )
+    return Run(config={"seed": 0, "prototypes": ("a:fp32",)}, fleet=[{"device": "sim-0"}], rounds=[first])
+
+
+def test_a_run_reads_back_with_the_documented_keys(tmp_path: Path) -> None:
+    write_run(run(), tmp_path)
+    facts = read_run(tmp_path)
+    assert facts["config"] == {"seed": 0, "prototypes": ["a:fp32"]}
+    (first,) = facts["rounds"]
+    assert (first["round"], first["bytes_up"], first["bytes_down"], first["seconds"]) == (1, 13, 40, 1.235)
+    assert first["prototypes"]["a:fp32"]["accuracy"] == 0.5
+    assert "accuracy_quantized" not in first["prototypes"]["a:fp32"]
+    assert first["prototypes"]["b:w1"]["accuracy_quantized"] == 0.25
+    assert facts["versions"]["numpy"][0].isdigit()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}'])
+def test_what_is_no_run_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DataError, match=r"run\.json"):
+        read_run(tmp_path)
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="--out folder"):
+        read_run(tmp_path)
+
+
+def test_the_run_of_another_configuration_is_not_replaced(tmp_path: Path) -> None:
+    write_run(run(), tmp_path)
+    claim_folder(tmp_path, {"seed": 0, "prototypes": ("a:fp32",)})  # the same run again
+    with pytest.raises(ConfigError, match="another configuration"):
+        claim_folder(tmp_path, {"seed": 1, "prototypes": ("a:fp32",)})
+    claim_folder(tmp_path, {"seed": 1}, force=True)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="choose another folder"):
+        claim_folder(tmp_path / "file" / "run", {})
+
+
+def test_the_file_is_valid_json_for_other_tools(tmp_path: Path) -> None:
+    assert json.loads(write_run(run(), tmp_path).read_text())["schema"] == 1

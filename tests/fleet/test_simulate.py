@@ -1,0 +1,159 @@
+"""The simulated fleet on a toy dataset: it learns, it repeats itself, its bytes are those of the messages."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from edge_agent.hyper import LocalTraining
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.simulate import Simulation, make_devices
+from wire.errors import ConfigError
+
+TRAINING = LocalTraining(lr=0.05, batch_size=8, epochs=2, momentum=0.9)
+CONFIG = SimulationConfig(
+    dataset="toy", devices=6, prototypes=("mlp:fp32", "cnn:w1"), training=TRAINING, alpha=5.0, rounds=3, latent=8
+)
+
+
+def toy(test: int = 60) -> Dataset:
+    """Three classes of 8x8 images: a bright row, a bright column, a bright square, under noise."""
+    rng = np.random.default_rng(0)
+    n = 180 + test
+    y = rng.integers(3, size=n).astype(np.int64)
+    x = rng.normal(0, 0.4, (n, 1, 8, 8)).astype(np.float32)
+    x[y == 0, :, 3, :] += 1.5
+    x[y == 1, :, :, 3] += 1.5
+    x[y == 2, :, 2:5, 2:5] += 1.5
+    return Dataset(
+        name="toy",
+        kind="image",
+        x_train=x[:180],
+        y_train=y[:180],
+        x_test=x[180:],
+        y_test=y[180:],
+        class_names=("row", "column", "square"),
+    )
+
+
+def test_every_prototype_learns() -> None:
+    simulation = Simulation(CONFIG, toy())
+    results = [simulation.run_round(n) for n in range(1, 9)]
+    for name in CONFIG.prototypes:
+        assert results[-1].prototypes[name].accuracy > 0.85, name
+        assert results[-1].prototypes[name].train_loss < results[0].prototypes[name].train_loss, name
+    assert results[-1].prototypes["mlp:fp32"].accuracy_quantized is None
+    assert results[-1].prototypes["cnn:w1"].accuracy_quantized > 0.6
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    def accuracies(seed: int) -> list[float]:
+        simulation = Simulation(replace(CONFIG, seed=seed), toy())
+        rounds = [simulation.run_round(n) for n in (1, 2)]
+        return [p.loss for r in rounds for p in r.prototypes.values()]
+
+    assert accuracies(0) == accuracies(0)
+    assert accuracies(0) != accuracies(1)
+
+
+def test_bytes_are_those_of_the_messages() -> None:
+    simulation = Simulation(CONFIG, toy())
+    seen: list[str] = []
+    result = simulation.run_round(1, on_device=seen.append)
+    assert len(seen) == simulation.per_round == 6
+    full, one_bit = (result.prototypes[name] for name in CONFIG.prototypes)
+    parameters = {g.name: sum(p.numel() for p in g.model.parameters()) for g in simulation.groups}
+    assert full.bytes_up > 3 * 4 * parameters["mlp:fp32"]  # three devices, four bytes a parameter
+    assert full.bytes_up < 3 * (4 * parameters["mlp:fp32"] + 1000)
+    assert one_bit.bytes_up < 3 * (parameters["cnn:w1"] / 8 + 2000)
+    assert result.bytes_up == full.bytes_up + one_bit.bytes_up
+    assert result.bytes_down > result.bytes_up  # down comes full precision
+
+
+def test_fp16_halves_the_floats() -> None:
+    small = Simulation(replace(CONFIG, floats="fp16"), toy()).run_round(1).prototypes["mlp:fp32"]
+    full = Simulation(CONFIG, toy()).run_round(1).prototypes["mlp:fp32"]
+    assert small.bytes_up < 0.52 * full.bytes_up
+    assert small.loss == pytest.approx(full.loss, rel=0.02)
+
+
+def test_a_fraction_invites_that_share_of_each_prototype_and_changes_by_round() -> None:
+    simulation = Simulation(replace(CONFIG, devices=40, fraction=0.1, prototypes=("mlp:fp32", "cnn:fp32")), toy())
+    group = simulation.groups[0]
+    assert [len(simulation.invited(group, n)) for n in (1, 2)] == [2, 2]
+    invited = {tuple(d.id for d in simulation.invited(group, n)) for n in range(1, 9)}
+    assert len(invited) > 1
+    assert simulation.invited(group, 1) == simulation.invited(group, 1)
+
+
+def test_the_fused_model_is_the_example_weighted_mean_of_the_updates() -> None:
+    """One round of one full-precision prototype, done again by hand."""
+    config = replace(CONFIG, prototypes=("mlp:fp32",), devices=3)
+    simulation, by_hand = Simulation(config, toy()), Simulation(config, toy())
+    simulation.run_round(1)
+    from edge_agent.work import local_update
+    from fleet.seeds import torch_rng
+    from quant.pack import pack_state, unpack
+    from wire.tensors import encode
+
+    (group,) = by_hand.groups
+    published = encode(pack_state(group.state))
+    updates = [
+        unpack(
+            local_update(
+                group.model,
+                published,
+                d.x,
+                d.y,
+                TRAINING,
+                floats="fp32",
+                generator=torch_rng(0, "train", 1, d.id),
+            )[0]
+        )
+        for d in group.devices
+    ]
+    sizes = [len(d.y) for d in group.devices]
+    for name, fused in simulation.groups[0].state.items():
+        expected = sum(u[name] * (n / sum(sizes)) for u, n in zip(updates, sizes, strict=True))
+        torch.testing.assert_close(fused, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_devices_share_the_training_set_and_take_turns_with_prototypes() -> None:
+    devices = make_devices(CONFIG, toy())
+    assert [d.prototype for d in devices] == ["mlp:fp32", "cnn:w1"] * 3
+    assert sum(len(d.y) for d in devices) == 180
+    assert all(sum(d.label_counts) == len(d.y) for d in devices)
+    assert len({d.id for d in devices}) == 6
+
+
+def test_a_dataset_without_a_test_part_gets_one_held_out() -> None:
+    simulation = Simulation(CONFIG, toy(test=0))
+    assert len(simulation.test_y) == 35  # a fifth of each class, rounded
+    assert sum(len(d.y) for g in simulation.groups for d in g.devices) == 145
+
+
+def test_the_run_records_the_fleet() -> None:
+    run = Simulation(CONFIG, toy()).new_run()
+    assert [d["device"] for d in run.fleet] == [f"sim-{i}" for i in range(6)]
+    assert run.to_json()["config"]["training"]["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"prototypes": ()}, "no prototypes"),
+        ({"prototypes": ("cnn:w1", "cnn:w1")}, "given twice"),
+        ({"devices": 1}, "1 devices for 2 prototypes"),
+        ({"rounds": 0}, "0 rounds"),
+        ({"fraction": 0.0}, "fraction 0.0"),
+        ({"fraction": 1.5}, "fraction 1.5"),
+        ({"alpha": 0.0}, "alpha 0.0"),
+        ({"latent": 0}, "latent width 0"),
+        ({"floats": "fp8"}, "floats 'fp8'"),
+    ],
+)
+def test_a_bad_setting_is_named(change: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        replace(CONFIG, **change)
