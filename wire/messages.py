@@ -1,0 +1,180 @@
+"""The typed messages that devices and the aggregator exchange: frozen, complete, and checked on both sides.
+
+A message travels as a MessagePack array: its tag, then its fields in the order written here. Fields are never
+reordered or dropped; a new one goes last, with a default, and raises the envelope's version. Unknown fields are
+refused. `encode_message` reads back what it wrote, so nobody can send what nobody would accept.
+
+    State      up    the device is online, offline or lost
+    About      up    what the device is and has
+    Job        down  train this in this round
+    Accepted, Rejected, Missing      down: the three answers to an update, together `Ack`
+    Metrics    up    how the device is doing
+    UpdateHeader     what stands before the tensors of an update, see `wire/update.py`
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from wire.errors import EnvelopeError
+
+__all__ = [
+    "About",
+    "Accepted",
+    "Ack",
+    "Hyper",
+    "Job",
+    "Message",
+    "Metrics",
+    "Missing",
+    "Rejected",
+    "State",
+    "UpdateHeader",
+    "UpdateKind",
+]
+
+Id: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,48}\Z")]
+Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+PrototypeName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}:[a-z0-9]{1,16}\Z")]
+Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+Round: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0)]
+LabelCounts: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=10_000)]
+Values: TypeAlias = Annotated[dict[Text, float], Meta(max_length=64)]
+Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
+
+#: Everything, a difference to the received model, the predictor only, or a graph: see docs/architecture.md.
+UpdateKind = Literal["state", "delta", "predictor", "onnx"]
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, kw_only=True):
+    """Base of all messages. Every float is finite: msgspec lets NaN pass, and NaN passes every comparison."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not _finite(getattr(self, name)):
+                raise EnvelopeError(f"{type(self).__name__}.{name}: holds NaN or infinity")
+
+
+class State(Message, frozen=True, kw_only=True, tag="state"):
+    """Whether a device is there. `lost` is its last will; an older session's will cannot end a newer session."""
+
+    status: Literal["online", "offline", "lost"]
+    session: Count  # grows with every start of the agent
+
+
+class About(Message, frozen=True, kw_only=True, tag="about"):
+    """What a device is and has."""
+
+    board: Text
+    prototype: PrototypeName
+    precision: Annotated[str, Meta(pattern=r"\A[a-z0-9]{1,16}\Z")]
+    label_counts: LabelCounts  # examples per class
+    noised: bool = False  # whether noise was added to the label counts
+    versions: Annotated[dict[Text, Text], Meta(max_length=64)] = {}
+
+
+class Hyper(Message, frozen=True, kw_only=True):
+    """How to train locally; symbols as in McMahan et al. 2017, Algorithm 1."""
+
+    batch_size: Positive  # B
+    lr: Amount  # eta
+    epochs: Positive | None = None  # E; exactly one of epochs and steps is given
+    steps: Positive | None = None
+    momentum: Amount = 0.0
+    weight_decay: Amount = 0.0
+    seed: Count = 0
+    extra: Values = {}  # what one recipe alone needs, by name
+
+    def __post_init__(self) -> None:
+        Message.__post_init__(self)
+        if (self.epochs is None) == (self.steps is None):
+            raise EnvelopeError("Hyper.epochs, Hyper.steps: give exactly one of them")
+
+
+class Job(Message, frozen=True, kw_only=True, tag="job"):
+    """What a device is asked to do in one round."""
+
+    round: Round
+    deadline: Amount  # seconds since 1970, UTC
+    prototype: PrototypeName
+    update: UpdateKind
+    hyper: Hyper
+    model: Digest  # of the artifact to start from
+    bits: Literal[1, 2, 4, 8] | None = None  # of a delta
+    generator: Digest | None = None
+
+    def __post_init__(self) -> None:
+        Message.__post_init__(self)
+        if (self.update == "delta") != (self.bits is not None):
+            raise EnvelopeError(f"Job.bits: is {self.bits} with update {self.update!r}; a delta has bits, no other")
+
+
+class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):
+    """The update is durable; the device may forget it."""
+
+    transfer: Id
+    round: Round
+
+
+class Rejected(Message, frozen=True, kw_only=True, tag="rejected"):
+    """The update cannot be used, and why; sending it again does not help."""
+
+    transfer: Id
+    round: Round
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class Missing(Message, frozen=True, kw_only=True, tag="missing"):
+    """Chunks to send again: half-open ranges of their numbers, ascending."""
+
+    transfer: Id
+    ranges: Annotated[Ranges, Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        end = -1
+        for start, stop in self.ranges:
+            if not end < start < stop:
+                raise EnvelopeError(f"Missing.ranges: {start} .. {stop} is empty, or not after the range before it")
+            end = stop
+
+
+#: The three answers to an update.
+Ack: TypeAlias = Accepted | Rejected | Missing
+
+
+class Metrics(Message, frozen=True, kw_only=True, tag="metrics"):
+    """How a device is doing; None for what the board cannot tell."""
+
+    round: Count = 0  # 0: between rounds
+    train_loss: float | None = None
+    seconds: Amount | None = None
+    temperature_c: float | None = None
+    memory_mb: Amount | None = None
+    bytes_up: Count = 0
+    bytes_down: Count = 0
+
+
+class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):
+    """What an update says of itself."""
+
+    round: Round
+    device: Id
+    prototype: PrototypeName
+    update: UpdateKind
+    num_examples: Count  # n_k
+    label_counts: LabelCounts
+    base: Digest | None  # of the model that training started from
+    metrics: Values = {}  # e.g. train_loss, seconds
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return all(map(_finite, value.values())) if isinstance(value, dict) else True

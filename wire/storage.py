@@ -1,0 +1,65 @@
+"""Where the bytes of a transfer lie: memory or a file, owned by the caller. Chunks are read and written in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+__all__ = ["FileStorage", "MemoryStorage", "Source", "Storage", "blocks"]
+
+BLOCK = 2**20
+
+
+class Source(Protocol):
+    """Bytes to send."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on; fewer if the content ends there."""
+        ...
+
+
+class Storage(Source, Protocol):
+    """Bytes being received, in any order."""
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Put `data` at `offset`; what lies between two writes is undefined."""
+        ...
+
+
+class MemoryStorage:
+    """The caller's own bytes or bytearray; a bytearray grows as chunks arrive."""
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.data = data
+
+    def read(self, offset: int, size: int) -> bytes:
+        return bytes(memoryview(self.data)[offset : offset + size])
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        if not isinstance(self.data, bytearray):
+            raise TypeError("cannot write into bytes; give a bytearray")
+        end = offset + len(data)
+        if end > len(self.data):
+            self.data.extend(bytes(end - len(self.data)))
+        self.data[offset:end] = data
+
+
+class FileStorage:
+    """A file opened for reading, or for reading and writing ("r+b", "w+b"); flushing and syncing are the caller's."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.file.seek(offset)
+        return self.file.read(size)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self.file.seek(offset)
+        self.file.write(data)
+
+
+def blocks(source: Source, size: int) -> Iterator[bytes]:
+    """The first `size` bytes in pieces, for hashing without holding all of it."""
+    for offset in range(0, size, BLOCK):
+        yield source.read(offset, min(BLOCK, size - offset))

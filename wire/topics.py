@@ -1,0 +1,172 @@
+"""Every MQTT topic of edgestill, spelled here and nowhere else.
+
+    edgestill/1/{fleet}/{device}/state                   up, retained
+    edgestill/1/{fleet}/{device}/about                   up, retained
+    edgestill/1/{fleet}/{device}/job                     down, retained
+    edgestill/1/{fleet}/{device}/ack                     down
+    edgestill/1/{fleet}/{device}/metrics                 up
+    edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: chunk n of an update
+    edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
+
+Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a whole level,
+as broker ACL patterns need it. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and 256.
+
+A topic is a frozen value: who holds one holds a valid one, and `parse(str(t)) == t`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from wire.errors import TopicError, did_you_mean
+from wire.ids import ALL, check_device, check_digest, check_id
+
+__all__ = [
+    "DeviceTopic",
+    "Leaf",
+    "ModelChunk",
+    "Topic",
+    "UpdateChunk",
+    "agent_filters",
+    "aggregator_filters",
+    "matches",
+    "model_filter",
+    "parse",
+]
+
+ROOT = "edgestill"
+VERSION = "1"
+MAX_BYTES = 256
+MAX_NUMBER = 10**9 - 1
+NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+
+Leaf = Literal["state", "about", "job", "ack", "metrics"]
+LEAVES: tuple[Leaf, ...] = get_args(Leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTopic:
+    """One of the topics that every device has one of."""
+
+    fleet: str
+    device: str
+    leaf: Leaf
+
+    def __post_init__(self) -> None:
+        check_id(self.fleet, "fleet")
+        check_device(self.device)
+        if self.leaf not in LEAVES:
+            raise TopicError(f"topic of {self.device!r}: no {self.leaf!r}{did_you_mean(str(self.leaf), LEAVES)}")
+
+    def __str__(self) -> str:
+        return f"{ROOT}/{VERSION}/{self.fleet}/{self.device}/{self.leaf}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateChunk:
+    """Chunk `n` of an update on its way up."""
+
+    fleet: str
+    device: str
+    transfer: str
+    n: int
+
+    def __post_init__(self) -> None:
+        check_id(self.fleet, "fleet")
+        check_device(self.device)
+        check_id(self.transfer, "transfer")
+        _check_number(self.n)
+
+    def __str__(self) -> str:
+        return f"{ROOT}/{VERSION}/{self.fleet}/{self.device}/up/{self.transfer}/{self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChunk:
+    """Chunk `n` of an artifact published to the whole fleet."""
+
+    fleet: str
+    digest: str
+    n: int
+
+    def __post_init__(self) -> None:
+        check_id(self.fleet, "fleet")
+        check_digest(self.digest)
+        _check_number(self.n)
+
+    def __str__(self) -> str:
+        return f"{ROOT}/{VERSION}/{self.fleet}/{ALL}/model/{self.digest}/{self.n}"
+
+
+Topic: TypeAlias = DeviceTopic | UpdateChunk | ModelChunk
+
+
+def parse(text: str) -> Topic:
+    """The topic that `text` spells; `TopicError` says which rule it breaks."""
+    _check_text(text)
+    levels = text.split("/")
+    if levels[:2] != [ROOT, VERSION]:
+        raise TopicError(f"topic {text!r}: does not start with {ROOT}/{VERSION}/")
+    match levels[2:]:
+        case [fleet, device, "up", transfer, n]:
+            return UpdateChunk(fleet, device, transfer, _number(n, text))
+        case [fleet, "all", "model", digest, n]:
+            return ModelChunk(fleet, digest, _number(n, text))
+        case [fleet, device, leaf] if leaf in LEAVES:
+            return DeviceTopic(fleet, device, leaf)
+    raise TopicError(f"topic {text!r}: not one of edgestill's; see wire/topics.py")
+
+
+def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
+    """What a device subscribes to from the start; artifacts follow by `model_filter` as jobs name them."""
+    return str(DeviceTopic(fleet, device, "job")), str(DeviceTopic(fleet, device, "ack"))
+
+
+def model_filter(fleet: str, digest: str) -> str:
+    """All chunks of one artifact."""
+    return str(ModelChunk(fleet, digest, 0))[:-1] + "+"
+
+
+def aggregator_filters(fleet: str) -> tuple[str, ...]:
+    """What the aggregator subscribes to: everything that devices of the fleet send."""
+    check_id(fleet, "fleet")
+    return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ("state", "about", "metrics", "up/+/+"))
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether a subscription to `pattern` receives `topic`, by the rules of MQTT.
+
+    >>> matches("a/+/c", "a/b/c"), matches("a/#", "a"), matches("#", "$SYS/uptime")
+    (True, True, False)
+    """
+    wanted, levels = pattern.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in ("+", "#"):
+        return False  # the broker's own topics are never swept up by a leading wildcard
+    if wanted[-1] == "#":
+        wanted.pop()
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(w in ("+", level) for w, level in zip(wanted, levels, strict=True))
+
+
+def _check_text(text: str) -> None:
+    size = len(text.encode(errors="surrogatepass"))
+    if not text or size > MAX_BYTES:
+        raise TopicError(f"topic of {size} bytes: must have 1 to {MAX_BYTES}")
+    for char, why in (("\0", "NUL"), ("+", "wildcard"), ("#", "wildcard")):
+        if char in text:
+            raise TopicError(f"topic {text!r}: {why} {char!r} is not allowed in a topic")
+    if text.startswith("$"):
+        raise TopicError(f"topic {text!r}: a leading '$' belongs to the broker")
+
+
+def _check_number(n: int) -> None:
+    if type(n) is not int or not 0 <= n <= MAX_NUMBER:
+        raise TopicError(f"chunk number {n!r}: must lie in 0 .. {MAX_NUMBER}")
+
+
+def _number(text: str, topic: str) -> int:
+    if not NUMBER.fullmatch(text):
+        raise TopicError(f"topic {topic!r}: {text!r} is not a chunk number")
+    return int(text)
