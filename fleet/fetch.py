@@ -79,7 +79,7 @@ def fetch_file(
         _origin(part).unlink(missing_ok=True)
         return target
     raise DataError(
-        f"{file.name}: no mirror delivered it ({'; '.join(problems)}); check the network or give --mirror URL, "
+        f"{file.name}: no mirror delivered it ({'; '.join(problems)}); are you offline? Try again, give --mirror URL, "
         f"or put the file into {folder} by hand"
     )
 

@@ -72,7 +72,7 @@ def get(url: str, *, start: int = 0, validator: str = "") -> Answer:
             return _refused(error)
     except urllib.error.URLError as error:
         if isinstance(error.reason, socket.gaierror):
-            raise Gone("its name does not resolve; are you offline?") from None
+            raise Gone("its name does not resolve") from None
         raise Interrupted(f"unreachable ({error.reason})") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Interrupted(f"unreachable ({error or type(error).__name__})") from None

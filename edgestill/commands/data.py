@@ -120,6 +120,10 @@ def show(
         str,
         typer.Option(help="dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad or fedrad-iid; see docs/data.md."),
     ] = "dirichlet",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Another option of the partition, such as min_size=0 or classes_per_device=3; repeatable."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 0,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="The PNG file to draw; default NAME-PARTITION.png, with --json none.")
@@ -132,15 +136,18 @@ def show(
     """
     from fleet.datasets import load
     from fleet.dotplot import count_labels, draw_dotplot
+    from fleet.partition import parse_options, uses_alpha
     from fleet.partition import partition as split
-    from fleet.partition import uses_alpha
     from wire.errors import ConfigError
 
     if out_file is not None and out_file.suffix.lower() != ".png":
         raise ConfigError(f"--out {out_file}: the picture is a PNG; give a name that ends in .png")
+    if out_file is not None and not out_file.parent.is_dir():
+        raise ConfigError(f"--out {out_file}: there is no folder {out_file.parent}; make it first")
     uses = uses_alpha(partition)
+    options = parse_options(option or [])
     dataset = load(name)
-    parts = split(partition, dataset.y_train, devices=devices, alpha=alpha, seed=seed)
+    parts = split(partition, dataset.y_train, devices=devices, alpha=alpha, seed=seed, **options)
     counts = count_labels(dataset.y_train, parts, dataset.classes)
     if out_file is None and not as_json:
         out_file = Path(f"{dataset.name}-{partition}.png")
@@ -151,7 +158,7 @@ def show(
         )
     if as_json:
         facts = {"dataset": dataset.name, "variant": dataset.variant, "train": len(dataset.y_train)}
-        facts |= {"partition": partition, "alpha": alpha if uses else None, "seed": seed}
+        facts |= {"partition": partition, "alpha": alpha if uses else None, "seed": seed, "options": options}
         classes = list(dataset.class_names)
         print_json({**facts, "class_names": classes, "devices": [_device(row) for row in counts]})
         return

@@ -12,7 +12,7 @@ modules say which, and how their test and validation sets are made.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +39,7 @@ __all__ = [
     "fedrad_server",
     "iid",
     "iid_skew",
+    "parse_options",
     "partition",
     "shards",
     "uses_alpha",
@@ -57,6 +58,8 @@ PARTITIONS: Mapping[str, Callable[..., list[Indices]]] = MappingProxyType(
     }
 )
 
+_FLAGS = {"name", "labels", "devices", "alpha", "seed"}  # given on their own, so never among the options
+
 
 def uses_alpha(name: str) -> bool:
     """Whether the named partition draws from a Dirichlet distribution."""
@@ -68,18 +71,43 @@ def partition(
 ) -> list[Indices]:
     """The named partition; `alpha` is ignored by those that draw from no Dirichlet, other options must be theirs."""
     function = _known(name)
-    known = set(inspect.signature(function).parameters) - {"labels", "devices", "seed"}
-    for option in options:
+    defaults = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+    known = set(defaults) - _FLAGS
+    for option, value in options.items():
         if option not in known:
             raise ConfigError(
                 f"partition {name}: unknown option {option!r}; it has {', '.join(sorted(known)) or 'none'}"
                 f"{did_you_mean(option, known)}"
             )
+        expected = type(defaults[option])
+        if type(value) is not expected and not (expected is float and type(value) is int):
+            raise ConfigError(f"partition {name}: option {option} is {value!r}; give a value like {defaults[option]!r}")
     if seed < 0:
         raise ConfigError(f"partition {name}: seed {seed}; give 0 or more")
-    if "alpha" in known:
+    if "alpha" in defaults:
         options["alpha"] = alpha
     return function(labels, devices, seed=seed, **options)
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, int | float | bool]:
+    """Options of a partition as a command line gives them.
+
+    >>> parse_options(["min_size=0", "ratio=0.25", "equal=no"])
+    {'min_size': 0, 'ratio': 0.25, 'equal': False}
+    """
+    return dict(_option(text) for text in texts)
+
+
+def _option(text: str) -> tuple[str, int | float | bool]:
+    name, _, value = text.partition("=")
+    if name in _FLAGS:
+        raise ConfigError(f"option {text!r}; {name} is not one of them, it is given on its own")
+    if value in ("yes", "no"):
+        return name, value == "yes"
+    try:
+        return name, float(value) if set(value) & set(".einf") else int(value)
+    except ValueError:
+        raise ConfigError(f"option {text!r}; give NAME=VALUE with a number, yes or no, such as min_size=0") from None
 
 
 def _known(name: str) -> Callable[..., list[Indices]]:

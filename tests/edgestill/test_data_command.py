@@ -98,6 +98,15 @@ def test_show_as_json_has_the_counts_and_draws_nothing(run: Any, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_show_passes_options_to_the_partition(run: Any) -> None:
+    shards = ["show", "digits", "--devices", "5", "--partition", "shards", "--json"]
+    held = [
+        max(sum(count > 20 for count in device["counts"]) for device in json.loads(run(*shards, *more))["devices"])
+        for more in ([], ["--option", "classes_per_device=6"])
+    ]
+    assert held[0] <= 2 < held[1]
+
+
 def test_show_says_what_it_left_out_of_the_table(run: Any) -> None:
     text = run("show", "digits", "--devices", "60", "--partition", "iid")
     assert "… and 10 more; --json has all" in text
@@ -114,9 +123,12 @@ def test_show_reads_a_users_own_file(run: Any, tmp_path: Path) -> None:
     [
         (["show", "digitz"], ConfigError, "did you mean 'digits'"),
         (["show", "digits", "--partition", "dirichle"], ConfigError, "did you mean 'dirichlet'"),
+        (["show", "digits", "--option", "min_sise=1"], ConfigError, "did you mean 'min_size'"),
+        (["show", "digits", "--option", "min_size"], ConfigError, "give NAME=VALUE"),
         (["show", "digits", "--devices", "0"], ConfigError, "give at least 1"),
         (["show", "digits", "--alpha", "-1"], ConfigError, "give a positive number"),
         (["show", "digits", "--out", "split.pdf"], ConfigError, r"ends in \.png"),
+        (["show", "digits", "--out", "none/split.png"], ConfigError, "there is no folder none"),
         (["show", "none.csv"], DataError, "no such file"),
         (["fetch", "digits"], ConfigError, "comes with scikit-learn"),
         (["fetch", "mnist", "--mirror", "ftp://x/"], ConfigError, "http:// or https://"),

@@ -1,9 +1,11 @@
 """Partitions by name: what holds for all of them, and what a wrong name or option says."""
 
+import re
+
 import numpy as np
 import pytest
 
-from fleet.partition import PARTITIONS, partition, uses_alpha
+from fleet.partition import PARTITIONS, parse_options, partition, uses_alpha
 from wire.errors import ConfigError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
@@ -86,3 +88,39 @@ def test_a_wrong_alpha_is_refused(name: str, alpha: float) -> None:
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ConfigError, match="seed -1; give 0 or more"):
         partition("iid", LABELS, devices=2, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "says"),
+    [
+        ("shards", "classes_per_device", 1.5, "option classes_per_device is 1.5; give a value like 2"),
+        ("shards", "classes_per_device", True, "is True; give a value like 2"),
+        ("feddf", "equal", 0, "is 0; give a value like True"),
+        ("fedgen", "ratio", False, "is False; give a value like 0.5"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(name: str, option: str, value: float, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        partition(name, LABELS, devices=2, **{option: value})
+
+
+def test_a_whole_number_will_do_for_a_fraction() -> None:
+    assert sum(len(part) for part in partition("fedgen", LABELS, devices=2, ratio=1)) == 1000
+
+
+def test_options_of_a_command_line_are_numbers_or_yes_and_no() -> None:
+    texts = ["min_size=0", "ratio=0.25", "tiny=1e-3", "equal=no", "other=yes"]
+    assert parse_options(texts) == {"min_size": 0, "ratio": 0.25, "tiny": 0.001, "equal": False, "other": True}
+    assert isinstance(parse_options(["min_size=0"])["min_size"], int)
+
+
+@pytest.mark.parametrize("text", ["alpha=1", "devices=3", "seed=0"])
+def test_what_has_a_flag_of_its_own_is_no_option(text: str) -> None:
+    with pytest.raises(ConfigError, match="it is given on its own"):
+        parse_options([text])
+
+
+@pytest.mark.parametrize("text", ["min_size", "min_size=", "min_size=two", "min_size=0x1"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="give NAME=VALUE with a number, yes or no"):
+        parse_options([text])
