@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from wire.errors import EnvelopeError
-from wire.messages import Accepted, Ack, Message, Missing, Rejected
+from wire.messages import Accepted, Ack, Job, Message, Missing, Offer, Rejected
 
-__all__ = ["MAX_MESSAGE", "decode_ack", "decode_message", "encode_message"]
+__all__ = ["MAX_MESSAGE", "decode_ack", "decode_instruction", "decode_message", "encode_message"]
 
 #: Bytes of one message. The largest lists 10,000 label counts.
 MAX_MESSAGE = 128 * 1024
 M = TypeVar("M", bound=Message)
 _encoder = msgspec.msgpack.Encoder()
 _ACKS = {_encoder.encode(kind.__struct_config__.tag): kind for kind in (Accepted, Rejected, Missing)}
+_OFFER = _encoder.encode(Offer.__struct_config__.tag)
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -43,6 +44,12 @@ def decode_ack(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Ack:
         if data[1 : 1 + len(tag)] == tag:  # after the one byte that opens the array
             return _decode(data, kind, kind.__name__, max_bytes)  # type: ignore[no-any-return]
     raise EnvelopeError("Ack: is none of accepted, rejected, missing")
+
+
+def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Offer:
+    """What a job topic holds."""
+    kind = Offer if data[1 : 1 + len(_OFFER)] == _OFFER else Job
+    return _decode(data, kind, kind.__name__, max_bytes)  # type: ignore[no-any-return]
 
 
 @cache

@@ -7,9 +7,11 @@ refused. `encode_message` reads back what it wrote, so nobody can send what nobo
     State      up    the device is online, offline or lost
     About      up    what the device is and has
     Job        down  train this in this round
+    Offer      down  take this model; nothing to train
     Accepted, Rejected, Missing      down: the three answers to an update, together `Ack`
     Metrics    up    how the device is doing
     UpdateHeader     what stands before the tensors of an update, see `wire/update.py`
+    ModelHeader      what stands before the tensors of a published model
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ __all__ = [
     "Message",
     "Metrics",
     "Missing",
+    "ModelHeader",
+    "Offer",
     "Rejected",
     "State",
     "UpdateHeader",
@@ -116,6 +120,15 @@ class Job(Message, frozen=True, kw_only=True, tag="job"):
             raise EnvelopeError(f"Job.bits: is {self.bits} with update {self.update!r}; a delta has bits, no other")
 
 
+class Offer(Message, frozen=True, kw_only=True, tag="offer"):
+    """A model to take without training: the newest of the device's prototype. Travels where jobs do."""
+
+    round: Count  # after which it was fused; 0: the start
+    prototype: PrototypeName
+    model: Digest
+    generator: Digest | None = None
+
+
 class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):
     """The update is durable; the device may forget it."""
 
@@ -172,6 +185,19 @@ class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):
     label_counts: LabelCounts
     base: Digest | None  # of the model that training started from
     metrics: Values = {}  # e.g. train_loss, seconds
+
+
+class ModelHeader(Message, frozen=True, kw_only=True, tag="model"):
+    """What a published model says of itself: enough to build the prototype and to trace where it came from."""
+
+    round: Count  # after which it was fused; 0: the start
+    prototype: PrototypeName
+    input_shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=4)]
+    classes: Positive
+    latent: Positive
+    recipe: Text
+    parents: Annotated[tuple[Digest, ...], Meta(max_length=900)] = ()  # the model before, then updates
+    metrics: Values = {}
 
 
 def _finite(value: Any) -> bool:

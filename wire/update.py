@@ -1,37 +1,59 @@
-"""An update: what it says of itself, then what it carries.
+"""An update, or a published model: what it says of itself, then what it carries.
 
 2 bytes   little-endian length h of the header
-h         `UpdateHeader`, MessagePack
+h         `UpdateHeader` or `ModelHeader`, MessagePack
 rest      the body: a tensor message (`wire/tensors.py`), or an ONNX graph if the kind is `onnx`
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TypeVar
 
 from wire.codec import decode_message, encode_message
 from wire.errors import EnvelopeError
-from wire.messages import UpdateHeader
+from wire.messages import Message, ModelHeader, UpdateHeader
 
-__all__ = ["decode_update", "encode_update"]
+__all__ = ["decode_model", "decode_update", "encode_model", "encode_update"]
 
 _LENGTH = struct.Struct("<H")
 MAX_HEADER = 2**16 - 1
 
 
+M = TypeVar("M", bound=Message)
+
+
 def encode_update(header: UpdateHeader, body: bytes) -> bytes:
     """The payload of an update's envelope."""
-    head = encode_message(header)
-    if len(head) > MAX_HEADER:
-        raise EnvelopeError(f"update of {header.device!r}: header of {len(head)} bytes, at most {MAX_HEADER}")
-    return b"".join([_LENGTH.pack(len(head)), head, body])
+    return _join(header, body, f"update of {header.device!r}")
 
 
 def decode_update(data: bytes) -> tuple[UpdateHeader, bytes]:
     """The header and the body, which is not looked into."""
+    return _split(data, UpdateHeader, "update")
+
+
+def encode_model(header: ModelHeader, body: bytes) -> bytes:
+    """The payload of a published model's envelope."""
+    return _join(header, body, f"model {header.prototype!r}")
+
+
+def decode_model(data: bytes) -> tuple[ModelHeader, bytes]:
+    """The header and the body, which is not looked into."""
+    return _split(data, ModelHeader, "model")
+
+
+def _join(header: Message, body: bytes, what: str) -> bytes:
+    head = encode_message(header)
+    if len(head) > MAX_HEADER:
+        raise EnvelopeError(f"{what}: header of {len(head)} bytes, at most {MAX_HEADER}")
+    return b"".join([_LENGTH.pack(len(head)), head, body])
+
+
+def _split(data: bytes, kind: type[M], what: str) -> tuple[M, bytes]:
     if len(data) < _LENGTH.size:
-        raise EnvelopeError("update: too short to hold a header")
+        raise EnvelopeError(f"{what}: too short to hold a header")
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     if end > len(data):
-        raise EnvelopeError(f"update: header of {end - _LENGTH.size} bytes does not fit {len(data)} bytes")
-    return decode_message(data[_LENGTH.size : end], UpdateHeader), data[end:]
+        raise EnvelopeError(f"{what}: header of {end - _LENGTH.size} bytes does not fit {len(data)} bytes")
+    return decode_message(data[_LENGTH.size : end], kind), data[end:]

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from wire.codec import decode_instruction, encode_message
 from wire.envelope import seal
 from wire.errors import EnvelopeError
 from wire.keys import generate_key
-from wire.messages import UpdateHeader
+from wire.messages import ModelHeader, Offer, UpdateHeader
 from wire.tensors import decode, encode
-from wire.update import decode_update, encode_update
+from wire.update import decode_model, decode_update, encode_model, encode_update
 
 pytestmark = pytest.mark.light
 
@@ -71,3 +72,26 @@ def test_a_header_that_its_length_cannot_tell_is_refused():
     )
     with pytest.raises(EnvelopeError, match="'pi': header of 81"):
         encode_update(header, b"")
+
+
+def test_a_published_model_comes_back_with_its_lineage() -> None:
+    header = ModelHeader(
+        round=3,
+        prototype="cnn:w1",
+        input_shape=(1, 8, 8),
+        classes=10,
+        latent=32,
+        recipe="fedavg",
+        parents=("a" * 64, "b" * 64),
+        metrics={"accuracy": 0.9},
+    )
+    assert decode_model(encode_model(header, b"tensors")) == (header, b"tensors")
+    with pytest.raises(EnvelopeError):
+        decode_update(encode_model(header, b"tensors"))
+
+
+def test_a_job_topic_holds_a_job_or_an_offer() -> None:
+    offer = Offer(round=0, prototype="cnn:w1", model="c" * 64)
+    assert decode_instruction(encode_message(offer)) == offer
+    with pytest.raises(EnvelopeError, match="Job"):
+        decode_instruction(b"")
