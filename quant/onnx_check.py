@@ -14,11 +14,12 @@ from wire.errors import ModelError
 __all__ = ["max_difference", "open_session", "run_all", "run_graph"]
 
 
-def open_session(data: bytes | Path, *, threads: int = 1) -> Any:
+def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True) -> Any:
     """An ONNX Runtime session on the CPU; one thread, because sessions side by side scale better than threads in one.
 
-    Stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise do it again at every call,
-    as it waits for integer kernels that these graphs do not ask for.
+    With `fold`, stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise do it again at
+    every call, or replace the operators around them by integer ones, which the graphs of `quant/onnx_export.py` do not
+    ask for. Graphs of `quant/onnx_int8.py` do: open them without.
     """
     import onnxruntime as ort
 
@@ -26,7 +27,7 @@ def open_session(data: bytes | Path, *, threads: int = 1) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised below
-    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    options.add_session_config_entry("session.disable_quant_qdq", "1" if fold else "0")
     source = str(data) if isinstance(data, Path) else data
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])

@@ -35,9 +35,9 @@ _OPERATORS = """
     Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv DequantizeLinear Div Dropout
     Equal Erf Exp Flatten Floor Gather Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual
     GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Less
-    LessOrEqual Log LogSoftmax MatMul Max MaxPool Min Mod Mul Neg Not Or PRelu Pad Pow QuantizeLinear ReduceMax
-    ReduceMean ReduceSum Reciprocal Relu Reshape Round Shape Sigmoid Sign Slice Softmax Softplus Split Sqrt Squeeze Sub Tanh
-    Transpose Unsqueeze Where
+    LessOrEqual Log LogSoftmax MatMul Max MaxPool Min Mod Mul Neg Not Or Pad Pow PRelu QuantizeLinear Reciprocal
+    ReduceMax ReduceMean ReduceSum Relu Reshape Round Shape Sigmoid Sign Slice Softmax Softplus Split Sqrt Squeeze Sub
+    Tanh Transpose Unsqueeze Where
 """
 ALLOWED_OPERATORS = frozenset(_OPERATORS.split())
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
@@ -87,6 +87,7 @@ def parse_graph(data: bytes, *, max_bytes: int = MAX_BYTES) -> onnx.ModelProto:
         raise ModelError(f"{len(data)} bytes are not an ONNX file") from None
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError("ONNX file without a graph or without an opset")
+    _check_names(model.graph)
     return model
 
 
@@ -102,17 +103,14 @@ def check_graph(data: bytes, limits: GraphLimits | None = None) -> onnx.ModelPro
     model = parse_graph(data, max_bytes=limits.max_bytes)
     _check_versions(model, limits)
     _check_nodes(model.graph, limits)
-    names = [t.name for t in model.graph.initializer]
-    if len(set(names)) != len(names):
-        raise ModelError(f"ONNX graph: {_shown(next(n for n in names if names.count(n) > 1))} is defined twice")
-    for tensor in _tensors(model.graph):
+    _check_initializers(model.graph, limits)
+    for tensor in _constants(model.graph):
         tensor_bytes(tensor, max_elements=limits.max_elements)
-    for tensor in model.graph.initializer:
-        _check_finite(tensor)
     try:
         onnx.checker.check_model(model)
     except Exception as error:  # the checker is a C++ library: whatever it raises, the file is at fault
-        raise ModelError(f"ONNX graph refused by the checker: {_shown(str(error).splitlines()[0])}") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"ONNX graph refused by the checker: {_shown(reason)}") from None
     return model
 
 
@@ -148,8 +146,7 @@ def _typed_bytes(tensor: TensorProto, where: str) -> bytes:
     raise ModelError(f"{where} has no raw data")
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
+def _constants(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.TENSOR:
@@ -196,10 +193,26 @@ _NESTED = {
 }
 
 
-def _check_finite(tensor: TensorProto) -> None:
-    dtype = _FLOATS.get(tensor.data_type)
-    if dtype is not None and not np.isfinite(np.frombuffer(tensor_bytes(tensor), dtype)).all():
-        raise ModelError(f"ONNX tensor {_shown(tensor.name)} holds NaN or Inf")
+def _check_names(graph: onnx.GraphProto) -> None:
+    """protobuf hands out a name that is not UTF-8 as bytes, and everybody expects text."""
+    names = [t.name for t in graph.initializer] + [node.op_type for node in graph.node]
+    for node in graph.node:
+        names += [*node.input, *node.output]
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("ONNX graph with a name that is not UTF-8")
+
+
+def _check_initializers(graph: onnx.GraphProto, limits: GraphLimits) -> None:
+    if len(graph.initializer) > limits.max_nodes:
+        raise ModelError(f"ONNX graph of {len(graph.initializer)} weights, at most {limits.max_nodes} are read")
+    seen: set[str] = set()
+    for tensor in graph.initializer:
+        if tensor.name in seen:
+            raise ModelError(f"ONNX tensor {_shown(tensor.name)} is defined twice")
+        seen.add(tensor.name)
+        raw, dtype = tensor_bytes(tensor, max_elements=limits.max_elements), _FLOATS.get(tensor.data_type)
+        if dtype is not None and not np.isfinite(np.frombuffer(raw, dtype)).all():
+            raise ModelError(f"ONNX tensor {_shown(tensor.name)} holds NaN or infinity")
 
 
 def _shown(value: object) -> str:

@@ -151,8 +151,8 @@ def _float_tensor(name: str, array: NDArray[Any]) -> TensorProto:
 def _array(tensor: TensorProto) -> NDArray[Any]:
     if tensor.data_type not in _DTYPES:
         return levels_of(tensor)
-    array: NDArray[Any] = np.frombuffer(tensor_bytes(tensor), _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
-    return array.copy()
+    flat: NDArray[Any] = np.frombuffer(tensor_bytes(tensor), _DTYPES[tensor.data_type]).copy()
+    return flat.reshape(tuple(tensor.dims))
 
 
 def _store(tensor: TensorProto, array: NDArray[Any], name: str) -> None:
