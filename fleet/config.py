@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edge_agent.hyper import LocalTraining
@@ -24,6 +25,7 @@ class SimulationConfig:
     training: LocalTraining
     partition: str = "dirichlet"
     alpha: float = 1.0  # of the Dirichlet draw: small is heterogeneous
+    options: Mapping[str, int | float | bool] = field(default_factory=dict)  # of the partition
     rounds: int = 10  # T
     fraction: float = 1.0  # C of McMahan et al.: the share of each prototype's devices that a round invites
     recipe: str = "fedavg"

@@ -174,7 +174,14 @@ class Simulation:
 
 def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
     """N devices; device i has prototype i mod P and the i-th part of the training set."""
-    parts = partition(config.partition, dataset.y_train, devices=config.devices, alpha=config.alpha, seed=config.seed)
+    parts = partition(
+        config.partition,
+        dataset.y_train,
+        devices=config.devices,
+        alpha=config.alpha,
+        seed=config.seed,
+        **config.options,
+    )
     width = len(str(config.devices - 1))
     devices = []
     for i, part in enumerate(parts):

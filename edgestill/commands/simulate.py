@@ -43,6 +43,12 @@ def simulate(
     alpha: Annotated[
         float, typer.Option(help="Of the Dirichlet draw: 0.1 very uneven, 100 even.", rich_help_panel=FLEET)
     ] = 1.0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of the partition, such as min_size=0; may be repeated (docs/data.md).", rich_help_panel=FLEET
+        ),
+    ] = None,
     latent: Annotated[
         int, typer.Option(help="Width D of the latent that all prototypes share.", rich_help_panel=FLEET)
     ] = 32,
@@ -89,6 +95,7 @@ def simulate(
     """
     from edge_agent.hyper import LocalTraining
     from fleet.config import SimulationConfig
+    from fleet.partition import parse_options
 
     if local_epochs is None and local_steps is None:
         local_epochs = 2
@@ -103,6 +110,7 @@ def simulate(
         ),
         partition=partition,
         alpha=alpha,
+        options=parse_options(option or []),
         rounds=rounds,
         fraction=fraction,
         recipe=recipe,
