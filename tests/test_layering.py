@@ -9,10 +9,11 @@ import pytest
 
 pytestmark = pytest.mark.light
 ROOT = Path(__file__).resolve().parent.parent
-ORDER = ["wire", "quant", "models", "edge_agent", "aggregator", "fleet", "firmware_configs", "edgestill"]
+ORDER = ["wire", "transport", "quant", "models", "edge_agent", "aggregator", "fleet", "firmware_configs", "edgestill"]
 FORBIDDEN = {("aggregator", "edge_agent"), ("edge_agent", "aggregator")}
 TORCH_FREE = [
     "wire.*",
+    "transport.*",
     "quant.precision",
     "quant.delta",
     "quant.onnx_weights",

@@ -11,6 +11,7 @@
     │   └── TransferError              a chunk, or the state of a transfer
     ├── ModelError                 6   weights that do not fit a prototype, a graph that does not export
     ├── DeviceError                7   a device answered with something that cannot be used; the round goes on
+    ├── TransportError             8   the broker cannot be used as asked
     └── RoundError                 1   a round cannot go on: our fault
 
 A message is one line: what, where, what to do. `raise` these for what a user or a device can cause; `assert` is for
@@ -35,6 +36,7 @@ __all__ = [
     "TensorError",
     "TopicError",
     "TransferError",
+    "TransportError",
     "WireError",
     "did_you_mean",
 ]
@@ -94,6 +96,12 @@ class DeviceError(EdgestillError):
     """A device answered with something that cannot be used."""
 
     exit_code = 7
+
+
+class TransportError(EdgestillError):
+    """The broker, or the way to it, cannot be used as asked."""
+
+    exit_code = 8
 
 
 class RoundError(EdgestillError):
