@@ -1,0 +1,205 @@
+"""What README.md and docs/ say is true: snippets run, commands and flags exist, links lead somewhere.
+
+Fences: `sh` is run, and holds `edgestill` commands only; `python` is run too, the snippets of one page one after the
+other in one namespace and one folder; `console` is for what needs a network or takes long, and is only checked for
+commands and flags that exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import typer
+
+from edgestill.cli import app
+from fleet.datasets import DATASETS
+from fleet.runs import read_run
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Snippet(NamedTuple):
+    language: str
+    code: str
+    line: int
+
+
+def snippets(page: Path) -> list[Snippet]:
+    text = page.read_text()
+    return [Snippet(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in FENCE.finditer(text)]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def shell_lines(code: str) -> list[str]:
+    """The command lines of a shell snippet, continued lines joined, prompts and comments left out."""
+    lines = code.replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ").partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """An environment in which `edgestill` is this tree's, installed or not."""
+    command = folder / "bin" / "edgestill"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m edgestill "$@"\n')
+    command.chmod(0o755)
+    return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+def run_shell(code: str, folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["sh", "-e", "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=env, timeout=120
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(s.language in ("sh", "python") for s in snippets(p))], ids=name_of
+)
+def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runnable = [s for s in snippets(page) if s.language in ("sh", "python")]
+    absent = {n for n, known in DATASETS.items() if known.variants and not known.found()}
+    if wanted := {n for n in absent for s in runnable if re.search(rf"\b{n}\b", s.code)}:
+        pytest.skip(f"{name_of(page)} uses {', '.join(sorted(wanted))}, which is not on this machine")
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    env, namespace = environment(tmp_path), {"__name__": "snippet"}
+    for snippet in runnable:
+        if snippet.language == "sh":
+            run_shell(snippet.code, tmp_path, env)
+        else:
+            where = f"{name_of(page)} from line {snippet.line}"
+            exec(compile(snippet.code, where, "exec"), namespace)
+
+
+def test_the_own_model_of_the_page_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
+    page = snippets(ROOT / "docs" / "prototypes.md")
+    (net,) = [s.code for s in page if s.language == "python" and "def mynet(" in s.code]
+    (project,) = [s.code for s in page if s.language == "toml"]
+    declared = ConfigParser()
+    declared.read_string(project)
+    ((name, target),) = declared['project.entry-points."edgestill.models"'].items()
+    module = target.strip('"').partition(":")[0].split(".")
+    file = tmp_path.joinpath(*module).with_suffix(".py")
+    file.parent.mkdir()
+    file.write_text(net)
+    installed = tmp_path / "mypackage-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mypackage\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[edgestill.models]\n{name} = {target.strip(chr(34))}\n")
+    prototypes = f"{name}:fp32,{name}:w1"
+    run_shell(
+        f"edgestill simulate --devices 2 --prototypes {prototypes} --rounds 1 --local-steps 1 --out mine",
+        tmp_path,
+        environment(tmp_path),
+    )
+    assert list(read_run(tmp_path / "mine")["rounds"][0]["prototypes"]) == prototypes.split(",")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_shell_snippets_hold_nothing_that_would_not_be_run(page: Path) -> None:
+    for snippet in snippets(page):
+        assert snippet.language in ("sh", "console", "python", "toml", ""), f"{name_of(page)}:{snippet.line}"
+        if snippet.language == "sh":
+            lines = shell_lines(snippet.code)
+            assert lines
+            assert all(line.startswith("edgestill ") for line in lines), f"{name_of(page)}:{snippet.line}"
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The words of every `edgestill ...` that a page shows, in fences and in running text."""
+    for snippet in snippets(page):
+        if snippet.language != "python":
+            yield from (shlex.split(line)[1:] for line in shell_lines(snippet.code) if line.startswith("edgestill "))
+    running_text = FENCE.sub("", page.read_text())
+    yield from (shlex.split(code) for code in re.findall(r"`edgestill ([^`]+)`", running_text))
+
+
+def find_command(words: list[str]) -> Any:
+    """The command that `words` start with; fails on a name that no command has."""
+    command = typer.main.get_command(app)
+    for word in words:
+        subcommands = getattr(command, "commands", None)
+        if subcommands is None or word.startswith("-"):
+            break
+        assert word in subcommands, f"there is no edgestill command {' '.join(words)!r}"
+        command = subcommands[word]
+    return command
+
+
+def flags_of(command: Any) -> set[str]:
+    return {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
+    for words in commands_of(page):
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given <= flags_of(find_command(words)) | {"--debug"}, f"{name_of(page)}: edgestill {' '.join(words)}"
+
+
+def test_the_pages_name_commands_at_all() -> None:
+    named = {words[0] for page in PAGES for words in commands_of(page)}
+    assert {"simulate", "data", "prototype"} <= named
+
+
+def test_the_simulate_page_lists_every_flag_with_its_default_and_no_other() -> None:
+    rows = re.findall(r"^\| (`--.*?) \| (.*?) \|", (ROOT / "docs" / "simulate.md").read_text(), re.MULTILINE)
+    documented = {flags.split("`")[1]: default.strip("`") for flags, default in rows}
+    (simulate,) = [c for n, c in typer.main.get_command(app).commands.items() if n == "simulate"]
+    parameters = {next(o for o in p.opts if o.startswith("--")): p for p in simulate.params}
+    assert documented.keys() == parameters.keys() - {"--help"}
+    for flag, default in documented.items():
+        truth = parameters[flag].default
+        if isinstance(truth, str):
+            assert default == truth, flag
+        elif isinstance(truth, int | float) and not isinstance(truth, bool):
+            assert float(default) == truth, flag
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_and_picture_resolves(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name_of(page)} links to {target}"
+        assert file.is_relative_to(ROOT), f"{name_of(page)} links out of the repository: {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{name_of(page)}: {path} has no heading for #{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, by the rule of code hosts: lower case, no punctuation, spaces to hyphens."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_has_the_two_commands_and_every_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    commands = [line for s in snippets(ROOT / "README.md") if s.language == "console" for line in shell_lines(s.code)]
+    assert commands == ["make demo", "make test"]
+    for page in PAGES[1:]:
+        assert f"]({name_of(page)})" in text, f"{name_of(page)} is not linked"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "img").glob("*.png")), ids=lambda p: p.name)
+def test_pictures_are_small_and_shown(picture: Path) -> None:
+    assert picture.stat().st_size < 100_000
+    assert any(f"img/{picture.name})" in page.read_text() for page in PAGES)
