@@ -91,33 +91,40 @@ def _template(frozen: nn.Module, example: Tensor) -> bytes:
 
 def _traced(model: nn.Module, example: Tensor) -> bytes:
     file = io.BytesIO()
-    with _quiet():
-        torch.onnx.export(
-            model,
-            (example,),
-            file,  # type: ignore[arg-type]  # its annotation is the other exporter's
-            dynamo=False,  # the other exporter takes seconds, and optimizes unless told not to
-            opset_version=EXPORT_OPSET,
-            do_constant_folding=False,
-            training=torch.onnx.TrainingMode.PRESERVE,
-            input_names=["input"],
-            output_names=["logits"],  # the steps, if any, are told by their order
-            dynamic_axes={"input": {0: "batch"}, "logits": {0: "batch"}},
-        )
+    try:
+        with _quiet():
+            torch.onnx.export(
+                model,
+                (example,),
+                file,  # type: ignore[arg-type]  # its annotation is the other exporter's
+                dynamo=False,  # the other exporter takes seconds, and optimizes unless told not to
+                opset_version=EXPORT_OPSET,
+                do_constant_folding=False,
+                training=torch.onnx.TrainingMode.PRESERVE,
+                input_names=["input"],
+                output_names=["logits"],  # the steps, if any, are told by their order
+                dynamic_axes={"input": {0: "batch"}, "logits": {0: "batch"}},
+            )
+    except Exception as error:  # an operator without a form in ONNX, or anything that the model's forward raises
+        reason = (str(error).splitlines() or [""])[0]
+        raise ModelError(f"the model does not export to ONNX: {type(error).__name__}: {reason}") from error
     return file.getvalue()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own deprecation and of every Python number in a traced forward."""
+    """The exporter warns of its own deprecation and of Python numbers in forward, and prints the graph if it fails."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.jit")]
     levels = [logger.level for logger in loggers]
+    printing = torch._C._jit_onnx_log  # writes to file descriptor 1; torch has no switch that works
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for logger in loggers:
             logger.setLevel(logging.ERROR)
+        torch._C._jit_onnx_log = lambda *_: None
         try:
             yield
         finally:
+            torch._C._jit_onnx_log = printing
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.layers import ActQuant, act_quant, effective_weight, is_quantized, quantized_weight
@@ -54,11 +55,12 @@ class _QuantReLU(_Step):
             raise ModelError(f"activation scale is {quant.scale}, its formula gives {float(self.scale().detach())}")
 
     def scale(self) -> Tensor:
-        return torch.clamp(self.get_parameter(self.path).abs() / self.high, min=self.floor)
+        # hardtanh, because the exporter writes it as one Clip and clamp as two casts and a Clip
+        return F.hardtanh(self.get_parameter(self.path).abs() / self.high, self.floor, torch.finfo(torch.float32).max)
 
     def forward(self, x: Tensor) -> Tensor:
         scale = self.scale()
-        return self._note(torch.clamp(torch.round(x / scale), self.low, self.high)) * scale
+        return self._note(F.hardtanh(torch.round(x / scale), self.low, self.high)) * scale
 
 
 _FLOORS: dict[tuple[type[nn.Module], int], float] = {}

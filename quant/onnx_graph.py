@@ -77,8 +77,8 @@ class GraphLimits:
     operators: frozenset[str] = ALLOWED_OPERATORS
 
 
-def parse_graph(data: bytes, *, max_bytes: int = MAX_BYTES) -> onnx.ModelProto:
-    """`data` as an ONNX model with a graph, without looking into the graph."""
+def parse_graph(data: bytes, *, max_bytes: int = 2**31 - 1) -> onnx.ModelProto:
+    """`data` as an ONNX model with a graph, without looking into the graph; 2 GiB is protobuf's own limit."""
     if len(data) > max_bytes:
         raise ModelError(f"ONNX file of {len(data)} bytes, at most {max_bytes} are read")
     try:

@@ -168,6 +168,17 @@ def test_a_parameter_that_forward_does_not_use_is_named():
         export_onnx(model, X)
 
 
+def test_an_operator_that_onnx_has_not_is_told_in_one_line(capfd: pytest.CaptureFixture[str]):
+    class Odd(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.copysign(torch.ones_like(x), x)
+
+    with pytest.raises(ModelError, match=r"does not export to ONNX: .*copysign") as caught:
+        export_onnx(Odd(), X)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_the_file_is_written_whole(tmp_path: Path):
     path = tmp_path / "net.onnx"
     exported = export_onnx(net("w1"), X, path)
