@@ -5,22 +5,12 @@ So a resumed run, another engine or another order of the devices draws the same 
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import torch
 
+from wire.seeds import derive_seed
+
 __all__ = ["derive_seed", "numpy_rng", "torch_rng"]
-
-
-def derive_seed(seed: int, *purpose: object) -> int:
-    """A 63-bit seed for `purpose`, such as `("train", round, device)`.
-
-    >>> derive_seed(0, "sample", 1) == derive_seed(0, "sample", 1) != derive_seed(0, "sample", 2)
-    True
-    """
-    text = repr((seed, *purpose)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 def numpy_rng(seed: int, *purpose: object) -> np.random.Generator:
