@@ -70,7 +70,7 @@ def levels_tensor(name: str, levels: NDArray[np.int8], storage: Storage) -> Tens
         fields = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
         fields[: flat.size] = flat.view(np.uint8) & (2**storage.bits - 1)
         whole = fields[::per_byte].copy()
-        for place in range(1, per_byte):  # column by column: ten times faster than a reduction along short rows
+        for place in range(1, per_byte):  # column by column: seven times faster than a reduction along rows of four
             whole |= fields[place::per_byte] << np.uint8(storage.bits * place)
         flat = whole.view(np.int8)
     return TensorProto(name=name, data_type=storage.data_type, dims=levels.shape, raw_data=flat.tobytes())
