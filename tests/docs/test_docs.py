@@ -7,6 +7,7 @@ commands and flags that exist.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -24,6 +25,11 @@ import typer
 from edgestill.cli import app
 from fleet.datasets import DATASETS
 from fleet.runs import read_run
+from models.build import build
+from models.spec import PrototypeSpec
+from models.zoo import ZOO
+from quant.precision import FP32, PRECISIONS
+from wire.toml import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -203,3 +209,49 @@ def test_the_readme_has_the_two_commands_and_every_page() -> None:
 def test_pictures_are_small_and_shown(picture: Path) -> None:
     assert picture.stat().st_size < 100_000
     assert any(f"img/{picture.name})" in page.read_text() for page in PAGES)
+
+
+def table_rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, its head left out."""
+    section = (ROOT / page).read_text().partition(f"## {heading}\n")[2]
+    lines = re.search(r"^\|.*?(?=^[^|]|\Z)", section, re.MULTILINE | re.DOTALL)
+    assert lines, f"{page} has no table below {heading!r}"
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines[0].splitlines()[2:] if line]
+
+
+def names_in(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_zoo_table_names_every_architecture_with_its_width_and_parameters() -> None:
+    rows = table_rows("docs/prototypes.md", "The zoo")
+    assert {name for row in rows for name in names_in(row[0])} == set(ZOO)
+    for names, shape, width, parameters, *_ in rows:
+        for name in names_in(names):
+            if name == "distilbert":  # its size is that of the user's folder
+                continue
+            sizes = (int(shape.split()[0]),) if "tokens" in shape else tuple(map(int, shape.split("x")))
+            model = build(PrototypeSpec(name, FP32, sizes, 4 if name == "text" else 10))
+            found = (model.latent, sum(p.numel() for p in model.parameters()))
+            assert found == (int(width), int(parameters.replace(",", ""))), name
+
+
+def test_the_precisions_table_names_every_precision() -> None:
+    rows = table_rows("docs/prototypes.md", "Precisions")
+    assert [name for row in rows for name in names_in(row[0])] == [str(p) for p in PRECISIONS]
+
+
+def test_the_readme_lists_every_extra() -> None:
+    extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    rows = table_rows("README.md", "Requirements")
+    assert {name for row in rows for name in names_in(row[0])} == set(extras)
+
+
+def test_the_architecture_page_lists_the_packages_in_the_order_of_their_imports() -> None:
+    rows = table_rows("docs/architecture.md", "Packages, and who may import whom")
+    packages = [name.rstrip("/") for row in rows for name in names_in(row[0])]
+    order = re.search(
+        r"^ORDER = (\[.*?\])", (ROOT / "tests" / "test_layering.py").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert order
+    assert packages == ast.literal_eval(order[1])
