@@ -1,6 +1,6 @@
 """Logs of the services: to stderr, one line per record, for people or as JSON. Only the standard library.
 
-    12:07:31 INFO  transport: connected to 127.0.0.1:1883 (MQTT 5)
+    12:07:31 INFO    transport: connected to 127.0.0.1:1883 (MQTT 5)
     {"time": "2025-03-01T12:07:31.204+00:00", "level": "info", "logger": "edgestill.transport", "message": "..."}
 
 The services log as `edgestill.agent`, `edgestill.aggregator` and `edgestill.transport`. Under systemd, which stamps
@@ -65,7 +65,7 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = f"{datetime.fromtimestamp(record.created):%H:%M:%S} " if self.stamp else ""
         name = record.name.removeprefix(f"{ROOT}.")
-        line = f"{clock}{record.levelname:<5.5s} {name}: {_text(record, self)}"
+        line = f"{clock}{record.levelname:<7s} {name}: {_text(record, self)}"
         return "".join(
             c if c.isprintable() else " | " if c == "\n" else "?" for c in line
         )  # a device cannot forge lines

@@ -1,0 +1,110 @@
+"""A paho client made for one connection: who we are, TLS, limits."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from transport.config import BrokerConfig
+from transport.tls import tls_context
+from wire.errors import TransportError
+
+__all__ = ["IN_FLIGHT", "MAX_PACKET", "V5", "V311", "Identity", "check_size", "connect", "new_client", "with_expiry"]
+
+V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
+MAX_PACKET = 2_000_000  # what Mosquitto 2.1 takes by default, in bytes of the whole packet
+OVERHEAD = 24  # of a PUBLISH besides topic and payload, at most: header, lengths, number, properties
+IN_FLIGHT = 20  # QoS 1 messages at a time without an acknowledgement
+CONNECT_TIMEOUT = 5.0  # of TCP, and of TLS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are to the broker, what we listen to, and our will."""
+
+    client_id: str
+    filters: tuple[str, ...]
+    will: tuple[str, bytes] | None
+
+
+def check_size(topic: str, payload: bytes, limit: int = MAX_PACKET) -> int:
+    """Bytes of the packet at most; TransportError if the broker would refuse it, and the whole connection with it."""
+    size = OVERHEAD + len(topic.encode()) + len(payload)
+    if size > limit:
+        raise TransportError(f"message to {topic!r}: a packet of {size} bytes, the broker takes {limit}; send chunks")
+    return size
+
+
+def new_client(
+    broker: BrokerConfig,
+    level: MQTTProtocolVersion,
+    identity: Identity,
+    in_flight: int,
+    on_error: Callable[[str], None],
+) -> mqtt.Client:
+    """A client that is not connected yet; `on_error` hears what paho logs as an error."""
+    client = mqtt.Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=identity.client_id,
+        clean_session=None if level == V5 else True,
+        protocol=level,
+        reconnect_on_failure=False,
+    )
+    client.connect_timeout = CONNECT_TIMEOUT
+    client.max_inflight_messages_set(in_flight)
+    client.enable_logger(_error_logger(on_error))
+    client.on_socket_open = _no_delay
+    client.on_socket_register_write = lambda *_: None  # tells paho that only our loop writes to the socket
+    if identity.will is not None:
+        topic, payload = identity.will
+        client.will_set(topic, payload, qos=1, retain=True)
+    if broker.username is not None:
+        client.username_pw_set(broker.username, broker.password)
+    if broker.tls is not None:
+        client.tls_set_context(tls_context(broker.tls))
+    return client
+
+
+def connect(client: mqtt.Client, broker: BrokerConfig) -> None:
+    """Open the socket and queue CONNECT: a clean session that ends with the connection."""
+    if client.protocol != V5:
+        client.connect(broker.host, broker.port, broker.keepalive_s)
+        return
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = 0
+    properties.MaximumPacketSize = 2 * MAX_PACKET  # nobody makes us read 256 MB
+    client.connect(broker.host, broker.port, broker.keepalive_s, clean_start=True, properties=properties)
+
+
+def with_expiry(client: mqtt.Client, expiry_s: int | None) -> Properties | None:
+    """Properties of a message that is worthless after so many seconds; None where MQTT does not know that."""
+    if expiry_s is None or client.protocol != V5:
+        return None
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.MessageExpiryInterval = expiry_s
+    return properties
+
+
+def _no_delay(_client: mqtt.Client, _data: object, sock: mqtt.SocketLike) -> None:
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[attr-defined]
+
+
+def _error_logger(on_error: Callable[[str], None]) -> logging.Logger:
+    """A logger that passes errors on; paho's on_log would format a line for every packet."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            on_error(record.getMessage())
+
+    logger = logging.Logger("paho", logging.ERROR)
+    logger.addHandler(Handler())
+    return logger

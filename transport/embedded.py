@@ -1,0 +1,118 @@
+"""A broker inside this process, for demos and tests: amqtt in a thread, on a loopback address only.
+
+What it lacks, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never
+published, only that of a broken connection; an unacknowledged message is not sent again; no limit to packets or queues;
+a client can be sent retained messages that it never subscribed to. edgestill's own protocol bears all of that; a fleet
+of boards wants Mosquitto.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from types import TracebackType
+from typing import Any
+
+from wire.errors import ConfigError, TransportError
+
+__all__ = ["LOOPBACK", "EmbeddedBroker"]
+
+log = logging.getLogger("edgestill.transport")
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ATTEMPTS = 5  # of finding a free port: another process can take it between asking and binding
+START_TIMEOUT = 20.0
+PLUGINS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+
+
+class EmbeddedBroker:
+    """`start` returns when it listens; `port` is then its port, also if 0 was asked for."""
+
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
+        if host not in LOOPBACK:
+            raise ConfigError(f"the embedded broker listens on loopback only, not on {host!r}; run Mosquitto instead")
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"broker port {port}; give 1 to 65535, or 0 for a free one")
+        self.host, self.port, self._asked = host, port, port
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Listen; TransportError if that is impossible."""
+        try:
+            import amqtt.broker  # noqa: F401  (slow: only whoever starts a broker pays for it)
+        except ImportError as error:
+            raise TransportError("the embedded broker needs amqtt; pip install 'edgestill[aggregator]'") from error
+        for attempt in range(1, ATTEMPTS + 1):
+            self.port = self._asked or _free_port(self.host)
+            if self._try_start():
+                return
+            if self._asked or attempt == ATTEMPTS:
+                raise TransportError(f"embedded broker: cannot listen on {self.host}:{self.port}: {self._error}")
+
+    def stop(self) -> None:
+        """Close all connections; what was retained is forgotten."""
+        if self._thread is None or self._loop is None or self._stop is None:
+            return
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._thread = None
+
+    def _try_start(self) -> bool:
+        self._started.clear()
+        self._error = None
+        self._thread = threading.Thread(target=self._main, name="embedded broker", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_TIMEOUT):
+            self._error = TimeoutError(f"not ready after {START_TIMEOUT:.0f} s")
+        if self._error is not None:
+            self._thread = None
+        return self._error is None
+
+    def _main(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        from amqtt.broker import Broker
+
+        for name in ("amqtt", "transitions"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # it tells every lost connection as an error
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(_note)
+        bind = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        broker = Broker({"listeners": {"default": {"type": "tcp", "bind": bind}}, "plugins": PLUGINS})
+        try:
+            await broker.start()
+        except Exception as error:  # amqtt wraps the OSError of a taken port in errors of its own
+            self._error = error
+            return
+        finally:
+            self._started.set()
+        await self._stop.wait()
+        await broker.shutdown()
+
+
+def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """amqtt lets errors of sockets that were closed on it escape to the event loop, which would print tracebacks."""
+    log.debug("embedded broker: %s: %r", context.get("message"), context.get("exception"))
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,156 @@
+"""The connection of a service to its broker, which comes back for ever.
+
+    link = Link(BrokerConfig(), client_id="pi-07", filters=["edgestill/pi-07/job"], will=(topic, payload))
+    link.start()
+    while running:
+        match link.next_event(1.0):
+            case Connected(): ...       # say again what must be known: nothing that was published before is repeated
+            case Received(topic, payload, retained): ...
+    link.stop(last=[(topic, payload)])
+
+A service uses one thread for all of it; the link's own thread reads and writes the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from transport.backoff import LAST, Backoff
+from transport.client import MAX_PACKET, V311, Identity, check_size
+from transport.config import BrokerConfig
+from transport.events import Connected, Disconnected, Event, Inbox, Received
+from transport.session import Session, Settings
+from transport.tls import tls_context
+from transport.waker import Waker
+
+__all__ = ["MAX_PACKET", "Connected", "Disconnected", "Event", "Link", "Received"]
+
+log = logging.getLogger("edgestill.transport")
+
+LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: ask the broker
+INBOX = 32 * 2**20  # bytes
+GOODBYE = 2.0  # seconds for the last words
+
+
+class Link:
+    """One broker, one client id, one thread of its own; reconnects with growing waits, 0.2 s to 10 s."""
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        *,
+        client_id: str,
+        filters: Sequence[str],
+        will: tuple[str, bytes] | None = None,
+        inbox: int = INBOX,
+    ) -> None:
+        if broker.tls is not None:
+            tls_context(broker.tls)  # wrong files are told here, where somebody listens
+        if will is not None:
+            check_size(*will)
+        identity = Identity(client_id, tuple(filters), will)
+        self._settings = Settings(broker=broker, identity=identity, level=LEVELS[broker.protocol])
+        self._waker = Waker()
+        self._inbox = Inbox(inbox, self._waker.wake)
+        self._session: Session | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"mqtt {client_id}", daemon=True)
+
+    def __enter__(self) -> Link:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Connect in the background; `Connected` comes when it stands."""
+        self._thread.start()
+
+    def stop(self, last: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Publish the last words (retained, QoS 1) and disconnect; without them delivered, the will speaks."""
+        self._inbox.close()
+        said = all(self.publish(topic, payload, retain=True) for topic, payload in last)
+        if (session := self._session) is not None:
+            delivered = said and (not last or session.wait_until_sent(GOODBYE))
+            session.end(clean=delivered)
+        self._stopping.set()
+        self._waker.wake()
+        if self._thread.is_alive():
+            self._thread.join(GOODBYE + 1)
+        if not self._thread.is_alive():  # else it hangs in a name lookup, and ends with the process
+            self._waker.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands now; `Connected` may still wait to be taken."""
+        session = self._session
+        return session is not None and session.ready
+
+    def next_event(self, timeout: float) -> Event | None:
+        """The next event; None after `timeout` seconds, or at once after `wake`."""
+        return self._inbox.get(timeout)
+
+    def wake(self) -> None:
+        """Make `next_event` return None at once; from any thread, and from a signal handler."""
+        self._inbox.wake()
+
+    def publish(
+        self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, expiry_s: int | None = None
+    ) -> bool:
+        """Hand over a message; True does not mean that it arrived.
+
+        False: not connected, and the message is forgotten; `Connected` is the moment to say everything again. Blocks
+        while more than 64 MiB are waiting to be written: see `pending`. TransportError: no broker would take it.
+        `expiry_s` (MQTT 5; nothing else knows it): worthless to receivers after so many seconds.
+        """
+        check_size(topic, payload)
+        session = self._session
+        return session is not None and session.publish(topic, payload, qos, retain, expiry_s)
+
+    def subscribe(self, topics: Sequence[str]) -> bool:
+        """Ask for more than `filters`, until the connection ends; False: not connected."""
+        session = self._session
+        return session is not None and session.subscribe(topics)
+
+    def unsubscribe(self, topics: Sequence[str]) -> bool:
+        """Want these topics no longer; False: not connected."""
+        session = self._session
+        return session is not None and session.unsubscribe(topics)
+
+    def pending(self) -> int:
+        """Messages that are not yet written to the socket (QoS 0) or not yet acknowledged by the broker (QoS 1)."""
+        session = self._session
+        return 0 if session is None else session.pending()
+
+    def _run(self) -> None:
+        backoff, told = Backoff(), ""
+        while not self._stopping.is_set():
+            self._session = session = Session(self._settings, self._inbox, self._waker)
+            session.run()
+            self._session = None
+            if self._stopping.is_set() or self._learned_from(session):
+                continue
+            if session.ready_at is None:
+                delay = backoff.failed()
+            else:
+                delay = LAST if session.taken_over else backoff.lost(time.monotonic() - session.ready_at)
+            if session.ready_at is not None or session.reason != told:
+                log.warning("broker %s: %s; trying again in %.1f s", self._settings.broker, session.reason, delay)
+                self._inbox.put(Disconnected(session.reason))
+            told = session.reason
+            self._stopping.wait(delay)
+
+    def _learned_from(self, session: Session) -> bool:
+        """Keep what the broker told; whether to connect again at once, with other settings."""
+        in_flight = session.in_flight < self._settings.in_flight
+        level = session.level if session.answered else LEVELS[self._settings.broker.protocol]
+        self._settings = replace(self._settings, level=level, in_flight=session.in_flight)
+        return in_flight

@@ -1,0 +1,66 @@
+"""What was handed to the MQTT client and has not left yet: counted, so that a burst cannot fill the memory."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["MAX_MESSAGES", "Outbox"]
+
+MAX_MESSAGES = 30_000  # MQTT numbers its messages with 16 bits
+
+
+class Outbox:
+    """Messages of one connection that are not yet written (QoS 0) or not yet acknowledged (QoS 1)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._sizes: dict[int, int] = {}
+        self._early: set[int] = set()  # done() before add(): the network thread can be quicker than the publisher
+        self._bytes = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def wait_for_room(self, size: int) -> bool:
+        """Block until `size` bytes fit (an empty box takes any); False if the connection ended first."""
+        with self._changed:
+            while not self._closed and not self._fits(size):
+                self._changed.wait(0.5)  # not for ever: a signal must be able to come through on the main thread
+            return not self._closed
+
+    def wait_until_empty(self, timeout: float) -> bool:
+        """Whether everything left within `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._sizes, timeout)
+            return not self._closed and not self._sizes
+
+    def add(self, number: int, size: int) -> None:
+        """Message `number` was handed over."""
+        with self._changed:
+            if number in self._early:
+                self._early.remove(number)
+            else:
+                self._sizes[number] = size
+                self._bytes += size
+
+    def done(self, number: int) -> None:
+        """Message `number` was written or acknowledged."""
+        with self._changed:
+            size = self._sizes.pop(number, None)
+            if size is None:
+                self._early.add(number)
+            else:
+                self._bytes -= size
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """The connection ended: nobody waits any longer."""
+        with self._changed:
+            self._closed = True
+            self._sizes.clear()
+            self._changed.notify_all()
+
+    def _fits(self, size: int) -> bool:
+        return not self._sizes or (self._bytes + size <= self._limit and len(self._sizes) < MAX_MESSAGES)

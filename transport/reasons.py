@@ -1,0 +1,56 @@
+"""Why a connection failed, in one line that says what to do."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+__all__ = ["explain", "refusal"]
+
+# what OpenSSL says (in an exception, or in paho's log) -> what it means here
+_TLS = (
+    ("certificate required", "the broker wants a client certificate; give 'cert' and 'key' in [broker.tls]"),
+    ("handshake failure", "the broker refused the TLS handshake; does it want a client certificate?"),
+    ("alert certificate expired", "our client certificate has expired; make a new one"),
+    ("alert unknown ca", "the broker does not trust the CA of our client certificate"),
+    ("alert bad certificate", "the broker refused our client certificate"),
+    ("alert certificate revoked", "our client certificate has been revoked"),
+    ("wrong version number", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
+    ("unexpected eof", "the broker ended the TLS handshake; does it speak TLS on this port?"),
+    ("record layer failure", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
+)
+_REFUSALS = {
+    "Bad user name or password": "check 'username' and 'password' in [broker]",
+    "Not authorized": "check 'username' and 'password' in [broker]",
+    "Session taken over": "another client uses our id",
+}
+
+
+def explain(error: BaseException | str) -> str:
+    """One line for an exception, or for the text of one in paho's log."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message or str(error)
+        hint = "" if "expired" in why else "; check 'host' and 'ca' in [broker]"
+        return f"the broker's certificate is not valid: {why}{hint}"
+    text = str(error).lower()
+    if isinstance(error, str | ssl.SSLError):
+        # OpenSSL's reason is SSLV3_ALERT_CERTIFICATE_EXPIRED, its text sslv3 alert certificate expired
+        for needle, meaning in _TLS:
+            if needle in text.replace("_", " "):
+                return meaning
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; is a broker running there?"
+    if isinstance(error, socket.gaierror):
+        return f"unknown host: {error.strerror or error}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def refusal(code: object) -> str:
+    """One line for a reason code of the broker."""
+    name = str(code)
+    hint = _REFUSALS.get(name)
+    return f"the broker says: {name}" + (f"; {hint}" if hint else "")

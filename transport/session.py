@@ -1,0 +1,286 @@
+"""One MQTT connection, from CONNECT to its end.
+
+Each connection has a paho client of its own, and what that client still held dies with it. A paho client that
+reconnects by itself would send its unacknowledged QoS 1 messages again, in front of what is said after the
+reconnection. Socket and client belong to the network thread; other threads only publish and subscribe.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
+from transport.config import BrokerConfig
+from transport.events import Connected, Event, Inbox, Received
+from transport.outbox import Outbox
+from transport.probe import speaks_mqtt5
+from transport.reasons import explain, refusal
+from transport.waker import Waker
+from wire.errors import ConfigError
+
+__all__ = ["Session", "Settings"]
+
+log = logging.getLogger("edgestill.transport")
+
+ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
+TICK = 1.0
+NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
+TAKEN_OVER = 0x8E
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to connect, the next time."""
+
+    broker: BrokerConfig
+    identity: Identity
+    level: MQTTProtocolVersion | None = None  # None: ask the broker
+    in_flight: int = IN_FLIGHT
+    outbox: int = 64 * 2**20  # bytes
+
+
+class Session:
+    """A connection that is opened once and ends once: `run` on the network thread, the rest on any."""
+
+    def __init__(self, settings: Settings, inbox: Inbox, waker: Waker) -> None:
+        self.settings = settings
+        self.reason = ""  # why it ended
+        self.level = settings.level
+        self.answered = False  # CONNACK has come
+        self.taken_over = False
+        self.in_flight = settings.in_flight  # less if the broker wants less: then connect again with this
+        self.ready_at: float | None = None
+        self._client: mqtt.Client | None = None
+        self._inbox, self._waker, self._outbox = inbox, waker, Outbox(settings.outbox)
+        self._max_packet = MAX_PACKET
+        self._early: list[Event] = []  # came before our subscriptions were confirmed
+        self._first_subscription: int | None = None
+        self._ending: str | None = None
+        self._detail = ""
+
+    # on any thread
+
+    @property
+    def ready(self) -> bool:
+        """Whether messages can be published now."""
+        return self._usable() is not None
+
+    def pending(self) -> int:
+        """Messages that are not yet written, or with QoS 1 not yet acknowledged."""
+        return len(self._outbox)
+
+    def wait_until_sent(self, timeout: float) -> bool:
+        """Whether nothing is pending within `timeout` seconds."""
+        return self._outbox.wait_until_empty(timeout)
+
+    def publish(self, topic: str, payload: bytes, qos: int, retain: bool, expiry_s: int | None) -> bool:
+        """Hand over a message; blocks while the outbox is full; False if the connection is gone."""
+        size = check_size(topic, payload, self._max_packet)
+        client = self._usable()
+        if client is None or not self._outbox.wait_for_room(size):
+            return False
+        info = client.publish(topic, payload, qos, retain, with_expiry(client, expiry_s))
+        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            return False
+        self._outbox.add(info.mid, size)
+        self._waker.wake()
+        return True
+
+    def subscribe(self, topics: Sequence[str]) -> bool:
+        """Ask for more topics, QoS 1; False if the connection is gone."""
+        client = self._usable()
+        if client is None:
+            return False
+        rc, _ = client.subscribe([(topic, 1) for topic in topics])
+        self._waker.wake()
+        return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def unsubscribe(self, topics: Sequence[str]) -> bool:
+        """Want these topics no longer; False if the connection is gone."""
+        client = self._usable()
+        if client is None:
+            return False
+        rc, _ = client.unsubscribe(list(topics))
+        self._waker.wake()
+        return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def end(self, *, clean: bool) -> None:
+        """Let `run` return soon; clean: with DISCONNECT, else the broker publishes our will."""
+        self._ending = "clean" if clean else "abort"
+        self._waker.wake()
+
+    def _usable(self) -> mqtt.Client | None:
+        client = self._client
+        ready = (
+            self.ready_at is not None and self._ending is None and client is not None and client.socket() is not None
+        )
+        return client if ready else None
+
+    # on the network thread
+
+    def run(self) -> None:
+        """Connect, carry messages until the connection ends, and say why in `reason`."""
+        try:
+            self._client = client = self._new_client()
+            connect(client, self.settings.broker)
+            self._carry(client)
+            if self._ending == "clean":
+                _say_goodbye(client)
+        except (OSError, ConfigError) as error:
+            self.reason = self.reason or explain(error)
+        except Exception as error:  # paho raises whatever a malformed packet leads to
+            log.debug("connection to %s", self.settings.broker, exc_info=True)
+            self.reason = self.reason or f"cannot understand the broker: {type(error).__name__}: {error}"
+        finally:
+            if self._client is not None and (sock := self._client.socket()) is not None:
+                sock.close()
+            self._outbox.close()
+            self.reason = self.reason or "closed"
+
+    def _new_client(self) -> mqtt.Client:
+        s = self.settings
+        self.level = s.level or (V5 if speaks_mqtt5(s.broker) else V311)
+        if self.level == V311 and s.broker.protocol == "5":
+            raise ConfigError("the broker does not speak MQTT 5; set 'protocol' in [broker] to auto or 3.1.1")
+        client = new_client(s.broker, self.level, s.identity, s.in_flight, self._on_error)
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        client.on_publish = self._on_publish
+        return client
+
+    def _carry(self, client: mqtt.Client) -> None:
+        """Read, write and keep alive until the socket is closed or `end` was called."""
+        poller = select.poll()  # select() itself fails beyond file descriptor 1023
+        poller.register(self._waker.fileno(), select.POLLIN)
+        started = judged = time.monotonic()
+        while (sock := client.socket()) is not None and self._ending is None:
+            reading = not self._inbox.full()
+            readable = self._wait(poller, sock, reading, client.want_write())
+            if readable:
+                client.loop_read()
+            if client.want_write():
+                client.loop_write()
+            now = time.monotonic()
+            if self.ready_at is None and now - started > ANSWER_TIMEOUT:
+                raise TimeoutError
+            if reading and not readable:
+                client.loop_misc()  # pings, and gives up a silent broker; only when there is nothing left to read
+                judged = now
+            elif now - judged > client.keepalive / 2:
+                # behind on reading, the answer to a ping would lie unread and paho would give up: this counts as a
+                # sign of life to the broker, and nobody waits for its answer
+                client.unsubscribe(NOWHERE)
+                judged = now
+
+    def _wait(self, poller: select.poll, sock: mqtt.SocketLike, reading: bool, writing: bool) -> bool:
+        """Wait for the socket or the waker; whether there is something to read."""
+        pending = getattr(sock, "pending", None)  # of TLS: bytes that poll() does not see
+        if reading and pending is not None and pending():
+            return True
+        number = sock.fileno()
+        if reading or writing:
+            poller.register(number, (select.POLLIN if reading else 0) | (select.POLLOUT if writing else 0))
+        happened = dict(poller.poll(TICK * 1000))
+        if reading or writing:
+            poller.unregister(number)  # with an empty mask a closed peer would still end every poll at once
+        if self._waker.fileno() in happened:
+            self._waker.clear()
+        return reading and bool(happened.get(number, 0) & ~select.POLLOUT)
+
+    # paho's callbacks, on the network thread: they only take notes
+
+    def _on_connect(
+        self, client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, properties: Properties | None
+    ) -> None:
+        self.answered = True
+        if code.is_failure:
+            self.reason = refusal(code)
+            return
+        self._max_packet = min(MAX_PACKET, getattr(properties, "MaximumPacketSize", MAX_PACKET))
+        self.in_flight = min(self.in_flight, getattr(properties, "ReceiveMaximum", self.in_flight))
+        filters = self.settings.identity.filters
+        if self.in_flight < self.settings.in_flight:
+            self._ending = "clean"  # paho takes another number only before it connects
+        elif filters:
+            _, self._first_subscription = client.subscribe([(f, 1) for f in filters])
+        else:
+            self._become_ready()
+
+    def _on_subscribe(
+        self, _client: mqtt.Client, _data: object, number: int, codes: list[ReasonCode], _properties: object
+    ) -> None:
+        refused = [i for i, code in enumerate(codes) if code.is_failure]
+        if number != self._first_subscription:
+            if refused:
+                log.warning("the broker refused %d of %d subscriptions", len(refused), len(codes))
+        elif refused:
+            name = self.settings.identity.filters[refused[0]]
+            self.reason = f"the broker refuses to subscribe us to {name!r}; mend its access list"
+            self._ending = "clean"
+        else:
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        self.ready_at = time.monotonic()
+        self._inbox.put(Connected())
+        for event in self._early:
+            self._inbox.put(event)
+        self._early.clear()
+
+    def _on_message(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        try:
+            event = Received(message.topic, bytes(message.payload), message.retain)
+        except UnicodeDecodeError:
+            return  # no topic of ours
+        if self.ready_at is None:
+            self._early.append(event)
+        else:
+            self._inbox.put(event)
+
+    def _on_publish(
+        self, _client: mqtt.Client, _data: object, number: int, code: ReasonCode, _properties: object
+    ) -> None:
+        self._outbox.done(number)
+        if code.is_failure:
+            log.warning("the broker refused a message: %s", code)
+
+    def _on_disconnect(
+        self, client: mqtt.Client, _data: object, flags: mqtt.DisconnectFlags, code: ReasonCode, _properties: object
+    ) -> None:
+        if self.reason or self._ending is not None:
+            return
+        if flags.is_disconnect_packet_from_server:
+            self.taken_over = code.value == TAKEN_OVER
+            self.reason = refusal(code)
+        elif str(code) == "Keep alive timeout":
+            self.reason = f"no sign of life from the broker for {client.keepalive} s"
+        elif self._detail:
+            self.reason = explain(self._detail)
+        elif not self.answered:
+            self.reason = "the broker closed the connection before it answered; does it expect TLS?"
+        else:
+            self.reason = "the connection was closed"
+
+    def _on_error(self, text: str) -> None:
+        self._detail = text
+
+
+def _say_goodbye(client: mqtt.Client) -> None:
+    client.disconnect()
+    until = time.monotonic() + 1.0
+    while (sock := client.socket()) is not None and time.monotonic() < until:
+        poller = select.poll()
+        poller.register(sock.fileno(), select.POLLOUT)
+        poller.poll(100)
+        client.loop_write()
