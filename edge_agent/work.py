@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -22,6 +24,7 @@ def local_update(
     *,
     floats: str,
     generator: torch.Generator,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
 
@@ -30,6 +33,6 @@ def local_update(
     floats before it is packed, so that what the device measures of it is what the aggregator gets.
     """
     load_packed(model, decode(published))
-    trained = train_local(model, x, y, how, generator=generator)
+    trained = train_local(model, x, y, how, generator=generator, should_stop=should_stop)
     snap_(model, floats=floats)
     return pack(model, floats=floats), trained

@@ -1,0 +1,369 @@
+"""The agent as a process: link, clock, disk and training child around `edge_agent/protocol.py`. Imports no torch.
+
+One thread does everything; the link and a running child have helpers that only put into queues. Whatever the protocol
+decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, ...) is handed back as an event.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+from edge_agent.board import temperature_c
+from edge_agent.config import AgentConfig
+from edge_agent.events import (
+    Action,
+    Announce,
+    CheckModel,
+    Connected,
+    Disconnected,
+    Event,
+    Fetched,
+    Look,
+    Report,
+    Resumed,
+    Say,
+    SendChunk,
+    Settle,
+    StartTraining,
+    StopTraining,
+    Subscribe,
+    Tick,
+    TrainingDone,
+    TrainingFailed,
+    Unsubscribe,
+)
+from edge_agent.mail import Mail
+from edge_agent.protocol import Agent
+from edge_agent.request import Request
+from edge_agent.store import Store
+from edge_agent.systemd import notify, watchdog_seconds
+from edge_agent.training import Child, Ended, child_environment
+from transport import link as transport
+from wire.crashpoints import reach
+from wire.errors import DataError, WireError
+from wire.keys import load_private_key, public_key_hex
+from wire.messages import About, Job, Metrics, Offer, State
+from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
+from wire.versions import versions
+
+__all__ = ["Service"]
+
+log = logging.getLogger("edgestill.agent")
+IDLE_S = 5.0  # nothing to do: look around this often all the same
+BUSY_S = 1.0  # with a child to watch
+RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for packing and sending
+
+
+class Service:
+    """One agent; `run` until `stop`."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        self._aggregator = config.aggregator_key()
+        key = load_private_key(config.private_key)
+        self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
+        self._labels = _label_counts(config.data.path)
+        self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
+        self._session = self.store.next_session()
+        self._agent = Agent(
+            config.prototype, finished=self.store.finished(), outbox=self.store.outbox(), taken=self.store.taken
+        )
+        self._link = transport.Link(
+            config.broker,
+            client_id=f"edgestill-{config.fleet}-{config.device}",
+            filters=agent_filters(config.fleet, config.device),
+            will=self._mail.state(State(status="lost", session=self._session)),
+        )
+        self._child: Child | None = None
+        self._work: Job | Offer | None = None  # what the child is at
+        self._events: deque[Event] = deque()
+        self._stopping = False
+        self._bytes_up = self._bytes_down = 0
+        self._beat_every = watchdog_seconds()
+        self._beat_at = 0.0
+
+    def run(self) -> int:
+        """Serve until told to stop; 0."""
+        log.info("%s of %s, session %d: starting", self.config.device, self.config.fleet, self._session)
+        for spooled in self.store.outbox():
+            log.info("round %d: an update waits in the outbox", spooled.round)
+        reach("agent-started")
+        self._link.start()
+        notify("READY=1")
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._end()
+        return 0
+
+    def stop(self) -> None:
+        """End `run` soon; from any thread, and from a signal handler."""
+        self._stopping = True
+        self._link.wake()
+
+    def stop_on_signals(self) -> None:
+        """End `run` on SIGTERM and SIGINT; to be called on the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+
+    # ---- the loop
+
+    def _turn(self) -> None:
+        event = self._link.next_event(self._patience())
+        self._feed(Tick(time.monotonic()))
+        match event:
+            case transport.Connected():
+                log.info("connected to %s", self.config.broker)
+                self._feed(Connected())
+            case transport.Disconnected():
+                self._feed(Disconnected())
+            case transport.Received(topic, payload, _):
+                self._bytes_down += len(payload)
+                self._receive(topic, payload)
+        self._watch()
+        self._beat()
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        wait = min(self._agent.due - now, BUSY_S if self._child else IDLE_S)
+        if self._beat_every is not None:
+            wait = min(wait, self._beat_at + self._beat_every - now)
+        return max(wait, 0.0)
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if self._beat_every is not None and now >= self._beat_at + self._beat_every:
+            notify("WATCHDOG=1")
+            self._beat_at = now
+
+    def _end(self) -> None:
+        notify("STOPPING=1")
+        if self._child is not None:
+            self._child.kill()
+        self._link.stop([self._mail.state(State(status="offline", session=self._session))])
+        self.store.close()
+        log.info("stopped")
+
+    def _receive(self, topic: str, payload: bytes) -> None:
+        """A message; one that makes no sense is logged and forgotten."""
+        try:
+            match parse(topic):
+                case DeviceTopic(_, _, "job"):
+                    instructed = self._mail.read_job(payload)
+                    if instructed.instruction is not None:
+                        reach("agent-job-received")
+                    self._feed(instructed)
+                case DeviceTopic(_, _, "ack"):
+                    self._feed(self._mail.read_ack(payload))
+                case ModelChunk(_, digest, _) if digest in self._agent.needed and payload:
+                    stored = self.store.models.add(digest, payload)
+                    reach("agent-model-chunk")
+                    self._feed(stored)
+        except WireError as error:
+            log.warning("%s: %s", topic, error)
+        except OSError as error:
+            self._disk_trouble(error)
+
+    def _feed(self, event: Event) -> None:
+        self._events.append(event)
+        while self._events:
+            for action in self._agent.handle(self._events.popleft()):
+                try:
+                    self._do(action)
+                except OSError as error:
+                    self._disk_trouble(error)
+
+    def _disk_trouble(self, error: OSError) -> None:
+        log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)
+
+    # ---- actions
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Say(level, text):
+                getattr(log, level)("%s", text)
+            case Announce():
+                self._announce()
+            case Look(digest):
+                self._look(digest)
+            case Subscribe(digest, numbers):
+                self._link.subscribe(self._mail.model_topics(digest, tuple(numbers)))
+            case Unsubscribe(digest, numbers):
+                self._link.unsubscribe(self._mail.model_topics(digest, tuple(numbers)))
+            case CheckModel(digest):
+                checked = self.store.models.check(digest)
+                if isinstance(checked, Fetched):
+                    reach("agent-model-fetched")
+                self._events.append(checked)
+            case StartTraining():
+                self._start(action)
+            case StopTraining(key):
+                self._stop_child(key)
+            case SendChunk(transfer, n):
+                payload = self.store.chunk(transfer, n)
+                if self._link.publish(self._mail.chunk_topic(transfer, n), payload, qos=0):
+                    self._bytes_up += len(payload)
+                    reach("agent-chunk-sent")
+            case Settle(spooled, accepted):
+                reach("agent-accepted")
+                self.store.settle(spooled, accepted=accepted)
+                reach("agent-finished")
+            case Report(number, _):
+                self._send_metrics(number, {})
+
+    def _announce(self) -> None:
+        about = About(
+            board=self.config.board,
+            prototype=self.config.prototype,
+            precision=str(self.config.precision),
+            label_counts=self._labels,
+            versions=versions(),
+        )
+        for topic, payload in (
+            self._mail.state(State(status="online", session=self._session)),
+            self._mail.about(about),
+        ):
+            self._link.publish(topic, payload, retain=True)
+        reach("agent-announced")
+
+    def _look(self, digest: str) -> None:
+        found: Event = Resumed(digest)
+        try:
+            self.store.models.evict(self._agent.needed)
+            found = self.store.models.look(digest)
+        finally:
+            self._events.append(found)
+
+    def _send_metrics(self, number: int, facts: dict[str, float]) -> None:
+        metrics = Metrics(
+            round=number,
+            train_loss=facts.get("train_loss"),
+            seconds=facts.get("seconds"),
+            temperature_c=temperature_c(),
+            memory_mb=facts.get("memory_mb"),
+            bytes_up=self._bytes_up,
+            bytes_down=self._bytes_down,
+        )
+        topic, payload = self._mail.metrics(metrics)
+        self._link.publish(topic, payload, qos=0)
+
+    # ---- the child
+
+    def _start(self, action: StartTraining) -> None:
+        assert self._child is None
+        spooled = self.store.spooled(action.key)
+        if spooled is not None:  # left by a child whose agent was killed
+            self._events.append(TrainingDone(action.key, spooled))
+            return
+        now = time.monotonic()
+        try:
+            self._child = Child(
+                self._request(action, now),
+                max_seconds=self.config.train.max_seconds,
+                now=now,
+                wake=self._link.wake,
+                attempt=action.attempt,
+            )
+        except OSError as error:
+            self._events.append(TrainingFailed(action.key, f"the training child cannot start: {error}", again=True))
+            return
+        self._work = action.instruction
+        log.info("round %d: training in process %d", action.instruction.round, self._child.pid)
+        reach("agent-training-started")
+
+    def _request(self, action: StartTraining, now: float) -> Request:
+        config, work = self.config, action.instruction
+        left = action.seconds_left
+        job = work if isinstance(work, Job) else None
+        by_job = config.update.kind == "job" and job is not None
+        return Request(
+            parent=os.getpid(),
+            key=action.key,
+            state_dir=str(config.state_dir.resolve()),
+            fleet=config.fleet,
+            device=config.device,
+            private_key=str(config.private_key.resolve()),
+            aggregator=public_key_hex(self._aggregator),
+            prototype=config.prototype,
+            model=str(self.store.models.path(work.model).resolve()),
+            base=work.model,
+            data=str(config.data.path.resolve()),
+            validation=config.data.validation,
+            refuse_worse=config.data.refuse_worse,
+            floats=config.floats,
+            threads=config.train.threads,
+            nice=config.train.nice,
+            memory_mb=config.train.memory_mb,
+            round=job.round if job else None,
+            hyper=job.hyper if job else None,
+            update=job.update if by_job and job else config.update.kind,
+            bits=job.bits if by_job and job else config.update.delta_bits,
+            stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
+        )
+
+    def _stop_child(self, key: str) -> None:
+        child, self._child, self._work = self._child, None, None
+        if child is not None:
+            child.kill()
+        spooled = self.store.spooled(key)
+        if spooled is not None:  # it was faster than the order to stop
+            self.store.take_job(key)
+            self._events.append(TrainingDone(key, spooled))
+
+    def _watch(self) -> None:
+        if self._child is None:
+            return
+        child = self._child
+        ended = child.poll(time.monotonic())
+        for text in child.warnings:
+            log.warning("%s", text)
+        child.warnings.clear()
+        if ended is not None:
+            work, self._child, self._work = self._work, None, None
+            assert work is not None
+            try:
+                self._feed(self._outcome(ended, work))
+            except OSError as error:
+                self._disk_trouble(error)
+                self._feed(TrainingFailed(ended.key, f"its work cannot be put in place: {error}", again=True))
+
+    def _outcome(self, ended: Ended, work: Job | Offer) -> Event:
+        if ended.facts is None:
+            return TrainingFailed(ended.key, ended.reason, ended.again)
+        if "refused" in ended.facts:
+            accuracies = f"{ended.facts['accuracy']:.3f} < {ended.facts['accuracy_before']:.3f}"
+            log.warning("round %d: the new model is worse here (%s): the board keeps its own", work.round, accuracies)
+        if isinstance(work, Offer):
+            self.store.take_offer(ended.key, work.model)
+            log.info("round %d: the offered model was looked at", work.round)
+            return TrainingDone(ended.key)
+        reach("agent-update-spooled")
+        self.store.take_job(ended.key)
+        spooled = self.store.spooled(ended.key)
+        if spooled is None:
+            return TrainingFailed(ended.key, "the training child left no update", again=True)
+        log.info(
+            "round %d: trained, loss %.4f; %d chunks to send", work.round, ended.facts["train_loss"], spooled.count
+        )
+        self._send_metrics(work.round, ended.facts)
+        return TrainingDone(ended.key, spooled)
+
+
+def _label_counts(path: Path) -> tuple[int, ...]:
+    """Examples per class, counted in a process of its own: NumPy would stay in the agent's memory for ever."""
+    command = [sys.executable, "-m", "edge_agent.data", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
+    if done.returncode == DataError.exit_code:
+        raise DataError(done.stdout)
+    if done.returncode:
+        raise DataError(f"{path}: cannot be read: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    return tuple(json.loads(done.stdout))

@@ -1,0 +1,33 @@
+"""Telling systemd that the agent is up, alive, or about to end (`Type=notify`, `WatchdogSec=`): sd_notify(3)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+__all__ = ["notify", "watchdog_seconds"]
+
+
+def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Send `READY=1` or the like; False if nobody asked for it."""
+    address = environ.get("NOTIFY_SOCKET")
+    if not address:
+        return False
+    address = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.sendto(state.encode(), address)
+    except OSError:
+        return False
+    return True
+
+
+def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
+    """How often to say `WATCHDOG=1`: half of what systemd waits; None if it does not wait."""
+    try:
+        period = int(environ["WATCHDOG_USEC"]) / 2e6
+        ours = int(environ.get("WATCHDOG_PID", os.getpid())) == os.getpid()
+    except (KeyError, ValueError):
+        return None
+    return period if ours and period > 0 else None

@@ -1,0 +1,164 @@
+"""The agent's side of its training child: start it, watch it, end it, and say in words how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
+from wire.errors import ConfigError, DataError, ModelError, WireError
+
+__all__ = ["Child", "Ended", "child_environment", "explain"]
+
+#: What another attempt will not mend.
+FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError)}
+KILL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended: well, with facts, or badly, with a reason."""
+
+    key: str
+    facts: dict[str, float] | None = None
+    reason: str = ""
+    again: bool = False
+
+
+class Child:
+    """One child. Call `poll` whenever woken; it never blocks."""
+
+    def __init__(
+        self, request: Request, *, max_seconds: float, now: float, wake: Callable[[], None], attempt: int = 1
+    ) -> None:
+        self.key = request.key
+        self.warnings: list[str] = []
+        self._max_seconds = max_seconds
+        self._alive_at = now
+        self._said: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._last: dict[str, Any] = {"event": "starting"}
+        self._errors: deque[str] = deque(maxlen=20)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "edge_agent.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(request.threads, attempt),
+        )
+        self._readers = [
+            threading.Thread(target=self._read_lines, args=(wake,), name="child's words", daemon=True),
+            threading.Thread(target=self._read_errors, name="child's errors", daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(request.encode())
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended already: `poll` tells how
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def poll(self, now: float) -> Ended | None:
+        """How it ended, or None while it runs; kills it if it has made no progress for too long."""
+        self._listen(now)
+        code = self._process.poll()
+        if code is None:
+            if now - self._alive_at < self._max_seconds:
+                return None
+            self.kill()
+            doing = self._last.get("event")
+            reason = f"the training child hung: no progress for {self._max_seconds:g} s while {doing}; killed"
+            return Ended(self.key, reason=reason, again=True)
+        self._join()
+        self._listen(now)
+        if code == 0 and self._last.get("event") == "done":
+            facts = {name: float(value) for name, value in self._last.items() if name != "event"}
+            return Ended(self.key, facts)
+        text = self._last.get("text") or (self._errors[-1] if self._errors else "")
+        return Ended(self.key, reason=explain(code, text), again=code not in FINAL)
+
+    def kill(self) -> None:
+        """End it now; whatever it had not left in the outbox is lost."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(KILL_S)
+        self._join()
+
+    def _listen(self, now: float) -> None:
+        while True:
+            try:
+                said = self._said.get_nowait()
+            except Empty:
+                return
+            self._alive_at = now
+            if said.get("event") == "warning":
+                self.warnings.append(str(said.get("text")))
+            else:
+                self._last = said
+
+    def _join(self) -> None:
+        for reader in self._readers:
+            reader.join(KILL_S)
+
+    def _read_lines(self, wake: Callable[[], None]) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # a library that prints
+                if isinstance(said, dict):
+                    self._said.put(said)
+                    wake()
+        self._process.wait()
+        wake()
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                text = line.decode(errors="replace").strip()
+                if text:
+                    self._errors.append(text)
+
+
+def explain(code: int, text: str) -> str:
+    """An exit code in words."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        guess = "; did the system run out of memory?" if -code == signal.SIGKILL else ""
+        return f"the training child was killed by {name}{guess}{f' ({text})' if text else ''}"
+    if code in (OUT_OF_MEMORY, DISK_FULL) or code in FINAL:
+        return text or f"the training child ended with exit code {code}"
+    return f"the training child failed with exit code {code}{f': {text}' if text else ''}"
+
+
+def child_environment(threads: int = 1, attempt: int = 1) -> dict[str, str]:
+    """Of a Python process that finds our packages where this one found them."""
+    environment = dict(os.environ)
+    environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).resolve().parent.parent), environment.get("PYTHONPATH")])
+    )
+    if attempt > 1:
+        environment.pop("EDGESTILL_CRASH_AT", None)  # a crash point in the child counts for its first attempt
+    return environment

@@ -1,0 +1,93 @@
+"""What goes up, by kind of update, and what stays on the device for the next round.
+
+state      all tensors
+delta      the difference to the received model in few bits; its rounding error, the residual, stays
+predictor  the predictor's tensors; the extractor stays, and the next round goes on from it
+onnx       the trained model as a graph
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from numpy.typing import NDArray
+
+from edge_agent.store import EXTRACTOR, RESIDUAL
+from models.roles import merge_state, slice_state
+from models.split import Prototype
+from quant.delta import encode_delta
+from quant.onnx_export import export_onnx
+from quant.pack import pack_state, unpack
+from wire.errors import ConfigError, EdgestillError, ModelError
+from wire.tensors import Tensor, decode, encode
+
+__all__ = ["Made", "make_update", "start_state"]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The body of an update, and files to keep on the device by name."""
+
+    body: bytes
+    keep: Mapping[str, bytes]
+
+
+def start_state(kind: str, published: bytes, extractor: Path) -> bytes:
+    """The tensors that training starts from: the published ones, under the device's own extractor if it keeps one."""
+    if kind != "predictor":
+        return published
+    own = _read(extractor)
+    if own is None:
+        return published
+    try:
+        return encode(merge_state(decode(published), own))
+    except ModelError:
+        return published  # it is of another shape: the fleet has changed its latent width or its input
+
+
+def make_update(
+    kind: str,
+    model: Prototype,
+    packed: Mapping[str, Tensor],
+    *,
+    published: bytes,
+    residual: Path,
+    bits: int | None,
+    example: torch.Tensor,
+) -> Made:
+    """`packed` is the trained model as `local_update` gives it."""
+    match kind:
+        case "state":
+            return Made(encode(packed), {})
+        case "delta":
+            return _delta(model, published, residual, bits)
+        case "predictor":
+            own = slice_state(pack_state(model.state_dict(), floats="fp32"), "extractor")
+            return Made(encode(slice_state(packed, "predictor")), {EXTRACTOR: encode(own)})
+        case "onnx":
+            return Made(export_onnx(model, example).data, {})
+    raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx")
+
+
+def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None) -> Made:
+    if bits is None:
+        raise ConfigError("a delta update without a number of bits; set delta_bits in [update]")
+    new = cast("dict[str, NDArray[Any]]", pack_state(model.state_dict(), floats="fp32"))
+    base = {name: value.numpy() for name, value in unpack(decode(published)).items()}
+    left = cast("dict[str, NDArray[Any]] | None", _read(residual))
+    if left is not None and any(name not in new or value.shape != new[name].shape for name, value in left.items()):
+        left = None  # of another model
+    tensors, rest = encode_delta(new, base, left, bits)
+    return Made(encode(tensors), {RESIDUAL: encode(rest)})
+
+
+def _read(path: Path) -> dict[str, Tensor] | None:
+    """Tensors kept on the device; None if there are none, or none that can be read."""
+    try:
+        return decode(path.read_bytes())
+    except (OSError, EdgestillError):
+        return None

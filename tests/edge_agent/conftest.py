@@ -1,0 +1,3 @@
+"""Brokers for the tests of the agent."""
+
+from tests.brokers import broker, mosquitto  # noqa: F401
