@@ -1,0 +1,84 @@
+"""`edgestill broker` as a person, or a script, starts and stops it."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.transport.events import wait_for
+from transport.config import BrokerConfig
+from transport.link import Connected, Link, Received
+
+pytest.importorskip("amqtt")
+CODE = """
+from edgestill.cli import app, main
+from edgestill.commands.broker import broker
+app.command("broker")(broker)
+main()
+"""
+
+
+@contextmanager
+def running(*args: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", CODE, "broker", *args]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_tells_its_port_serves_and_stops_cleanly(number: signal.Signals) -> None:
+    with running("--port", "0", "--json") as process:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        assert facts["host"] == "127.0.0.1"
+        with Link(BrokerConfig(port=facts["port"]), client_id="a", filters=["t"]) as link:
+            wait_for(link, Connected)
+            assert link.publish("t", b"x")
+            assert wait_for(link, Received).payload == b"x"
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(10) == 0
+        assert time.monotonic() - started < 5
+        assert process.communicate()[1] == ""
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", facts["port"]), timeout=2)
+
+
+def test_it_says_that_it_is_for_demos_and_what_it_lacks() -> None:
+    with running("--port", "0") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("broker on 127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        text = process.communicate(timeout=10)[1]
+        assert "demos on this machine only" in text
+        assert "MQTT 5" in text
+
+
+def test_other_machines_are_refused_in_one_line() -> None:
+    with running("--host", "0.0.0.0") as process:
+        _, text = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert text == (
+        "edgestill: the embedded broker listens on loopback only, not on '0.0.0.0'; run Mosquitto instead\n"
+    )
+
+
+def test_a_taken_port_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running("--port", str(port)) as process:
+            _, text = process.communicate(timeout=20)
+    assert process.returncode == 8
+    assert text.startswith(f"edgestill: embedded broker: cannot listen on 127.0.0.1:{port}: ")
+    assert "in use" in text
+    assert text.count("\n") == 1
