@@ -31,12 +31,11 @@ __all__ = ["PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
 PROTOCOLS = ("auto", "3.1.1", "5")
 PORT, TLS_PORT = 1883, 8883
 ENV = "EDGESTILL_BROKER"
-_PORT = Key(int, None, least=1, most=65535)
 _KEYS = {
     "host": Key(str, "127.0.0.1"),
-    "port": _PORT,
+    "port": Key(int, None, least=1, most=65535),
     "username": Key(str, None),
-    "password": Key(str, None),
+    "password": Key(str, None, secret=True),
     "password_file": Key(Path, None),
     "keepalive_s": Key(int, 30, least=1, most=65535),
     "protocol": Key(str, "auto", choices=PROTOCOLS),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from types import TracebackType
@@ -62,7 +63,7 @@ class EmbeddedBroker:
             if self._try_start():
                 return
             if self._asked or attempt == ATTEMPTS:
-                raise TransportError(f"embedded broker: cannot listen on {self.host}:{self.port}: {self._error}")
+                raise TransportError(f"embedded broker: cannot listen on {self.host}:{self.port}: {_why(self._error)}")
 
     def stop(self) -> None:
         """Close all connections; what was retained is forgotten."""
@@ -104,6 +105,16 @@ class EmbeddedBroker:
             self._started.set()
         await self._stop.wait()
         await broker.shutdown()
+
+
+def _why(error: BaseException | None) -> str:
+    """The system's word for it: amqtt and asyncio wrap it in sentences of their own."""
+    inner = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.errno:
+            return os.strerror(inner.errno).lower()
+        inner = inner.__cause__
+    return str(error)
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

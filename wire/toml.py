@@ -53,6 +53,7 @@ class Key:
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
+    secret: bool = False  # not to be repeated in messages
 
     def __post_init__(self) -> None:
         assert self.kind in _NAMES, self.kind
@@ -141,13 +142,14 @@ def _checked(value: Any, key: Key, what: str) -> Any:
     elif kind is tuple and isinstance(value, list):
         value = tuple(value)
     wrong = not isinstance(value, kind) or (kind is int and isinstance(value, bool))
+    shown = "(hidden)" if key.secret else repr(value)
     if wrong or (kind is tuple and not all(isinstance(part, str) for part in value)):
-        raise ConfigError(f"{what} is {value!r}, expected {_NAMES[kind]}")
+        raise ConfigError(f"{what} is {shown}, expected {_NAMES[kind]}")
     if key.choices and value not in key.choices:
-        raise ConfigError(f"{what} is {value!r}{did_you_mean(str(value), key.choices)}; known: {' '.join(key.choices)}")
+        raise ConfigError(f"{what} is {shown}{did_you_mean(str(value), key.choices)}; known: {' '.join(key.choices)}")
     too_small = key.least is not None and not value >= key.least  # written so that NaN is refused
     if too_small or (key.most is not None and not value <= key.most):
-        raise ConfigError(f"{what} is {value!r}, expected {_NAMES[kind]} {_range(key)}")
+        raise ConfigError(f"{what} is {shown}, expected {_NAMES[kind]} {_range(key)}")
     return value
 
 

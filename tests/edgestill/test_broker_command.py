@@ -79,6 +79,4 @@ def test_a_taken_port_is_told_in_one_line() -> None:
         with running("--port", str(port)) as process:
             _, text = process.communicate(timeout=20)
     assert process.returncode == 8
-    assert text.startswith(f"edgestill: embedded broker: cannot listen on 127.0.0.1:{port}: ")
-    assert "in use" in text
-    assert text.count("\n") == 1
+    assert text == f"edgestill: embedded broker: cannot listen on 127.0.0.1:{port}: address already in use\n"

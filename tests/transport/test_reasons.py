@@ -1,0 +1,44 @@
+"""Why a connection failed, in one line."""
+
+import errno
+import os
+import socket
+import ssl
+
+import pytest
+
+from transport.reasons import explain, refusal
+
+pytestmark = pytest.mark.light
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "connection refused; is a broker running there?"),
+        (socket.gaierror(-2, "Name or service not known"), "unknown host: Name or service not known"),
+        (TimeoutError("timed out"), "no answer in time"),
+        (OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH)), "network is unreachable"),
+        (ValueError("a\nb"), "a b"),
+        (ValueError(), "ValueError"),
+        (
+            "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required",
+            "the broker wants a client certificate; give 'cert' and 'key' in [broker.tls]",
+        ),
+        (
+            ssl.SSLError(1, "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired (_ssl.c:1)"),
+            "our client certificate has expired; make a new one",
+        ),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)"),
+            "the broker does not speak TLS on this port; remove [broker.tls] or mend the port",
+        ),
+    ],
+)
+def test_an_error_is_explained(error: BaseException | str, line: str) -> None:
+    assert explain(error) == line
+
+
+def test_a_refusal_by_the_broker_is_quoted_with_advice() -> None:
+    assert refusal("Not authorized") == "the broker says: Not authorized; check 'username' and 'password' in [broker]"
+    assert refusal("Server busy") == "the broker says: Server busy"
