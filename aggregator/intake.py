@@ -1,30 +1,146 @@
-"""What the aggregator does with an update before it is fused: does it fit the prototype, and as which tensors."""
+"""What the aggregator does with an update before it keeps it: checks in order, cheap ones first. Imports no torch.
+
+    signature, sender, kind, round      of the envelope
+    invited, in time, not counted yet   `judge` of the round engine
+    replay                              the nonce was not accepted before
+    header                              says the same as the envelope and the job
+    decode, names and shapes, finite    of the tensors
+
+Before that, the topic named a known device, and size and digest were checked (`aggregator/uploads.py`). A refusal is
+a `DeviceError` whose text is the answer to the device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+from aggregator.rounds import Verdict
+from models.roles import slice_state
+from wire.envelope import open_envelope
+from wire.errors import DeviceError, EdgestillError
+from wire.keys import Ed25519PublicKey
+from wire.messages import UpdateHeader
+from wire.packed import Packed
+from wire.tensors import Limits, Tensor, decode
+from wire.update import decode_update
 
-from quant.pack import unpack
-from wire.errors import DeviceError
-from wire.tensors import Packed, Tensor
+if TYPE_CHECKING:
+    import torch
 
-__all__ = ["read_state"]
+__all__ = ["Asked", "Checked", "check_update", "read_body", "read_state"]
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 
-def read_state(
-    device: str, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
-) -> dict[str, torch.Tensor]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the device was asked for in that round."""
+
+    prototype: str
+    model: str  # digest of the artifact to start from
+    classes: int
+    shapes: Shapes  # of all tensors of the prototype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """An update that passed."""
+
+    header: UpdateHeader
+    nonce: bytes
+    late: bool
+
+
+def check_update(
+    sealed: bytes,
+    *,
+    device: str,
+    key: Ed25519PublicKey,
+    fleet: str,
+    judge: Callable[[int], Verdict],
+    asked: Callable[[int], Asked | None],
+    replayed: Callable[[bytes], bool],
+) -> Checked:
+    """The header of a sound update; `judge` and `asked` tell of its round, `replayed` of its nonce."""
+    try:
+        envelope = open_envelope(sealed, public_key=key, fleet=fleet, sender=device, kinds=("update",))
+    except EdgestillError as error:
+        raise DeviceError(str(error)) from None
+    number = envelope.round
+    verdict = judge(number)
+    if verdict.reason:
+        raise DeviceError(verdict.reason)
+    wanted = asked(number)
+    if wanted is None:
+        raise DeviceError(f"not invited to round {number}")
+    if replayed(envelope.nonce):
+        raise DeviceError("a repetition: this nonce was accepted before")
+    try:
+        header, body = decode_update(envelope.payload)
+        nonce = envelope.nonce
+        del envelope  # a large update is held as few times as possible
+        _check_header(header, device, number, wanted)
+        tensors = read_body(header.update, body, wanted.shapes)
+        del body
+        _check_shapes(tensors, wanted.shapes, header.update)
+    except EdgestillError as error:
+        raise DeviceError(str(error)) from None
+    return Checked(header=header, nonce=nonce, late=verdict.late)
+
+
+def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:
+    """The tensors of an update of this kind; NaN and infinity are refused."""
+    if kind == "onnx":
+        from quant.onnx_weights import read_weights  # 30 MB, and few fleets send graphs
+
+        return read_weights(body)
+    values = sum(_count(shape) for shape in shapes.values())
+    return decode(body, limits=Limits(max_values=values, max_tensors=len(shapes)))
+
+
+def read_state(device: str, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, torch.Tensor]:
     """The float32 state of a `state` update; `DeviceError` names the tensor that does not fit `expected` (name: shape).
 
     Finiteness was checked when the message was decoded.
     """
+    from quant.pack import unpack  # torch: only in the worker and in simulations
+
+    try:
+        _check_shapes(tensors, expected, "state")
+    except DeviceError as error:
+        raise DeviceError(f"update from {device!r}: {error}") from None
+    return unpack(tensors)
+
+
+def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) -> None:
+    if (header.device, header.round) != (device, number):
+        raise DeviceError(f"the header is of {header.device!r}, round {header.round}, the envelope of round {number}")
+    if header.prototype != asked.prototype:
+        raise DeviceError(f"an update of prototype {header.prototype!r}, the job asked for {asked.prototype!r}")
+    if header.update == "delta" and header.base != asked.model:
+        raise DeviceError(f"a difference to model {str(header.base)[:12]}…, the job named {asked.model[:12]}…")
+    if header.num_examples < 1:
+        raise DeviceError("trained on 0 examples: there is nothing to weigh it by")
+    if len(header.label_counts) not in (0, asked.classes):
+        raise DeviceError(f"counts of {len(header.label_counts)} labels, the fleet has {asked.classes} classes")
+
+
+def _check_shapes(tensors: Mapping[str, Tensor], expected: Shapes, kind: str) -> None:
+    if kind == "predictor":
+        expected = slice_state(dict(expected), "predictor")
     for name in sorted(expected.keys() ^ tensors.keys()):
         what = "missing" if name in expected else "unexpected"
-        raise DeviceError(f"update from {device!r}: tensor {name!r} is {what}; is it on this prototype?")
+        raise DeviceError(f"tensor {name!r} is {what}; is it on this prototype?")
     for name, value in tensors.items():
         shape = value.levels.shape if isinstance(value, Packed) else value.shape
         if shape != expected[name]:
-            raise DeviceError(f"update from {device!r}: {name!r} is {shape}, expected {expected[name]}")
-    return unpack(tensors)
+            raise DeviceError(f"{name!r} is {shape}, expected {expected[name]}")
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count

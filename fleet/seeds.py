@@ -6,8 +6,8 @@ So a resumed run, another engine or another order of the devices draws the same 
 from __future__ import annotations
 
 import numpy as np
-import torch
 
+from models.seeding import torch_rng
 from wire.seeds import derive_seed
 
 __all__ = ["derive_seed", "numpy_rng", "torch_rng"]
@@ -16,8 +16,3 @@ __all__ = ["derive_seed", "numpy_rng", "torch_rng"]
 def numpy_rng(seed: int, *purpose: object) -> np.random.Generator:
     """NumPy's generator for `purpose`."""
     return np.random.default_rng(derive_seed(seed, *purpose))
-
-
-def torch_rng(seed: int, *purpose: object) -> torch.Generator:
-    """torch's generator for `purpose`, on the CPU."""
-    return torch.Generator().manual_seed(derive_seed(seed, *purpose))

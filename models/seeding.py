@@ -7,7 +7,14 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["seeded"]
+from wire.seeds import derive_seed
+
+__all__ = ["seeded", "torch_rng"]
+
+
+def torch_rng(seed: int, *purpose: object) -> torch.Generator:
+    """torch's generator for `purpose`, such as `("train", round, device)`, on the CPU."""
+    return torch.Generator().manual_seed(derive_seed(seed, *purpose))
 
 
 @contextmanager

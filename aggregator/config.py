@@ -1,0 +1,213 @@
+"""fleet.toml: everything the aggregator is told, read once and checked.
+
+A commented example is `examples/fleet.toml`; `edgestill config check` prints what a file resolves to. A value comes
+from the first that has it: `--set table.key=value`, the environment variable EDGESTILL_AGGREGATOR_<TABLE>_<KEY>
+(EDGESTILL_BROKER_<KEY> for the broker), the file, the default. Relative paths of the file are below its own folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aggregator.config_tables import ENV, TABLES, as_environment, device_keys, split_tables
+from models.spec import PrototypeSpec, parse_prototype
+from transport.config import BrokerConfig, broker_config
+from wire.errors import ConfigError, EdgestillError
+from wire.ids import check_id
+from wire.keys import Ed25519PublicKey, public_key_hex
+from wire.messages import Hyper, UpdateKind
+from wire.toml import read_toml, take
+
+__all__ = ["FleetConfig", "LimitConfig", "RoundConfig", "TaskConfig", "check_fleet_config", "load_fleet_config"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConfig:
+    """What the fleet learns: the samples' shape, the classes, and where labelled samples for scoring lie."""
+
+    input_shape: tuple[int, ...]
+    classes: int
+    latent: int
+    validation: Path | None = None  # .npz with x, y; see aggregator/validation.py
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundConfig:
+    """How rounds go; `fraction` is C of McMahan et al. 2017."""
+
+    rounds: int
+    fraction: float
+    min_devices: int
+    quorum: float  # share of the invited devices that must have answered at the deadline
+    deadline_s: float
+    target_accuracy: float | None  # stop when every prototype has it
+    update: UpdateKind
+    delta_bits: int
+    late: str  # drop | keep
+
+    @property
+    def bits(self) -> int | None:
+        """What a job says of bits: only a delta has them."""
+        return self.delta_bits if self.update == "delta" else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitConfig:
+    """What one device may ask of the aggregator."""
+
+    update_mb: int
+    parts_mb: int  # of unfinished uploads, all devices together
+    transfers: int  # unfinished uploads of one device
+    garbage_before_mute: int
+    mute_s: float
+
+    @property
+    def update_bytes(self) -> int:
+        """Of one sealed update."""
+        return self.update_mb * 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetConfig:
+    """One fleet and its aggregator."""
+
+    path: Path
+    fleet: str
+    seed: int
+    broker: BrokerConfig
+    state: Path
+    key: Path
+    keep_rounds: int  # whose updates stay on disk after they were fused
+    task: TaskConfig
+    prototypes: tuple[str, ...]
+    round: RoundConfig
+    hyper: Hyper
+    recipe: str
+    devices: Mapping[str, Ed25519PublicKey]
+    limits: LimitConfig
+    log_format: str
+    log_level: str
+
+    def spec(self, prototype: str) -> PrototypeSpec:
+        """The prototype called `prototype`, ready to be built."""
+        task = self.task
+        return PrototypeSpec(*parse_prototype(prototype), task.input_shape, task.classes, task.latent)
+
+    def to_json(self) -> dict[str, Any]:
+        """The resolved configuration, without secrets."""
+        return {
+            "fleet": {"id": self.fleet, "seed": self.seed},
+            "broker": _plain({k: v for k, v in asdict(self.broker).items() if k != "password"}),
+            "state": _plain({"dir": self.state, "key": self.key, "keep_rounds": self.keep_rounds}),
+            "task": _plain(asdict(self.task)),
+            "prototypes": {"names": list(self.prototypes)},
+            "round": asdict(self.round),
+            "train": _hyper_json(self.hyper),
+            "fusion": {"recipe": self.recipe},
+            "devices": {name: public_key_hex(key) for name, key in sorted(self.devices.items())},
+            "limits": asdict(self.limits),
+            "log": {"format": self.log_format, "level": self.log_level},
+        }
+
+
+def load_fleet_config(
+    path: Path | str, settings: Sequence[str] = (), *, environ: Mapping[str, str] | None = None
+) -> FleetConfig:
+    """Read and check a fleet.toml; `settings` are `table.key=value` and come first."""
+    path = Path(path)
+    base = path.resolve().parent
+    environ = {**(os.environ if environ is None else environ), **as_environment(settings)}
+    tables = split_tables(read_toml(path), str(path))
+    values = {
+        name: take(tables[name], f"{path} [{name}]", keys, env=f"{ENV}_{name.upper()}", environ=environ, base=base)
+        for name, keys in TABLES.items()
+    }
+    broker = broker_config(tables["broker"], f"{path} [broker]", base, environ=environ)
+    try:
+        return _config(path, values, broker, device_keys(tables["devices"], f"{path} [devices]", base))
+    except ConfigError:
+        raise
+    except EdgestillError as error:  # a bad id, a bad key, hyper-parameters that no job could carry
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def check_fleet_config(path: Path | str) -> dict[str, Any]:
+    """The resolved configuration of a fleet.toml for `edgestill config check`; ConfigError says what is wrong."""
+    return load_fleet_config(path).to_json()
+
+
+def _config(
+    path: Path, values: dict[str, dict[str, Any]], broker: BrokerConfig, devices: dict[str, Ed25519PublicKey]
+) -> FleetConfig:
+    check_id(values["fleet"]["id"], f"{path} [fleet]: 'id'")
+    config = FleetConfig(
+        path=path,
+        fleet=values["fleet"]["id"],
+        seed=values["fleet"]["seed"],
+        broker=broker,
+        state=values["state"]["dir"],
+        key=values["state"]["key"],
+        keep_rounds=values["state"]["keep_rounds"],
+        task=_task(values["task"], path),
+        prototypes=_prototypes(values["prototypes"]["names"], path),
+        round=RoundConfig(**values["round"]),
+        hyper=_hyper(values["train"], values["fleet"]["seed"], path),
+        recipe=values["fusion"]["recipe"],
+        devices=devices,
+        limits=LimitConfig(**values["limits"]),
+        log_format=values["log"]["format"],
+        log_level=values["log"]["level"],
+    )
+    for name in config.prototypes:
+        config.spec(name)
+    if config.round.fraction == 0:
+        raise ConfigError(f"{path} [round]: 'fraction' is 0, which invites nobody; give a number above 0")
+    if config.round.delta_bits not in (1, 2, 4, 8):
+        raise ConfigError(f"{path} [round]: 'delta_bits' is {config.round.delta_bits}; give 8, 4, 2 or 1")
+    if config.round.target_accuracy is not None and config.task.validation is None:
+        raise ConfigError(f"{path} [round]: 'target_accuracy' needs labelled samples; give [task] validation")
+    return config
+
+
+def _task(values: dict[str, Any], path: Path) -> TaskConfig:
+    shape = values.pop("input_shape")
+    sizes = shape.lower().split("x")
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes) or len(sizes) > 4:
+        raise ConfigError(f'{path} [task]: \'input_shape\' is {shape!r}; write it like "3x32x32", or "64" for text')
+    return TaskConfig(input_shape=tuple(map(int, sizes)), **values)
+
+
+def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    where = f"{path} [prototypes]: 'names'"
+    full = tuple(f"{arch}:{precision}" for arch, precision in map(parse_prototype, names))
+    if not full or len(set(full)) < len(full):
+        raise ConfigError(f'{where} is {list(names)}; give one or more, each once, such as ["cnn:fp32"]')
+    return full
+
+
+def _hyper(values: dict[str, Any], seed: int, path: Path) -> Hyper:
+    prox = values.pop("prox")
+    if values["epochs"] is None and values["steps"] is None:
+        values["epochs"] = 1
+    if values["epochs"] is not None and values["steps"] is not None:
+        raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
+    if values["lr"] == 0:
+        raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
+    return Hyper(seed=seed, extra={"prox": prox} if prox else {}, **values)
+
+
+def _hyper_json(hyper: Hyper) -> dict[str, Any]:
+    names = ("lr", "batch_size", "epochs", "steps", "momentum", "weight_decay")
+    return {**{name: getattr(hyper, name) for name in names}, "prox": hyper.extra.get("prox", 0.0)}
+
+
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    """Paths as strings, tables within tables too."""
+    return {
+        name: _plain(value) if isinstance(value, dict) else str(value) if isinstance(value, Path) else value
+        for name, value in facts.items()
+    }

@@ -1,0 +1,229 @@
+"""Where updates are handed in: chunks to files, files to checks, sound ones to blobs and journal, answers to devices.
+
+Updates that arrive together are accepted together: one batch of syncs, one transaction, then their answers. An answer
+is given only when what it says is durable, and is given again whenever the device asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from aggregator.blobs import Blobs
+from aggregator.intake import Asked, check_update
+from aggregator.journal import Journal
+from aggregator.rounds import Verdict
+from aggregator.rows import Refusal, UpdateRow
+from aggregator.uploads import Finished, Uploads
+from wire.chunks import decode_chunk
+from wire.crashpoints import reach
+from wire.errors import DeviceError, TransferError
+from wire.ids import transfer_id
+from wire.keys import Ed25519PublicKey
+from wire.messages import Accepted, Ack, Missing, Rejected
+from wire.topics import UpdateChunk
+
+__all__ = ["Desk", "Rounds"]
+
+log = logging.getLogger("edgestill.aggregator")
+BATCH = 64  # updates
+MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
+REMEMBERED = 20_000  # answers
+STALE_S = 6 * 3600.0
+
+
+class Rounds(Protocol):
+    """What the desk asks the rest of the service."""
+
+    def judge(self, device: str, number: int) -> Verdict:
+        """Whether an update of that round can be taken."""
+        ...
+
+    def asked(self, device: str, number: int) -> Asked | None:
+        """What the device was asked in that round."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """The open round, or the last one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    row: UpdateRow
+    path: Path
+
+
+class Desk:
+    """All updates between their first chunk and their answer."""
+
+    def __init__(
+        self,
+        *,
+        fleet: str,
+        uploads: Uploads,
+        blobs: Blobs,
+        journal: Journal,
+        rounds: Rounds,
+        answer: Callable[[str, Ack], None],
+        garbage: Callable[[str, str], None],
+        stored: Callable[[UpdateRow], None],
+    ) -> None:
+        self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
+        self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
+        self._accepted: dict[str, _Waiting] = {}  # by device
+        self._refused: list[Refusal] = []
+        self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
+
+    @property
+    def full(self) -> bool:
+        """Whether a batch is ready to be committed."""
+        return len(self._accepted) + len(self._refused) >= BATCH
+
+    def chunk(self, topic: UpdateChunk, payload: bytes, key: Ed25519PublicKey) -> None:
+        """A chunk has come."""
+        device, transfer = topic.device, topic.transfer
+        if (decision := self._decision(device, transfer)) is not None:
+            self._answer(device, decision)
+            return
+        waiting = self._accepted.get(device)
+        if waiting is not None and waiting.row.transfer == transfer:
+            return  # its answer comes with the batch
+        try:
+            chunk = decode_chunk(payload)
+            if (transfer_id(chunk.content.digest), chunk.n) != (transfer, topic.n):
+                raise TransferError(f"chunk {chunk.n} of {chunk.content.digest[:12]}… came under another topic")
+        except TransferError as error:
+            self._garbage(device, str(error))
+            return
+        try:
+            result = self.uploads.add(device, chunk)
+            reach("aggregator-chunk-stored")
+            if isinstance(result, Finished):
+                self._check(device, transfer, result, key)
+            elif result:
+                self._answer(device, Missing(transfer=transfer, ranges=result))
+        except DeviceError as error:
+            self._refuse(device, transfer, self._rounds.number, str(error))
+
+    def reconnected(self) -> None:
+        """Tell every device what its unfinished update lacks."""
+        self.uploads.expire(STALE_S)
+        for device, transfer, ranges in self.uploads.missing():
+            self._answer(device, Missing(transfer=transfer, ranges=ranges))
+
+    def flush(self) -> None:
+        """Make durable what has come since the last time, then answer, then tell of the accepted ones (`stored`)."""
+        accepted, refused = self._accepted, self._refused
+        if not accepted and not refused:
+            return
+        self._accepted, self._refused = {}, []
+        try:
+            self._commit(accepted, refused)
+        finally:  # if the disk is full, the devices send again
+            for waiting in accepted.values():
+                self.uploads.drop(waiting.row.device, waiting.row.transfer)
+        for device, waiting in accepted.items():
+            row = waiting.row
+            self._settle(device, Accepted(transfer=row.transfer, round=row.round))
+        for refusal in refused:
+            self._settle(refusal.device, _rejected(refusal))
+        if accepted:
+            reach("aggregator-acked")
+        for waiting in accepted.values():
+            self._stored(waiting.row)
+
+    def _commit(self, accepted: dict[str, _Waiting], refused: list[Refusal]) -> None:
+        self.blobs.adopt({waiting.row.digest: waiting.path for waiting in accepted.values()})
+        if accepted:
+            reach("aggregator-blob-written")
+        with self.journal.transaction():
+            for waiting in accepted.values():
+                self.journal.add_update(waiting.row)
+            for refusal in refused:
+                self.journal.add_refusal(refusal)
+        if accepted:
+            reach("aggregator-update-journaled")
+
+    def _check(self, device: str, transfer: str, finished: Finished, key: Ed25519PublicKey) -> None:
+        if device in self._accepted:
+            self.flush()  # so that the second of two is judged when the first is counted
+        content = finished.content
+        checked = check_update(
+            _bytes_of(finished.path, content.size),
+            device=device,
+            key=key,
+            fleet=self.fleet,
+            judge=lambda number: self._rounds.judge(device, number),
+            asked=lambda number: self._rounds.asked(device, number),
+            replayed=lambda nonce: self.journal.has_nonce(device, nonce),
+        )
+        header = checked.header
+        row = UpdateRow(
+            device=device,
+            round=header.round,
+            transfer=transfer,
+            digest=content.digest,
+            size=content.size,
+            prototype=header.prototype,
+            kind=header.update,
+            num_examples=header.num_examples,
+            nonce=checked.nonce,
+            received=self._rounds.now(),
+            late=checked.late,
+            metrics=header.metrics,
+        )
+        self._accepted[device] = _Waiting(row, finished.path)
+
+    def _refuse(self, device: str, transfer: str, number: int, reason: str) -> None:
+        self.uploads.drop(device, transfer)
+        refusal = Refusal(
+            device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
+        )
+        self._refused.append(refusal)
+        log.warning("update from %r refused: %s", device, reason)
+        if not reason.startswith(("late", "already", "not invited")):
+            self._garbage(device, "")
+
+    def _decision(self, device: str, transfer: str) -> Ack | None:
+        key = device, transfer
+        if key in self._decided:
+            self._decided.move_to_end(key)
+            return self._decided[key]
+        if self.uploads.has(device, transfer):
+            return None
+        number = self.journal.accepted_round(device, transfer)
+        if number is not None:
+            return self._remember(key, Accepted(transfer=transfer, round=number))
+        refusal = self.journal.refusal(device, transfer)
+        return None if refusal is None else self._remember(key, _rejected(refusal))
+
+    def _settle(self, device: str, ack: Ack) -> None:
+        self._answer(device, self._remember((device, ack.transfer), ack))
+
+    def _remember(self, key: tuple[str, str], ack: Ack) -> Ack:
+        self._decided[key] = ack
+        if len(self._decided) > REMEMBERED:
+            self._decided.popitem(last=False)
+        return ack
+
+
+def _rejected(refusal: Refusal) -> Rejected:
+    return Rejected(transfer=refusal.transfer, round=refusal.round, reason=refusal.reason)
+
+
+def _bytes_of(path: Path, size: int) -> bytes:
+    if size < MAPPED:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return cast(bytes, mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ))

@@ -1,0 +1,77 @@
+"""Who may speak: known devices that are neither revoked nor muted; and what they say of themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from wire.codec import decode_message
+from wire.envelope import open_envelope
+from wire.keys import Ed25519PublicKey
+from wire.messages import About, Metrics, State
+from wire.topics import DeviceTopic
+
+__all__ = ["Gate", "Spoken"]
+
+log = logging.getLogger("edgestill.aggregator")
+KINDS: dict[str, type[State] | type[About] | type[Metrics]] = {"state": State, "about": About, "metrics": Metrics}
+MAX_BYTES = 256 * 1024  # of what a device says of itself
+Spoken = State | About | Metrics
+
+
+class Gate:
+    """Checks identities, counts garbage, mutes."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, Ed25519PublicKey],
+        *,
+        fleet: str,
+        garbage_before_mute: int,
+        mute_s: float,
+        now: Callable[[], float],
+    ) -> None:
+        self._keys, self._fleet, self._now = keys, fleet, now
+        self._limit, self._mute_s = garbage_before_mute, mute_s
+        self._garbage: Counter[str] = Counter()
+        self._muted: dict[str, float] = {}
+        self._strangers: set[str] = set()
+
+    def key(self, device: str) -> Ed25519PublicKey | None:
+        """The key of a device that may speak now."""
+        if self._muted.get(device, 0.0) > self._now():
+            return None
+        key = self._keys.get(device)
+        if key is None and device not in self._strangers and len(self._strangers) < 1000:
+            self._strangers.add(device)
+            log.warning("device %r is not in [devices]: it is not listened to", device)
+        return key
+
+    def open(self, topic: DeviceTopic, payload: bytes) -> Spoken | None:
+        """What a device says, if it is truly that device; None if it is nothing that a device says."""
+        kind = KINDS.get(topic.leaf)
+        key = self.key(topic.device)
+        if kind is None or key is None or not payload:
+            return None
+        envelope = open_envelope(
+            payload, public_key=key, fleet=self._fleet, sender=topic.device, kinds=(topic.leaf,), max_bytes=MAX_BYTES
+        )
+        return decode_message(envelope.payload, kind)
+
+    def garbage(self, device: str) -> float | None:
+        """The device has sent something unusable; until when it is muted, if it was too much."""
+        self._garbage[device] += 1
+        if self._garbage[device] < self._limit:
+            return None
+        self._garbage[device] = 0
+        return self.mute(device, self._now() + self._mute_s)
+
+    def mute(self, device: str, until: float) -> float:
+        """Do not listen to the device for a while."""
+        self._muted[device] = until
+        return until
+
+    def good(self, device: str) -> None:
+        """The device has sent something of use."""
+        self._garbage.pop(device, None)

@@ -1,0 +1,272 @@
+"""The aggregator's memory: what must be known after a power cut, in one SQLite file.
+
+Writes belong in `with journal.transaction():` and are durable when the block ends. One process writes rounds, updates
+and models, the service; others read, or leave a `Command` for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aggregator.rows import Command, DeviceRow, Invitation, ModelRow, Refusal, RoundRow, UpdateRow
+from aggregator.schema import connect
+from wire.codec import decode_message, encode_message
+from wire.messages import Hyper
+
+__all__ = ["Journal"]
+
+#: Refusals kept per device: enough to answer again, too few to fill a disk.
+REFUSALS = 200
+T = TypeVar("T")
+
+
+class Journal:
+    """The journal in a file."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.db = connect(path, read_only=read_only)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block, durably, or nothing of it."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    def changed_elsewhere(self) -> int:
+        """A number that changes when another process has written."""
+        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
+
+    # small facts
+
+    def get(self, key: str, default: str = "") -> str:
+        """A fact by name."""
+        row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return default if row is None else str(row[0])
+
+    def put(self, key: str, value: str) -> None:
+        """Keep a fact."""
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # devices
+
+    def devices(self) -> list[DeviceRow]:
+        """All devices ever heard of, by id."""
+        return [DeviceRow(**{**row, "revoked": bool(row["revoked"])}) for row in self._rows("devices", "1 ORDER BY id")]
+
+    def note_device(self, device: str, **facts: Any) -> None:
+        """Set columns of a device, which is added if it is new."""
+        names = list(facts)
+        marks = ", ".join("?" * (len(names) + 1))
+        changes = ", ".join(f"{n} = excluded.{n}" for n in names)
+        self.db.execute(
+            f"INSERT INTO devices (id, {', '.join(names)}) VALUES ({marks}) ON CONFLICT DO UPDATE SET {changes}",
+            (device, *facts.values()),
+        )
+
+    def count(self, device: str, what: str) -> None:
+        """Add one to `accepted`, `refused` or `late` of a device."""
+        assert what in ("accepted", "refused", "late")
+        self.db.execute(
+            f"INSERT INTO devices (id, {what}) VALUES (?, 1) ON CONFLICT DO UPDATE SET {what} = {what} + 1", (device,)
+        )
+
+    # rounds
+
+    def rounds(self, last: int = 10**9) -> list[RoundRow]:
+        """The `last` rounds, newest first."""
+        rows = self._rows("rounds", f"1 ORDER BY number DESC LIMIT {int(last)}")
+        return [
+            RoundRow(**{**row, "hyper": decode_message(row["hyper"], Hyper), "extended": bool(row["extended"])})
+            for row in rows
+        ]
+
+    def last_round(self) -> RoundRow | None:
+        """The newest round, open or not."""
+        return next(iter(self.rounds(1)), None)
+
+    def completed(self) -> int:
+        """How many rounds were fused."""
+        return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
+
+    def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
+        """A new round and whom it asks."""
+        columns = {f.name: getattr(row, f.name) for f in fields(row)}
+        self._insert("rounds", {**columns, "hyper": encode_message(row.hyper)})
+        for i in invitations:
+            self._insert("invitations", {"round": row.number, **_columns(i)})
+
+    def set_round(self, number: int, **facts: Any) -> None:
+        """Set columns of a round: `phase`, `deadline`, `extended`, `closed`, `reason`."""
+        changes = ", ".join(f"{name} = ?" for name in facts)
+        self.db.execute(f"UPDATE rounds SET {changes} WHERE number = ?", (*facts.values(), number))
+
+    def invitations(self, number: int) -> list[Invitation]:
+        """Whom a round has asked, by device."""
+        return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
+
+    def withdraw(self, number: int, device: str) -> None:
+        """Take back an invitation, and an update that answered it."""
+        self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
+        self.db.execute("UPDATE updates SET late = 1 WHERE round = ? AND device = ?", (number, device))
+
+    # updates
+
+    def add_update(self, row: UpdateRow) -> None:
+        """An update whose blob is on the disk."""
+        self._insert("updates", {**_columns(row), "metrics": json.dumps(dict(row.metrics), sort_keys=True)})
+        self.count(row.device, "late" if row.late else "accepted")
+
+    def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
+        """The updates that count for a round (or came late for it), in the order of their device ids."""
+        rows = self._rows("updates", "round = ? AND late = ? ORDER BY device", number, int(late))
+        return [UpdateRow(**{**row, "late": late, "metrics": json.loads(row["metrics"])}) for row in rows]
+
+    def has_update(self, device: str, number: int) -> bool:
+        """Whether the device's answer to this round is kept already."""
+        return self._exists("updates WHERE device = ? AND round = ?", device, number)
+
+    def has_nonce(self, device: str, nonce: bytes) -> bool:
+        """Whether an envelope with this nonce was accepted before."""
+        return self._exists("updates WHERE device = ? AND nonce = ?", device, nonce)
+
+    def accepted_round(self, device: str, transfer: str) -> int | None:
+        """The round of the accepted update that came by this transfer."""
+        where = "SELECT round FROM updates WHERE device = ? AND transfer = ?"
+        row = self.db.execute(where, (device, transfer)).fetchone()
+        return None if row is None else int(row[0])
+
+    def refusal(self, device: str, transfer: str) -> Refusal | None:
+        """What was said of a transfer that was refused."""
+        rows = self._rows("refusals", "device = ? AND transfer = ?", device, transfer)
+        return next((Refusal(**row) for row in rows), None)
+
+    def add_refusal(self, row: Refusal) -> None:
+        """Remember and count a refusal; the device's oldest are forgotten."""
+        self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", tuple(_columns(row).values()))
+        self.count(row.device, "refused")
+        self.db.execute(
+            "DELETE FROM refusals WHERE device = ? AND transfer NOT IN "
+            f"(SELECT transfer FROM refusals WHERE device = ? ORDER BY time DESC LIMIT {REFUSALS})",
+            (row.device, row.device),
+        )
+
+    def refusals(self, last: int = 100) -> list[Refusal]:
+        """The newest refusals."""
+        return [Refusal(**row) for row in self._rows("refusals", f"1 ORDER BY time DESC LIMIT {int(last)}")]
+
+    # models
+
+    def add_model(self, row: ModelRow) -> None:
+        """A model whose blob is on the disk; it is its prototype's current one from here on."""
+        columns = {**_columns(row), "parents": json.dumps(row.parents), "metrics": json.dumps(dict(row.metrics))}
+        del columns["number"]
+        self._insert("models", columns)
+        self.db.execute("INSERT OR REPLACE INTO current VALUES (?, ?)", (row.prototype, row.digest))
+
+    def models(self, prototype: str | None = None) -> list[ModelRow]:
+        """All published models, oldest first."""
+        rows = self._rows("models", "prototype = coalesce(?, prototype) ORDER BY number", prototype)
+        return [_model(row) for row in rows]
+
+    def current(self) -> dict[str, ModelRow]:
+        """The newest model of every prototype."""
+        rows = self._rows("models", "digest IN (SELECT digest FROM current) ORDER BY prototype")
+        return {row["prototype"]: _model(row) for row in rows}
+
+    def model_sizes(self) -> dict[str, int]:
+        """The size of every model, by digest."""
+        return dict(self.db.execute("SELECT digest, size FROM models").fetchall())
+
+    def find_models(self, start: str) -> list[ModelRow]:
+        """The models whose digest begins with `start`, or the one with that number."""
+        number = int(start) if start.isdecimal() and len(start) < 8 else -1
+        rows = self._rows("models", "number = ? OR substr(digest, 1, ?) = ?", number, len(start), start)
+        exact = [row for row in rows if row["number"] == number]
+        return [_model(row) for row in exact or rows]
+
+    def set_retained(self, digest: str, retained: bool) -> None:
+        """Whether the broker holds the chunks of this model."""
+        self.db.execute("UPDATE models SET retained = ? WHERE digest = ?", (int(retained), digest))
+
+    def retained(self) -> dict[str, int]:
+        """The models whose chunks the broker holds, and their sizes."""
+        return dict(self.db.execute("SELECT digest, size FROM models WHERE retained").fetchall())
+
+    def named_blobs(self, keep_rounds: int) -> set[str]:
+        """Every blob that is still needed: all models, and the updates of the newest rounds."""
+        newest = self.db.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
+        updates = self.db.execute("SELECT digest FROM updates WHERE round >= ?", (newest - keep_rounds,))
+        models = self.db.execute("SELECT digest FROM models")
+        return {row[0] for row in (*updates, *models)}
+
+    # commands
+
+    def ask(self, verb: str, argument: str = "") -> int:
+        """Leave a command for the service; its number."""
+        row = self.db.execute(
+            "INSERT INTO commands (verb, argument, asked) VALUES (?, ?, ?)", (verb, argument, time.time())
+        )
+        assert row.lastrowid is not None
+        return row.lastrowid
+
+    def commands(self) -> list[Command]:
+        """What is still to be done."""
+        rows = self.db.execute("SELECT id, verb, argument FROM commands WHERE done IS NULL ORDER BY id")
+        return [Command(id=r[0], verb=r[1], argument=r[2]) for r in rows]
+
+    def answer(self, command: int, text: str) -> None:
+        """The command is done, with this result."""
+        self.db.execute("UPDATE commands SET done = ?, answer = ? WHERE id = ?", (time.time(), text, command))
+
+    def answer_of(self, command: int) -> str | None:
+        """What the service has answered, None until it has."""
+        row = self.db.execute("SELECT answer FROM commands WHERE id = ?", (command,)).fetchone()
+        return None if row is None else row[0]
+
+    # below
+
+    def _rows(self, table: str, where: str, *values: Any) -> list[dict[str, Any]]:
+        cursor = self.db.execute(f"SELECT * FROM {table} WHERE {where}", values)
+        names = [column[0] for column in cursor.description if column[0] not in _HIDDEN.get(table, ())]
+        return [dict(zip(names, _visible(row, cursor, table), strict=True)) for row in cursor]
+
+    def _exists(self, rest: str, *values: Any) -> bool:
+        return self.db.execute(f"SELECT 1 FROM {rest} LIMIT 1", values).fetchone() is not None
+
+    def _insert(self, table: str, columns: dict[str, Any]) -> None:
+        names = ", ".join(f'"{name}"' for name in columns)
+        marks = ", ".join("?" * len(columns))
+        self.db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))
+
+
+#: Columns that no record shows.
+_HIDDEN = {"invitations": ("round",), "models": ("retained",)}
+
+
+def _visible(row: Sequence[Any], cursor: sqlite3.Cursor, table: str) -> list[Any]:
+    hidden = _HIDDEN.get(table, ())
+    return [value for value, column in zip(row, cursor.description, strict=True) if column[0] not in hidden]
+
+
+def _columns(row: Any) -> dict[str, Any]:
+    return {f.name: getattr(row, f.name) for f in fields(row)}
+
+
+def _model(row: dict[str, Any]) -> ModelRow:
+    return ModelRow(**{**row, "parents": tuple(json.loads(row["parents"])), "metrics": json.loads(row["metrics"])})

@@ -1,0 +1,126 @@
+"""The worker process as the service sees it: ask, and later take the answer, or learn that it died."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+__all__ = ["WorkerProcess"]
+
+log = logging.getLogger("edgestill.aggregator")
+TRIES = 5
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class WorkerProcess:
+    """Starts `python -m aggregator.worker` when it is needed, again if it died, and keeps it for the next request.
+
+    Importing torch takes a second or two: `warm` starts the process while the devices still train. A request that was
+    not answered is asked again of the next process, a few times: what it does is in the journal, not in the process.
+    """
+
+    def __init__(self, setup: Mapping[str, Any], on_answer: Callable[[], None]) -> None:
+        self._setup, self._on_answer = setup, on_answer
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: SimpleQueue[tuple[int, dict[str, Any] | None]] = SimpleQueue()
+        self._asked: dict[str, Any] | None = None
+        self._starts = 0
+        self.deaths = 0  # in a row
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is outstanding."""
+        return self._asked is not None
+
+    def warm(self) -> None:
+        """Have a process ready."""
+        if self._process is None:
+            self._start()
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Have this done."""
+        assert self._asked is None, "one request at a time"
+        self._asked = request
+        self.warm()
+        self._send(request)
+
+    def take(self) -> dict[str, Any] | None:
+        """The answer, once it is there; a process that died is replaced and asked again."""
+        while True:
+            try:
+                number, answer = self._answers.get_nowait()
+            except Empty:
+                return None
+            if number != self._starts:
+                continue  # of a process that was replaced
+            if answer is None:
+                if self._died():
+                    return {"error": f"the worker process died {TRIES} times in a row; its words are in the log above"}
+            elif answer.get("task") != "setup":
+                self._asked, self.deaths = None, 0
+                return answer
+
+    def close(self) -> None:
+        """End the process; what it was doing is done again after the next start."""
+        process, self._process = self._process, None
+        self._starts += 1
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _start(self) -> None:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        if self._starts:  # a crash point in the worker is met once, not by every process that follows
+            env.pop("EDGESTILL_CRASH_AT", None)
+        self._starts += 1
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "aggregator.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+            start_new_session=True,  # Ctrl-C is for the service, which then ends the worker
+        )
+        threading.Thread(target=self._listen, args=(self._process, self._starts), daemon=True).start()
+        self._send(dict(self._setup))
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has died: the listener tells
+
+    def _listen(self, process: subprocess.Popen[str], number: int) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._answers.put((number, json.loads(line)))
+            self._on_answer()
+        process.wait()
+        self._answers.put((number, None))
+        self._on_answer()
+
+    def _died(self) -> bool:
+        """Start again; True if that has failed too often."""
+        code = self._process.poll() if self._process else None
+        self._process = None
+        self.deaths += 1
+        log.warning("the worker process ended with code %s%s", code, "; starting it again" if self.busy else "")
+        if self._asked is None:
+            return False
+        if self.deaths >= TRIES:
+            self._asked, self.deaths = None, 0
+            return True
+        self._start()
+        self._send(self._asked)
+        return False

@@ -1,0 +1,108 @@
+"""What the journal holds, as values: one frozen record per table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wire.messages import Hyper
+
+__all__ = ["Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A device, and how it has behaved."""
+
+    id: str
+    prototype: str | None = None
+    board: str = ""
+    examples: int = 0
+    status: str = "unknown"  # online, offline or lost
+    session: int = 0
+    seen: float = 0.0
+    accepted: int = 0
+    refused: int = 0
+    late: int = 0
+    muted_until: float = 0.0
+    revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """A round: what its jobs said, and how far it has come."""
+
+    number: int
+    phase: str  # open, fusing, closed or abandoned
+    deadline: float
+    update: str
+    bits: int | None
+    hyper: Hyper
+    recipe: str
+    opened: float
+    extended: bool = False
+    closed: float | None = None
+    reason: str = ""  # of an abandoned one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """A device that a round has asked, and the model it starts from."""
+
+    device: str
+    prototype: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRow:
+    """An accepted update; its sealed bytes are the blob `digest`."""
+
+    device: str
+    round: int
+    transfer: str
+    digest: str
+    size: int
+    prototype: str
+    kind: str
+    num_examples: int
+    nonce: bytes
+    received: float
+    late: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An update that was refused, and why."""
+
+    device: str
+    transfer: str
+    round: int
+    reason: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A published model and where it came from; its sealed bytes are the blob `digest`."""
+
+    digest: str
+    prototype: str
+    round: int  # after which it was fused; 0: the start
+    origin: str  # start, fused or rollback
+    recipe: str
+    parents: tuple[str, ...]  # the model before, then updates
+    metrics: Mapping[str, float]
+    size: int
+    created: float
+    number: int = 0  # in the order of publication; 0: not stored yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What another process asks of the service."""
+
+    id: int
+    verb: str
+    argument: str

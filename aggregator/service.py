@@ -1,0 +1,311 @@
+"""The aggregator as a service: the loop around the round engine, with MQTT, clock and disk.
+
+One thread does all of this; the link has its own, and fusion a process of its own. Every pass of the loop takes what
+has arrived, makes it durable in one batch, answers, lets the engine go on, and says what has changed. Killed at any
+point, a new process finds the round in the journal and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from aggregator.blobs import Blobs
+from aggregator.commands import run_command
+from aggregator.conductor import Conductor
+from aggregator.config import FleetConfig
+from aggregator.desk import Desk
+from aggregator.events import AboutHeard, Muted, StateHeard, Stored, Tick
+from aggregator.gate import Gate
+from aggregator.journal import Journal
+from aggregator.process import WorkerProcess
+from aggregator.publisher import Publisher
+from aggregator.rows import UpdateRow
+from aggregator.status import only_service, write_status
+from aggregator.uploads import Uploads
+from transport.link import Connected, Disconnected, Link, Received
+from wire.errors import ConfigError, EdgestillError, TopicError
+from wire.keys import load_private_key
+from wire.messages import About, Rejected, State
+from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
+
+__all__ = ["Service", "serve"]
+
+log = logging.getLogger("edgestill.aggregator")
+WAIT_S = 0.5  # for events; commands of other processes are noticed as late as that
+DRAIN = 256  # events of one pass
+GOODBYE_S = 3.0
+NOTES_S = 1.0  # between two writes of what devices said of themselves
+
+
+class Service:
+    """One fleet's aggregator, from its first event to `stop`."""
+
+    def __init__(self, config: FleetConfig, *, until_done: bool = False) -> None:
+        self.config, self.until_done = config, until_done
+        self._start = time.time(), time.monotonic()
+        self._stopping = False
+        self._connected = False
+        self._notes: dict[str, dict[str, Any]] = {}
+        self._noted = self._told = 0.0
+        key = load_private_key(config.key)
+        state, limits = config.state, config.limits
+        self.journal = Journal(state / "journal.db")
+        self._claim(config.fleet)
+        self.blobs = Blobs(state / "blobs")
+        filters = aggregator_filters(config.fleet)
+        self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters)
+        self.publisher = Publisher(
+            lambda topic, payload, retain: self.link.publish(topic, payload, retain=retain),
+            key=key,
+            fleet=config.fleet,
+            blobs=self.blobs,
+            journal=self.journal,
+        )
+        self.worker = WorkerProcess(worker_setup(config), self.link.wake)
+        self.conductor = Conductor(
+            config,
+            journal=self.journal,
+            blobs=self.blobs,
+            worker=self.worker,
+            publisher=self.publisher,
+            clock=self.now,
+        )
+        self.gate = Gate(
+            config.devices,
+            fleet=config.fleet,
+            garbage_before_mute=limits.garbage_before_mute,
+            mute_s=limits.mute_s,
+            now=self.now,
+        )
+        self.desk = Desk(
+            fleet=config.fleet,
+            uploads=Uploads(
+                state / "parts",
+                max_size=limits.update_bytes,
+                per_device=limits.transfers,
+                max_bytes=limits.parts_mb * 10**6,
+            ),
+            blobs=self.blobs,
+            journal=self.journal,
+            rounds=self.conductor,
+            answer=self.publisher.answer,
+            garbage=self._garbage,
+            stored=self._stored,
+        )
+
+    def now(self) -> float:
+        """Seconds since 1970 by a clock that does not jump while we run."""
+        wall, monotonic = self._start
+        return wall + time.monotonic() - monotonic
+
+    def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """End after this pass; from a signal handler too."""
+        self._stopping = True
+        self.link.wake()
+
+    def run(self) -> None:
+        """Serve until told to stop, or until no round is left to do."""
+        self.link.start()
+        try:
+            self.conductor.start()
+            while not self._stopping:
+                self._pass()
+        finally:
+            self._end()
+
+    def _pass(self) -> None:
+        try:
+            self._take_events()
+            self.desk.flush()
+            self.conductor.worker_answered()
+            self._commands()
+            self.conductor.feed(Tick(self.now()))
+            if self.conductor.changed and self._connected:
+                self.conductor.say()
+            self._keep_notes()
+            self._tell_status()
+        except (
+            OSError,
+            sqlite3.OperationalError,
+        ) as error:  # a full disk, mostly: nothing was answered, all comes again
+            log.error("cannot write below %s: %s; make room, it is tried again", self.config.state, error)
+            time.sleep(1)
+        if self.until_done and self.conductor.state.done and not self.conductor.changed:
+            self._stopping = True
+
+    def _end(self) -> None:
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self.desk.flush()
+            self.desk.uploads.save()
+            self._keep_notes(at_once=True)
+        until = time.monotonic() + GOODBYE_S
+        while self.link.pending() and time.monotonic() < until:  # the last offers
+            time.sleep(0.01)
+        self.link.stop()
+        self.worker.close()
+        self.blobs.close()
+        self.journal.close()
+
+    # events
+
+    def _take_events(self) -> None:
+        event = self.link.next_event(WAIT_S)
+        for _ in range(DRAIN):
+            match event:
+                case None:
+                    return
+                case Connected():
+                    self._connected = True
+                    self.publisher.forget()
+                    self.conductor.changed = True
+                    self.desk.reconnected()
+                case Disconnected():
+                    self._connected = False
+                case Received(topic, payload, _):
+                    self._received(topic, payload)
+            if self.desk.full:
+                return
+            event = self.link.next_event(0.0)
+
+    def _received(self, text: str, payload: bytes) -> None:
+        try:
+            topic = parse(text)
+        except TopicError as error:
+            log.debug("%s", error)
+            return
+        if isinstance(topic, UpdateChunk):
+            self._chunk(topic, payload)
+        elif isinstance(topic, DeviceTopic) and self._may_speak(topic.device):
+            try:
+                self._heard(topic, payload)
+            except EdgestillError as error:
+                self._garbage(topic.device, str(error))
+
+    def _chunk(self, topic: UpdateChunk, payload: bytes) -> None:
+        key = self.gate.key(topic.device)
+        if key is None:
+            return
+        if not self._may_speak(topic.device):
+            number = max(1, self.conductor.number)
+            self.publisher.answer(
+                topic.device, Rejected(transfer=topic.transfer, round=number, reason="the device was revoked")
+            )
+            return
+        self.desk.chunk(topic, payload, key)
+
+    def _may_speak(self, device: str) -> bool:
+        seen = self.conductor.state.devices.get(device)
+        return seen is None or not seen.revoked
+
+    def _heard(self, topic: DeviceTopic, payload: bytes) -> None:
+        device = topic.device
+        match self.gate.open(topic, payload):
+            case State(status=status, session=session):
+                self.conductor.feed(StateHeard(device, status, session))
+                seen = self.conductor.state.devices[device]
+                self._note(device, status=seen.status, session=seen.session)
+            case About() as about:
+                self.conductor.feed(AboutHeard(device, about.prototype))
+                if about.prototype not in self.config.prototypes:
+                    log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
+                self._note(device, prototype=about.prototype, board=about.board, examples=sum(about.label_counts))
+
+    def _stored(self, row: UpdateRow) -> None:
+        self.gate.good(row.device)
+        log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
+        if not row.late:
+            self.conductor.feed(Stored(row.device, row.round))
+
+    def _garbage(self, device: str, why: str) -> None:
+        if why:
+            log.warning("from %r: %s", device, why)
+        until = self.gate.garbage(device)
+        if until is not None:
+            log.warning("device %r sends only garbage: muted for %.0f s", device, self.config.limits.mute_s)
+            self.conductor.feed(Muted(device, until))
+            self.desk.uploads.drop_device(device)
+            self._note(device, muted_until=until)
+
+    # what else there is to do
+
+    def _commands(self) -> None:
+        for command in self.journal.commands():
+            run_command(command, self.conductor, self.desk.uploads)
+
+    def _note(self, device: str, **facts: Any) -> None:
+        self._notes.setdefault(device, {}).update(facts, seen=self.now())
+
+    def _keep_notes(self, *, at_once: bool = False) -> None:
+        """Not at once, and not each on its own: retained messages tell it again."""
+        if not self._notes or (self.now() - self._noted < NOTES_S and not at_once):
+            return
+        with self.journal.transaction():
+            for device, facts in self._notes.items():
+                self.journal.note_device(device, **facts)
+        self._notes.clear()
+        self._noted = self.now()
+
+    def _tell_status(self) -> None:
+        if self.now() - self._told < 1.0:
+            return
+        self._told = self.now()
+        state = self.conductor.state
+        facts = {
+            "time": time.time(),
+            "connected": self._connected,
+            "phase": state.phase.value,
+            "round": state.round,
+            "done": state.done,
+            "uploads": len(self.desk.uploads),
+        }
+        write_status(self.config.state, facts)
+
+    def _claim(self, fleet: str) -> None:
+        """A state folder belongs to one fleet for good."""
+        owner = self.journal.get("fleet", fleet)
+        if owner != fleet:
+            raise ConfigError(
+                f"{self.config.state}: belongs to fleet {owner!r}; give fleet {fleet!r} a folder of its own"
+            )
+        with self.journal.transaction():
+            self.journal.put("fleet", fleet)
+
+
+def worker_setup(config: FleetConfig) -> dict[str, Any]:
+    """What the worker process is told first."""
+    task = config.task
+    return {
+        "state": str(config.state),
+        "key": str(config.key),
+        "fleet": config.fleet,
+        "seed": config.seed,
+        "input_shape": task.input_shape,
+        "classes": task.classes,
+        "latent": task.latent,
+        "validation": None if task.validation is None else str(task.validation),
+    }
+
+
+@contextlib.contextmanager
+def _signals(service: Service) -> Iterator[None]:
+    before = {number: signal.signal(number, service.stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def serve(config: FleetConfig, *, until_done: bool = False) -> None:
+    """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do."""
+    with only_service(config.state):
+        service = Service(config, until_done=until_done)
+        with _signals(service):
+            service.run()

@@ -1,0 +1,112 @@
+"""How the fleet is doing, for people and scripts: from the journal, and from a small file that the service rewrites.
+
+state/lock          held by the running service, which alone may write rounds and models
+state/status.json   what only the running service knows; at most a second old
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aggregator.config import FleetConfig
+from aggregator.journal import Journal
+from aggregator.rows import DeviceRow, RoundRow
+from wire.errors import ConfigError
+
+__all__ = ["device_facts", "fleet_status", "is_running", "only_service", "write_status"]
+
+
+@contextmanager
+def only_service(state: Path) -> Iterator[None]:
+    """Inside, this process is the only service on the folder; the lock ends with the process, however it ends."""
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{state}: another aggregator is running on it; stop it first") from None
+        yield
+
+
+def is_running(state: Path) -> bool:
+    """Whether a service holds the lock."""
+    try:
+        with (state / "lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def write_status(state: Path, facts: dict[str, Any]) -> None:
+    """Replace status.json; it need not survive a power cut, so it is not synced."""
+    beside = state / ".status.json"
+    beside.write_text(json.dumps(facts))
+    os.replace(beside, state / "status.json")
+
+
+def fleet_status(config: FleetConfig) -> dict[str, Any]:
+    """All that `edgestill status --json` prints."""
+    running = is_running(config.state)
+    journal = Journal(config.state / "journal.db", read_only=True)
+    try:
+        last = journal.last_round()
+        completed = journal.completed()
+        return {
+            "fleet": config.fleet,
+            "running": running,
+            "connected": bool(running and _live(config.state).get("connected")),
+            "phase": _live(config.state).get("phase", "stopped") if running else "stopped",
+            "hold": journal.get("hold", "running"),
+            "done": _live(config.state).get("done", "") if running else "",
+            "rounds_completed": completed,
+            "rounds_wanted": config.round.rounds,
+            "round": None if last is None else _round_facts(journal, last),
+            "models": {name: _model_facts(m) for name, m in journal.current().items()},
+            "devices": [device_facts(row) for row in journal.devices()],
+            "devices_configured": len(config.devices),
+            "refusals": [
+                {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
+            ],
+        }
+    finally:
+        journal.close()
+
+
+def device_facts(row: DeviceRow) -> dict[str, Any]:
+    """One device, as `edgestill device list --json` prints it."""
+    return {name: getattr(row, name) for name in DeviceRow.__slots__}
+
+
+def _live(state: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads((state / "status.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "phase": row.phase,
+        "invited": len(journal.invitations(row.number)),
+        "answered": len(journal.updates(row.number)),
+        "late": len(journal.updates(row.number, late=True)),
+        "opened": row.opened,
+        "deadline": row.deadline,
+        "closed": row.closed,
+        "reason": row.reason,
+    }
+
+
+def _model_facts(model: Any) -> dict[str, Any]:
+    return {"digest": model.digest, "round": model.round, "origin": model.origin, "metrics": dict(model.metrics)}

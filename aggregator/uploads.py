@@ -1,0 +1,202 @@
+"""Updates on their way up: a part file and a `Receiver` per transfer, bounded in number and in bytes.
+
+A part file is not synced: after a power cut its chunks may be gone, and the device, which keeps its update until it
+is accepted, sends them again. What a receiver holds is saved beside the part file now and then, so that after a
+restart only the newest chunks of a large update must come again. A finished part file becomes the blob as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wire.chunks import Chunk, Content
+from wire.errors import DeviceError, TransferError
+from wire.ids import transfer_id
+from wire.ranges import Ranges
+from wire.transfer import Receiver
+
+__all__ = ["Finished", "PathStorage", "Uploads"]
+
+ANSWER_EVERY = 2  # new chunks
+SAVE_EVERY = 16  # new chunks
+
+
+class PathStorage:
+    """A file that is opened for each piece: a thousand transfers at once would need a thousand descriptors."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on."""
+        file = os.open(self.path, os.O_RDONLY)
+        try:
+            return os.pread(file, size, offset)
+        finally:
+            os.close(file)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Put `data` at `offset`."""
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            while len(data):
+                written = os.pwrite(file, data, offset)
+                data, offset = memoryview(data)[written:], offset + written
+        finally:
+            os.close(file)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All bytes are there and have the digest that they were announced with."""
+
+    content: Content
+    path: Path
+
+
+@dataclass(slots=True)
+class _Part:
+    receiver: Receiver
+    path: Path
+    progress: float  # when the last new chunk came
+    new: int = 0  # chunks since the start, or the restart
+    again: bool = False  # the whole was wrong once
+
+
+class Uploads:
+    """All unfinished transfers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_size: int,
+        per_device: int,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._clock = folder, clock
+        self._max_size, self._per_device, self._max_bytes = max_size, per_device, max_bytes
+        self._parts: dict[str, dict[str, _Part]] = {}  # by device and transfer, oldest first
+        self.size = 0  # bytes that all unfinished updates will have
+        self._restore()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts.values()))
+
+    def add(self, device: str, chunk: Chunk) -> Finished | Ranges | None:
+        """Store a chunk: the whole if this was the last one, else what to tell the device is missing, if anything.
+
+        `DeviceError` is a refusal. While too many bytes are unfinished already, a new transfer is passed over in
+        silence: its device asks again.
+        """
+        transfer = transfer_id(chunk.content.digest)
+        part = self._parts.get(device, {}).get(transfer) or self._start(device, transfer, chunk.content)
+        if part is None:
+            return None
+        new = part.receiver.accept(chunk)
+        part.new += new
+        if part.receiver.complete:
+            return self._finish(part)
+        if new:
+            part.progress = self._clock()
+            if part.new % SAVE_EVERY == 0:
+                self._save(part)
+        return part.receiver.missing() if not new or part.new % ANSWER_EVERY == 0 else None
+
+    def has(self, device: str, transfer: str) -> bool:
+        """Whether chunks of this transfer are held."""
+        return transfer in self._parts.get(device, ())
+
+    def missing(self) -> Iterator[tuple[str, str, Ranges]]:
+        """Device, transfer and missing chunks of everything unfinished: what to say after a reconnection."""
+        for device, transfer, part in self._all():
+            yield device, transfer, part.receiver.missing()
+
+    def drop(self, device: str, transfer: str) -> None:
+        """Forget a transfer; its file, unless it was adopted as a blob, goes too."""
+        mine = self._parts.get(device, {})
+        part = mine.pop(transfer, None)
+        if part is None:
+            return
+        if not mine:
+            del self._parts[device]
+        self.size -= part.receiver.content.size
+        part.path.unlink(missing_ok=True)
+        _state_file(part.path).unlink(missing_ok=True)
+
+    def drop_device(self, device: str) -> None:
+        """Forget all that a device has begun."""
+        for transfer in list(self._parts.get(device, ())):
+            self.drop(device, transfer)
+
+    def expire(self, seconds: float) -> int:
+        """Forget what has made no progress for so long; how many."""
+        old = [(d, t) for d, t, part in self._all() if self._clock() - part.progress > seconds]
+        for device, transfer in old:
+            self.drop(device, transfer)
+        return len(old)
+
+    def save(self) -> None:
+        """Remember all that is held, for the next start."""
+        for _, _, part in self._all():
+            self._save(part)
+
+    def _all(self) -> list[tuple[str, str, _Part]]:
+        return [(d, t, part) for d, mine in self._parts.items() for t, part in mine.items()]
+
+    def _keep(self, device: str, transfer: str, part: _Part) -> None:
+        self._parts.setdefault(device, {})[transfer] = part
+        self.size += part.receiver.content.size
+
+    def _start(self, device: str, transfer: str, content: Content) -> _Part | None:
+        if content.size > self._max_size:
+            raise DeviceError(f"update of {content.size} bytes, at most {self._max_size} are allowed")
+        if self.size + content.size > self._max_bytes:
+            return None
+        mine = list(self._parts.get(device, ()))
+        for old in mine[: max(0, len(mine) - self._per_device + 1)]:
+            self.drop(device, old)  # a device that has begun something new has given it up
+        path = self._folder / f"{device}.{transfer}.part"
+        part = _Part(Receiver(content, PathStorage(path)), path, self._clock())
+        self._keep(device, transfer, part)
+        path.touch(mode=0o600)  # content of 0 bytes is never written
+        return part
+
+    def _finish(self, part: _Part) -> Finished | Ranges:
+        try:
+            part.receiver.finish()
+        except TransferError:
+            if part.again:
+                raise DeviceError("the whole update has another digest than its chunks say") from None
+            part.again = True  # the disk may have lost a chunk; let all come again, once
+            return part.receiver.missing()
+        return Finished(part.receiver.content, part.path)
+
+    def _save(self, part: _Part) -> None:
+        beside = part.path.with_suffix(".saving")
+        beside.write_bytes(part.receiver.save())
+        os.replace(beside, _state_file(part.path))
+
+    def _restore(self) -> None:
+        for path in sorted(self._folder.glob("*.part")):
+            device, transfer, _ = path.name.rsplit(".", 2)
+            try:
+                receiver = Receiver.restore(_state_file(path).read_bytes(), PathStorage(path))
+                if receiver.complete:
+                    raise TransferError("was finished but not accepted: its device sends the last chunk again")
+                self._keep(device, transfer, _Part(receiver, path, self._clock()))
+            except (OSError, TransferError):
+                path.unlink()
+        for path in self._folder.iterdir():
+            if path.suffix != ".part" and not path.with_suffix(".part").exists():
+                path.unlink()
+
+
+def _state_file(path: Path) -> Path:
+    return path.with_suffix(".state")

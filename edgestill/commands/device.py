@@ -1,0 +1,57 @@
+"""`edgestill device`: who is in the fleet, and who is no longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgestill.commands.aggregator import ask_service
+from edgestill.commands.status import device_row
+from edgestill.output import out, print_json, print_table
+from wire.errors import ConfigError, did_you_mean
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list them, revoke one.")
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
+
+
+@app.command("list")
+def list_devices(config: Config, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the devices, those of the config that were never heard of included."""
+    from aggregator.config import load_fleet_config
+    from aggregator.journal import Journal
+    from aggregator.rows import DeviceRow
+    from aggregator.status import device_facts
+
+    loaded = load_fleet_config(config)
+    rows = {name: DeviceRow(id=name) for name in loaded.devices}
+    if (loaded.state / "journal.db").is_file():
+        journal = Journal(loaded.state / "journal.db", read_only=True)
+        rows |= {row.id: row for row in journal.devices()}
+        journal.close()
+    facts = [device_facts(rows[name]) for name in sorted(rows)]
+    if as_json:
+        print_json(facts)
+        return
+    columns = ["device", "status", "prototype", "examples", "accepted", "late", "refused"]
+    print_table("", columns, [device_row(device) for device in facts])
+
+
+@app.command()
+def revoke(
+    device: Annotated[str, typer.Argument(help="Which device.")],
+    config: Config,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take part again.")] = False,
+) -> None:
+    """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used."""
+    from aggregator.config import load_fleet_config
+
+    loaded = load_fleet_config(config)
+    if device not in loaded.devices:
+        hint = did_you_mean(device, loaded.devices) or "; see `edgestill device list`"
+        raise ConfigError(f"no device {device!r} in {config}{hint}")
+    out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)

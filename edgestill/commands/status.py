@@ -1,0 +1,118 @@
+"""`edgestill status`: devices, round, progress and accuracies of a fleet, whether its aggregator runs or not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from edgestill.output import out, print_json
+
+__all__ = ["status"]
+
+ROWS = 40  # of devices; --json has all
+
+
+def status(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew every second until Ctrl-C.")] = False,
+) -> None:
+    """Show how a fleet is doing. Works while the aggregator is down, and says so.
+
+    Example:  edgestill status --config fleet.toml --watch
+    """
+    from aggregator.config import load_fleet_config
+    from aggregator.status import fleet_status
+
+    loaded = load_fleet_config(config)
+    if as_json and not watch:
+        print_json(fleet_status(loaded))
+    elif as_json:
+        while True:
+            print_json(fleet_status(loaded))
+            out.file.flush()
+            time.sleep(1)
+    elif watch:
+        with Live(_page(fleet_status(loaded)), console=out, refresh_per_second=2) as live:
+            while True:
+                time.sleep(1)
+                live.update(_page(fleet_status(loaded)))
+    else:
+        out.print(_page(fleet_status(loaded)))
+
+
+def _page(facts: dict[str, Any]) -> Group:
+    return Group(*[Text(line) for line in _lines(facts)], Text(), _models(facts), Text(), _devices(facts))
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    service = "running" if facts["running"] else "NOT running; this is what its journal says"
+    if facts["running"] and not facts["connected"]:
+        service += ", no connection to the broker"
+    lines = [
+        f"fleet {facts['fleet']}: aggregator {service}",
+        f"rounds {facts['rounds_completed']} of {facts['rounds_wanted']} done; {_doing(facts)}",
+    ]
+    last = facts["round"]
+    if last is not None:
+        late = f", {last['late']} late" if last["late"] else ""
+        reason = f" ({last['reason']})" if last["reason"] else ""
+        lines.append(
+            f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
+        )
+    lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
+    return lines
+
+
+def _doing(facts: dict[str, Any]) -> str:
+    if facts["hold"] != "running":
+        return str(facts["hold"])
+    return facts["done"] or str(facts["phase"])
+
+
+def _models(facts: dict[str, Any]) -> Table:
+    table = _table("prototype", "round", "accuracy", "at its precision", "model")
+    for name, model in facts["models"].items():
+        metrics = model["metrics"]
+        table.add_row(
+            name,
+            str(model["round"]),
+            _percent(metrics.get("accuracy")),
+            _percent(metrics.get("accuracy_quantized")),
+            model["digest"][:12],
+        )
+    return table
+
+
+def _devices(facts: dict[str, Any]) -> Table:
+    table = _table("device", "status", "prototype", "examples", "accepted", "late", "refused")
+    for device in facts["devices"][:ROWS]:
+        table.add_row(*device_row(device))
+    if len(facts["devices"]) > ROWS:
+        table.add_row(f"… and {len(facts['devices']) - ROWS} more; --json has all")
+    return table
+
+
+def device_row(device: dict[str, Any]) -> list[str]:
+    """A device as a row of a table."""
+    state = "revoked" if device["revoked"] else "muted" if device["muted_until"] > time.time() else device["status"]
+    counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
+    return [device["id"], state, device["prototype"] or "", *counts]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
