@@ -73,10 +73,27 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
-    found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found == 0 and not read_only:
-        db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found != SCHEMA:
+    found = _version(db)
+    if found == 0 and read_only:
+        raise ConfigError(f"{path}: an empty journal; its aggregator has not started yet")
+    if found == 0:
+        found = _make(db)
+    if found != SCHEMA:
         raise ConfigError(
             f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the one that made it"
         )
+
+
+def _make(db: sqlite3.Connection) -> int:
+    """The tables, unless another process has been faster."""
+    db.execute("BEGIN IMMEDIATE")
+    if _version(db) == 0:
+        for statement in _TABLES.split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+    db.execute("COMMIT")
+    return _version(db)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
