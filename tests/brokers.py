@@ -49,11 +49,18 @@ def free_port() -> int:
 class Mosquitto:
     """A Mosquitto of its own, with Mosquitto 2.1's limits; `tls` makes it ask for client certificates."""
 
-    def __init__(self, folder: Path, lines: Sequence[str] = DEFAULTS_2_1, *, tls: Authority | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lines: Sequence[str] = DEFAULTS_2_1,
+        *,
+        tls: Authority | None = None,
+        anonymous: bool = True,
+    ) -> None:
         if MOSQUITTO is None:
             pytest.skip("*** NO MOSQUITTO ON THIS MACHINE: THE BROKER TESTS DO NOT RUN ***")
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.lines, self.authority = folder, lines, tls
+        self.folder, self.lines, self.authority, self.anonymous = folder, lines, tls, anonymous
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,7 +98,8 @@ class Mosquitto:
         self.stop()
 
     def _conf(self) -> str:
-        lines = [f"listener {self.port} 127.0.0.1", "allow_anonymous true", "user root", "persistence false"]
+        lines = [f"listener {self.port} 127.0.0.1", "user root", "persistence false"]
+        lines += [f"allow_anonymous {str(self.anonymous).lower()}"]
         if self.authority is not None:
             cert, key = self.authority.issue("127.0.0.1")
             lines += [f"cafile {self.authority.ca}", f"certfile {cert}", f"keyfile {key}", "require_certificate true"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 
-__all__ = ["explain", "refusal"]
+__all__ = ["closed", "explain", "refusal"]
 
 # what OpenSSL says (in an exception, or in paho's log) -> what it means here
 _TLS = (
@@ -16,7 +17,6 @@ _TLS = (
     ("alert bad certificate", "the broker refused our client certificate"),
     ("alert certificate revoked", "our client certificate has been revoked"),
     ("wrong version number", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
-    ("unexpected eof", "the broker ended the TLS handshake; does it speak TLS on this port?"),
     ("record layer failure", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
 )
 _REFUSALS = {
@@ -26,18 +26,14 @@ _REFUSALS = {
 }
 
 
-def explain(error: BaseException | str) -> str:
-    """One line for an exception, or for the text of one in paho's log."""
+def explain(error: BaseException) -> str:
+    """One line for an exception."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = error.verify_message or str(error)
+        why = (error.verify_message or str(error)).rstrip(".")
         hint = "" if "expired" in why else "; check 'host' and 'ca' in [broker]"
         return f"the broker's certificate is not valid: {why}{hint}"
-    text = str(error).lower()
-    if isinstance(error, str | ssl.SSLError):
-        # OpenSSL's reason is SSLV3_ALERT_CERTIFICATE_EXPIRED, its text sslv3 alert certificate expired
-        for needle, meaning in _TLS:
-            if needle in text.replace("_", " "):
-                return meaning
+    if isinstance(error, ssl.SSLError) and (meaning := _of_tls(str(error))):
+        return meaning
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; is a broker running there?"
     if isinstance(error, socket.gaierror):
@@ -49,8 +45,24 @@ def explain(error: BaseException | str) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def closed(detail: str, *, answered: bool, tls: bool) -> str:
+    """One line for a connection that was closed; `detail` is what paho logged of it, if anything."""
+    if meaning := _of_tls(detail):
+        return meaning
+    if not answered:
+        hint = "does it speak TLS on this port, and take our certificate?" if tls else "does it expect TLS?"
+        return f"the broker closed the connection before it answered; {hint}"
+    what = re.search(r"\[Errno \d+\] (.+)", detail)
+    return what[1].lower() if what else "the connection was closed"
+
+
 def refusal(code: object) -> str:
     """One line for a reason code of the broker."""
     name = str(code)
     hint = _REFUSALS.get(name)
     return f"the broker says: {name}" + (f"; {hint}" if hint else "")
+
+
+def _of_tls(text: str) -> str | None:
+    text = text.lower().replace("_", " ")  # OpenSSL says TLSV1_ALERT_UNKNOWN_CA or tlsv1 alert unknown ca
+    return next((meaning for needle, meaning in _TLS if needle in text), None)

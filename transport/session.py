@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import select
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from transport.config import BrokerConfig
 from transport.events import Connected, Event, Inbox, Received
 from transport.outbox import Outbox
 from transport.probe import speaks_mqtt5
-from transport.reasons import explain, refusal
+from transport.reasons import closed, explain, refusal
 from transport.waker import Waker
 from wire.errors import ConfigError
 
@@ -135,6 +136,8 @@ class Session:
             self._carry(client)
             if self._ending == "clean":
                 _say_goodbye(client)
+        except (ConnectionResetError, ssl.SSLEOFError):
+            self.reason = self.reason or self._closed()
         except (OSError, ConfigError) as error:
             self.reason = self.reason or explain(error)
         except Exception as error:  # paho raises whatever a malformed packet leads to
@@ -265,12 +268,11 @@ class Session:
             self.reason = refusal(code)
         elif str(code) == "Keep alive timeout":
             self.reason = f"no sign of life from the broker for {client.keepalive} s"
-        elif self._detail:
-            self.reason = explain(self._detail)
-        elif not self.answered:
-            self.reason = "the broker closed the connection before it answered; does it expect TLS?"
         else:
-            self.reason = "the connection was closed"
+            self.reason = self._closed()
+
+    def _closed(self) -> str:
+        return closed(self._detail, answered=self.answered, tls=self.settings.broker.tls is not None)
 
     def _on_error(self, text: str) -> None:
         self._detail = text

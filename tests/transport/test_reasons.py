@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from transport.reasons import explain, refusal
+from transport.reasons import closed, explain, refusal
 
 pytestmark = pytest.mark.light
 
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.light
         (ValueError("a\nb"), "a b"),
         (ValueError(), "ValueError"),
         (
-            "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required",
-            "the broker wants a client certificate; give 'cert' and 'key' in [broker.tls]",
-        ),
-        (
             ssl.SSLError(1, "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired (_ssl.c:1)"),
             "our client certificate has expired; make a new one",
         ),
@@ -35,10 +31,37 @@ pytestmark = pytest.mark.light
         ),
     ],
 )
-def test_an_error_is_explained(error: BaseException | str, line: str) -> None:
+def test_an_error_is_explained(error: BaseException, line: str) -> None:
     assert explain(error) == line
 
 
 def test_a_refusal_by_the_broker_is_quoted_with_advice() -> None:
     assert refusal("Not authorized") == "the broker says: Not authorized; check 'username' and 'password' in [broker]"
     assert refusal("Server busy") == "the broker says: Server busy"
+
+
+@pytest.mark.parametrize(
+    ("detail", "answered", "tls", "line"),
+    [
+        ("", True, False, "the connection was closed"),
+        ("failed to receive on socket: [Errno 104] Connection reset by peer", True, False, "connection reset by peer"),
+        ("", False, False, "the broker closed the connection before it answered; does it expect TLS?"),
+        (
+            "",
+            False,
+            True,
+            "the broker closed the connection before it answered; does it speak TLS on this port, "
+            "and take our certificate?",
+        ),
+        (
+            "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required",
+            False,
+            True,
+            "the broker wants a client certificate; give 'cert' and 'key' in [broker.tls]",
+        ),
+    ],
+)
+def test_a_closed_connection_is_explained_by_what_came_before(
+    detail: str, answered: bool, tls: bool, line: str
+) -> None:
+    assert closed(detail, answered=answered, tls=tls) == line
