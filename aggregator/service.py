@@ -156,9 +156,8 @@ class Service:
     # events
 
     def _take_events(self) -> None:
-        event = self.link.next_event(WAIT_S)
-        for _ in range(DRAIN):
-            match event:
+        for number in range(DRAIN):  # each event is taken only when it will be looked at: none may be left in hand
+            match self.link.next_event(0.0 if number else WAIT_S):
                 case None:
                     return
                 case Connected():
@@ -172,7 +171,6 @@ class Service:
                     self._received(topic, payload)
             if self.desk.full:
                 return
-            event = self.link.next_event(0.0)
 
     def _received(self, text: str, payload: bytes) -> None:
         try:
