@@ -71,9 +71,10 @@ def split(samples: Samples, fraction: float) -> tuple[Samples, Samples | None]:
 
 def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: one array, not an .npz with x and y; {HOW}")
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: one array, not an .npz with x and y; {HOW}")
+        with loaded as file:
             missing = [name for name in names if name not in file.files]
             if missing:
                 raise DataError(f"{path}: no array {missing[0]!r}, only {' '.join(file.files) or 'none'}; {HOW}")

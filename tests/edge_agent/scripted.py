@@ -50,7 +50,7 @@ AGENT = "from edgestill.commands.agent import app; app(prog_name='agent')"
 KEY = generate_key()  # the aggregator's
 
 
-def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0, chunk: int = 1024) -> tuple[str, bytes]:
+def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) -> tuple[str, bytes]:
     """A published model: its digest and its sealed bytes."""
     arch, precision = parse_prototype(prototype)
     spec = PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT)
@@ -79,7 +79,7 @@ def make_job(digest: str, number: int = 1, **other: object) -> Job:
 def write_samples(path: Path, n: int = 24, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     y = np.arange(n) % CLASSES
-    x = rng.normal(size=(n, *SHAPE)).astype(np.float32) + y[:, None, None, None]
+    x = rng.normal(size=(n, *SHAPE)).astype(np.float32) + 2 * y[:, None, None, None]
     np.savez(path, x=x.astype(np.float32), y=y)
 
 
@@ -192,7 +192,7 @@ class ScriptedAggregator:
         while not self._stop.is_set():
             match self._link.next_event(1.0):
                 case Connected():
-                    for topic, payload in self.retained.items():
+                    for topic, payload in list(self.retained.items()):
                         self._link.publish(topic, payload, retain=True)
                 case Received(topic, payload, _):
                     self._hear(topic, payload)

@@ -1,16 +1,20 @@
 """The agent as a process on a real broker, with a tiny scripted aggregator at the other end."""
 
+import json
+import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import Broker, Mosquitto
+from tests.edge_agent.devices import same, twin_update
 from tests.edge_agent.scripted import (
-    PROTOTYPE,
+    DEVICE,
+    FLEET,
     ScriptedAggregator,
     make_artifact,
     make_job,
@@ -19,46 +23,239 @@ from tests.edge_agent.scripted import (
     write_device,
 )
 from wire.keys import load_private_key
-from wire.messages import About, Metrics, Offer
+from wire.messages import About, Hyper, Metrics, Offer
+from wire.topics import DeviceTopic
+
+Start = Callable[..., subprocess.Popen]
+ENDLESS = Hyper(batch_size=4, lr=1e-4, steps=10**9)
 
 
 @pytest.fixture
-def device(broker: Broker, tmp_path: Path) -> Path:
-    return write_device(tmp_path / "pi", broker.port)
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "pi"
 
 
 @pytest.fixture
-def agents(device: Path) -> Iterator[list[subprocess.Popen]]:
-    """Agents that a test starts; none outlives it."""
+def start(folder: Path) -> Iterator[Start]:
+    """Starts the agent of `folder`; none outlives the test."""
     started: list[subprocess.Popen] = []
-    yield started
+
+    def begin(**environment: str) -> subprocess.Popen:
+        started.append(start_agent(folder / "agent.toml", **environment))
+        return started[-1]
+
+    yield begin
     for process in started:
         if process.poll() is None:
             process.kill()
             process.wait(10)
 
 
-def key_of(device: Path):
-    return load_private_key(device.parent / "device.pem").public_key()
+def aggregator_for(broker: Broker, folder: Path, extra: str = "") -> ScriptedAggregator:
+    write_device(folder, broker.port, extra)
+    return ScriptedAggregator(broker.config, load_private_key(folder / "device.pem").public_key())
 
 
-def test_a_round_from_announcement_to_acceptance(broker: Broker, device: Path, agents: list) -> None:
+def finished(folder: Path) -> list[str]:
+    return sorted(path.suffix for path in (folder / "state" / "finished").glob("*"))
+
+
+def log_of(folder: Path) -> str:
+    return (folder / "agent.log").read_text()
+
+
+def end(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+
+
+def children(process: subprocess.Popen) -> list[int]:
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def test_a_round_from_announcement_to_acceptance(broker: Broker, folder: Path, start: Start) -> None:
     digest, sealed = make_artifact()
-    state = device.parent / "state"
-    with ScriptedAggregator(broker.config, key_of(device)) as aggregator:
-        agents.append(start_agent(device))
+    state = folder / "state"
+    with aggregator_for(broker, folder) as aggregator:
+        process = start()
         wait_for(lambda: aggregator.states() == ["online"] and aggregator.of_kind(About))
         assert aggregator.of_kind(About)[0].label_counts == (8, 8, 8)
         aggregator.publish_model(sealed)
-        aggregator.instruct(make_job(digest))
-        wait_for(lambda: list((state / "finished").iterdir()))
+        job = make_job(digest)
+        aggregator.instruct(job)
+        wait_for(lambda: finished(folder) == [".accepted"])
         header, tensors = aggregator.update()
         assert (header.round, header.num_examples, header.base) == (1, 24, digest)
-        assert "predictor.weight" in tensors
+        assert same(tensors, twin_update(folder / "samples.npz", sealed, job))
         assert not list((state / "outbox").iterdir())
+        assert json.loads((state / "current.json").read_text())["round"] == 1
         assert (state / "current.onnx").exists()
         assert (state / "current.safetensors").exists()
         wait_for(lambda: any(m.round == 1 and m.train_loss for m in aggregator.of_kind(Metrics)))
-        agents[0].send_signal(signal.SIGTERM)
-        assert agents[0].wait(10) == 0
+        end(process)
         wait_for(lambda: aggregator.states()[-1] == "offline")
+
+
+POINTS = [
+    "agent-started",
+    "agent-announced",
+    "agent-job-received",
+    "agent-model-chunk:3",
+    "agent-model-fetched",
+    "agent-training-started",
+    "agent-update-spooled",
+    "agent-chunk-sent:2",
+    "agent-accepted",
+    "agent-finished",
+]
+
+
+def test_killed_at_every_point_in_turn_the_round_ends_with_the_one_right_update(
+    broker: Broker, folder: Path, start: Start
+) -> None:
+    digest, sealed = make_artifact()
+    job = make_job(digest)
+    with aggregator_for(broker, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(job)
+        for point in POINTS:
+            assert start(EDGESTILL_CRASH_AT=point).wait(30) == -signal.SIGKILL, f"{point} was not reached"
+        process = start()
+        wait_for(lambda: aggregator.states() and aggregator.states()[-1] == "online")
+        assert finished(folder) == [".accepted"]
+        assert not list((folder / "state" / "outbox").iterdir())
+        assert same(aggregator.update()[1], twin_update(folder / "samples.npz", sealed, job))
+        assert (folder / "state" / "session").read_text() == f"{len(POINTS) + 1}\n"
+        end(process)
+
+
+@pytest.mark.broker
+def test_an_idle_agent_is_light_and_shrugs_off_nonsense(
+    mosquitto: Mosquitto, folder: Path, start: Start, tmp_path: Path
+) -> None:
+    digest, _ = make_artifact()
+    with (
+        aggregator_for(mosquitto, folder) as aggregator,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd,
+    ):
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        process = start(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000")
+        assert systemd.recv(100) == b"READY=1"
+        assert systemd.recv(100) == b"WATCHDOG=1"
+        wait_for(lambda: aggregator.states() == ["online"])
+        for leaf in ("job", "ack"):
+            aggregator._link.publish(str(DeviceTopic(FLEET, DEVICE, leaf)), b"nonsense")
+        aggregator.instruct(make_job(digest, prototype="cnn:w1"))
+        wait_for(lambda: aggregator.of_kind(Metrics))  # the refusal is reported
+        assert "this device has mlp:fp32; refused" in log_of(folder)
+        assert log_of(folder).count("too short to hold a signature") == 2
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "libtorch" not in maps
+        assert "numpy" not in maps
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        rss = int(status.split("VmRSS:")[1].split()[0]) / 1024
+        assert rss < 60, f"an idle agent has {rss:.0f} MB"  # 41 measured
+        end(process)
+        told = b""
+        while told != b"STOPPING=1":
+            told = systemd.recv(100)
+
+
+@pytest.mark.broker
+def test_a_child_that_crashes_is_reported_and_tried_again(mosquitto: Mosquitto, folder: Path, start: Start) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(make_job(digest))
+        start(EDGESTILL_CRASH_AT="child-trained")
+        wait_for(lambda: finished(folder) == [".accepted"])
+        assert "attempt 1: the training child was killed by SIGKILL" in log_of(folder)
+
+
+@pytest.mark.broker
+def test_a_kill_ends_the_child_too_and_the_will_is_heard(mosquitto: Mosquitto, folder: Path, start: Start) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(make_job(digest, hyper=ENDLESS))
+        process = start()
+        wait_for(lambda: process.poll() is None and "training in process" in log_of(folder) and children(process))
+        (child,) = children(process)
+        process.kill()
+        process.wait(10)
+        wait_for(lambda: not Path(f"/proc/{child}").exists() or _zombie(child), 5)
+        wait_for(lambda: aggregator.states()[-1] == "lost", 10)
+
+
+@pytest.mark.broker
+def test_terminated_while_training_it_ends_cleanly_and_a_withdrawn_job_is_dropped(
+    mosquitto: Mosquitto, folder: Path, start: Start
+) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(make_job(digest, hyper=ENDLESS))
+        process = start()
+        wait_for(lambda: "training in process" in log_of(folder))
+        aggregator.instruct(None)
+        wait_for(lambda: "training is stopped" in log_of(folder) and not children(process))
+        aggregator.instruct(make_job(digest, 2, hyper=ENDLESS))
+        wait_for(lambda: log_of(folder).count("training in process") == 2)
+        end(process)
+        wait_for(lambda: aggregator.states()[-1] == "offline")
+        assert aggregator.updates == {}
+
+
+@pytest.mark.broker
+def test_an_update_outlives_the_broker_and_the_agent(mosquitto: Mosquitto, folder: Path, start: Start) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(make_job(digest))
+        process = start()
+        wait_for(lambda: "training in process" in log_of(folder))
+        mosquitto.kill()
+        wait_for(lambda: list((folder / "state" / "outbox").iterdir()))
+        end(process)
+        assert len(list((folder / "state" / "outbox").iterdir())) == 1
+        mosquitto.start()
+        start()
+        wait_for(lambda: finished(folder) == [".accepted"])
+        assert len(aggregator.updates) == 1
+
+
+@pytest.mark.broker
+def test_an_offer_is_taken_and_a_rejected_update_is_not_sent_again(
+    mosquitto: Mosquitto, folder: Path, start: Start
+) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.accept = False
+        aggregator.publish_model(sealed)
+        start()
+        aggregator.instruct(Offer(round=0, prototype="mlp:fp32", model=digest))
+        wait_for(lambda: (folder / "state" / "taken").exists())
+        assert (folder / "state" / "current.onnx").exists()
+        aggregator.instruct(make_job(digest))
+        wait_for(lambda: finished(folder) == [".rejected"])
+        assert "rejected: late" in log_of(folder)
+
+
+def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
+    from edge_agent.config import read_agent_config
+    from edge_agent.service import Service
+    from wire.errors import ConfigError, DataError
+
+    config = write_device(folder, 1)
+    (folder / "samples.npz").unlink()
+    with pytest.raises(DataError, match="No such file"):
+        Service(read_agent_config(config))
+    os.chmod(folder / "device.pem", 0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Service(read_agent_config(config))
+
+
+def _zombie(pid: int) -> bool:
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()

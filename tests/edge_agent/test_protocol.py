@@ -1,0 +1,502 @@
+"""The rules of docs/protocol.md for an agent, one short test each: events in, actions out."""
+
+import pytest
+
+from edge_agent.events import (
+    Action,
+    Announce,
+    Answered,
+    CheckModel,
+    ChunkStored,
+    Connected,
+    Disconnected,
+    Fetched,
+    FetchFailed,
+    Instructed,
+    Look,
+    Report,
+    Resumed,
+    Say,
+    SendChunk,
+    Settle,
+    Spooled,
+    StartTraining,
+    StopTraining,
+    Subscribe,
+    Tick,
+    TrainingDone,
+    TrainingFailed,
+    Unsubscribe,
+)
+from edge_agent.protocol import Agent, Phase, instruction_key, seconds_left
+from wire.messages import Accepted, Hyper, Job, Missing, Offer, Rejected
+
+pytestmark = pytest.mark.light
+
+A, B, G = "a" * 64, "b" * 64, "c" * 64
+HYPER = Hyper(batch_size=4, lr=0.1, steps=3)
+
+
+def job(number: int = 1, **other: object) -> Job:
+    facts = {"round": number, "deadline": 1e9, "prototype": "cnn:w1", "update": "state", "hyper": HYPER, "model": A}
+    return Job(**(facts | other))
+
+
+def offer(number: int = 1, model: str = B) -> Offer:
+    return Offer(round=number, prototype="cnn:w1", model=model)
+
+
+def spooled(of: Job, count: int = 1, transfer: str = "t") -> Spooled:
+    return Spooled(instruction_key(of), of.round, transfer, count)
+
+
+def agent(**memory: object) -> Agent:
+    made = Agent("cnn:w1", **memory)
+    made.handle(Tick(100.0))
+    made.handle(Connected())
+    return made
+
+
+def at_training(of: Job | Offer, **memory: object) -> Agent:
+    made = agent(**memory)
+    made.handle(Instructed(of))
+    made.handle(Fetched(of.model))
+    assert made.phase is Phase.TRAINING
+    return made
+
+
+def doing(actions: list[Action]) -> list[Action]:
+    return [action for action in actions if not isinstance(action, Say)]
+
+
+def said(actions: list[Action], level: str) -> str:
+    return " ".join(action.text for action in actions if isinstance(action, Say) and action.level == level)
+
+
+# ---- announcing
+
+
+def test_every_connection_is_announced() -> None:
+    device = Agent("cnn:w1")
+    assert device.handle(Connected()) == [Announce()]
+    device.handle(Disconnected())
+    assert device.handle(Connected()) == [Announce()]
+
+
+# ---- instructions
+
+
+def test_a_job_fetches_its_model_then_trains() -> None:
+    device = agent()
+    assert doing(device.handle(Instructed(job()))) == [Look(A)]
+    assert device.phase is Phase.FETCHING
+    assert device.needed == {A}
+    started = device.handle(Fetched(A))
+    assert started == [StartTraining(instruction_key(job()), job(), 1, None)]
+    assert device.phase is Phase.TRAINING
+
+
+def test_a_job_with_a_generator_waits_for_both() -> None:
+    device = agent()
+    both = job(generator=G)
+    assert doing(device.handle(Instructed(both))) == [Look(A), Look(G)]
+    assert device.handle(Fetched(G)) == []
+    assert isinstance(device.handle(Fetched(A))[0], StartTraining)
+
+
+@pytest.mark.parametrize("phase", ["fetching", "training", "waiting"])
+def test_the_same_job_again_changes_nothing(phase: str) -> None:
+    device = agent()
+    device.handle(Instructed(job()))
+    if phase != "fetching":
+        device.handle(Fetched(A))
+    if phase == "waiting":
+        device.handle(TrainingFailed(instruction_key(job()), "it crashed", again=True))
+    assert device.handle(Instructed(job())) == []
+    assert device.phase is Phase(phase)
+
+
+def test_a_deadline_that_was_put_off_is_the_same_job_and_counts_from_now_on() -> None:
+    device = agent()
+    device.handle(Instructed(job(deadline=1e9), seconds_left=10.0))
+    assert device.handle(Instructed(job(deadline=2e9), seconds_left=50.0)) == []
+    device.handle(Tick(120.0))
+    (start,) = device.handle(Fetched(A))
+    assert start.seconds_left == 30.0
+
+
+def test_a_job_of_an_earlier_round_is_passed_over() -> None:
+    device = at_training(job(5))
+    assert doing(device.handle(Instructed(job(4)))) == []
+    assert device.phase is Phase.TRAINING
+
+
+def test_after_a_reconnection_the_retained_job_is_the_truth_even_if_its_round_is_smaller() -> None:
+    device = at_training(job(5))
+    device.handle(Disconnected())
+    device.handle(Connected())
+    assert doing(device.handle(Instructed(job(1, model=B)))) == [StopTraining(instruction_key(job(5))), Look(B)]
+
+
+def test_a_job_of_a_later_round_ends_the_training() -> None:
+    device = at_training(job(5))
+    later = job(6, model=B)
+    assert doing(device.handle(Instructed(later))) == [StopTraining(instruction_key(job(5))), Look(B)]
+    assert device.handle(TrainingFailed(instruction_key(job(5)), "killed", again=True)) == []
+    assert device.phase is Phase.FETCHING
+
+
+@pytest.mark.parametrize("phase", ["fetching", "training", "waiting"])
+def test_an_empty_instruction_ends_the_work(phase: str) -> None:
+    device = agent()
+    device.handle(Instructed(job()))
+    if phase != "fetching":
+        device.handle(Fetched(A))
+    if phase == "waiting":
+        device.handle(TrainingFailed(instruction_key(job()), "it crashed", again=True))
+    stopped = doing(device.handle(Instructed(None)))
+    assert stopped == ([StopTraining(instruction_key(job()))] if phase == "training" else [])
+    assert device.phase is Phase.IDLE
+    assert device.handle(Tick(1000.0)) == []
+
+
+def test_a_job_of_another_prototype_is_refused_once_and_reported() -> None:
+    device = agent()
+    actions = device.handle(Instructed(job(prototype="mlp:fp32")))
+    assert "mlp:fp32" in said(actions, "error")
+    assert [type(action) for action in doing(actions)] == [Report]
+    assert device.handle(Instructed(job(prototype="mlp:fp32"))) == []
+    assert device.phase is Phase.IDLE
+
+
+def test_a_job_that_was_finished_before_a_restart_is_not_trained_again() -> None:
+    device = agent(finished=[instruction_key(job())])
+    assert device.handle(Instructed(job())) == []
+
+
+def test_a_job_whose_update_is_in_the_outbox_is_not_trained_again() -> None:
+    device = agent(outbox=[spooled(job())])
+    assert device.handle(Instructed(job())) == []
+
+
+def test_the_same_round_with_another_model_is_another_job() -> None:
+    device = agent(finished=[instruction_key(job())])
+    assert doing(device.handle(Instructed(job(model=B)))) == [Look(B)]
+
+
+# ---- offers
+
+
+def test_an_offer_is_fetched_and_taken_once() -> None:
+    device = agent()
+    assert doing(device.handle(Instructed(offer()))) == [Look(B)]
+    (start,) = device.handle(Fetched(B))
+    assert device.handle(TrainingDone(start.key)) == []
+    assert device.phase is Phase.IDLE
+    assert device.handle(Instructed(offer())) == []
+
+
+def test_an_offer_that_was_taken_before_a_restart_is_not_taken_again() -> None:
+    assert agent(taken=B).handle(Instructed(offer(model=B))) == []
+
+
+def test_a_rollback_is_an_offer_like_any_other() -> None:
+    device = at_training(offer(2, B))
+    device.handle(TrainingDone(instruction_key(offer(2, B))))
+    assert doing(device.handle(Instructed(offer(1, A)))) == [Look(A)]
+
+
+def test_an_offer_older_than_the_job_at_work_is_late() -> None:
+    device = at_training(job(5))
+    assert doing(device.handle(Instructed(offer(4)))) == []
+    assert device.phase is Phase.TRAINING
+
+
+def test_an_offer_of_the_round_at_work_means_that_the_round_is_over() -> None:
+    device = at_training(job(5))
+    assert doing(device.handle(Instructed(offer(5)))) == [StopTraining(instruction_key(job(5))), Look(B)]
+
+
+# ---- fetching
+
+
+def fetching() -> Agent:
+    device = agent()
+    device.handle(Instructed(job()))
+    return device
+
+
+def test_chunk_0_is_asked_for_first_then_20_at_a_time() -> None:
+    device = fetching()
+    assert device.handle(Resumed(A)) == [Subscribe(A, (0,))]
+    got = device.handle(ChunkStored(A, 0, 50))
+    assert got == [Unsubscribe(A, (0,)), Subscribe(A, tuple(range(1, 21)))]
+    asked: set[int] = set(range(1, 21))
+    for n in range(1, 50):
+        actions = device.handle(ChunkStored(A, n, 50))
+        assert actions[0] == Unsubscribe(A, (n,))
+        asked.remove(n)
+        asked |= {m for action in actions if isinstance(action, Subscribe) for m in action.numbers}
+        assert len(asked) <= 20
+    assert actions[-1] == CheckModel(A)
+
+
+def test_chunks_in_any_order_and_twice_are_counted_once() -> None:
+    device = fetching()
+    device.handle(Resumed(A))
+    device.handle(ChunkStored(A, 0, 3))
+    device.handle(ChunkStored(A, 2, 3))
+    assert device.handle(ChunkStored(A, 2, 3)) == []
+    assert device.handle(ChunkStored(A, 1, 3))[-1] == CheckModel(A)
+    assert device.handle(ChunkStored(A, 1, 3)) == []
+
+
+def test_a_download_goes_on_where_the_disk_left_it() -> None:
+    device = fetching()
+    assert device.handle(Resumed(A, 5, ((1, 2), (4, 5)))) == [Subscribe(A, (1, 4))]
+
+
+def test_a_download_that_was_complete_on_disk_is_checked_at_once() -> None:
+    assert fetching().handle(Resumed(A, 5, ())) == [CheckModel(A)]
+
+
+def test_no_progress_means_to_subscribe_again_ever_more_slowly() -> None:
+    device = fetching()
+    device.handle(Resumed(A))
+    times = []
+    now = 100.0
+    while len(times) < 6:
+        now += 1.0
+        if device.handle(Tick(now)) == [Subscribe(A, (0,))]:
+            times.append(now - 100)
+    assert times == [5, 15, 35, 75, 135, 195]
+
+
+def test_progress_is_patient_again() -> None:
+    device = fetching()
+    device.handle(Resumed(A))
+    device.handle(Tick(105.0))
+    device.handle(ChunkStored(A, 0, 3))
+    assert device.due == 110.0
+    assert device.handle(Tick(110.0)) == [Subscribe(A, (1, 2))]
+
+
+def test_after_a_reconnection_what_is_missing_is_subscribed_to_anew() -> None:
+    device = fetching()
+    device.handle(Resumed(A))
+    device.handle(ChunkStored(A, 0, 3))
+    device.handle(Disconnected())
+    assert device.handle(Tick(500.0)) == []  # nobody to ask
+    assert device.handle(Connected()) == [Announce(), Subscribe(A, (1, 2))]
+
+
+def test_a_job_that_comes_before_the_model_look_ends_while_offline_asks_on_connection() -> None:
+    device = fetching()
+    device.handle(Disconnected())
+    assert device.handle(Resumed(A)) == []
+    assert device.handle(Connected()) == [Announce(), Subscribe(A, (0,))]
+
+
+def test_a_damaged_model_is_fetched_again_after_a_while_ever_longer() -> None:
+    device = fetching()
+    waits = []
+    for _ in range(3):
+        device.handle(Resumed(A))
+        device.handle(ChunkStored(A, 0, 1))
+        actions = device.handle(FetchFailed(A, "the whole has another digest"))
+        assert "another digest" in said(actions, "warning")
+        waits.append(device.due - 100.0)
+    assert waits == [5, 10, 20]
+    assert device.handle(Tick(120.0)) == [Subscribe(A, (0,))]
+
+
+def test_a_new_job_drops_the_subscriptions_of_the_old_one() -> None:
+    device = fetching()
+    device.handle(Resumed(A))
+    assert doing(device.handle(Instructed(job(2, model=B)))) == [Unsubscribe(A, (0,)), Look(B)]
+    assert device.handle(ChunkStored(A, 0, 1)) == []
+
+
+# ---- training
+
+
+def test_time_passes_between_the_job_and_the_training() -> None:
+    device = agent()
+    device.handle(Instructed(job(), seconds_left=60.0))
+    device.handle(Tick(125.0))
+    assert device.handle(Fetched(A))[0].seconds_left == 35.0
+
+
+def test_a_crash_is_tried_again_twice_then_given_up_and_reported() -> None:
+    device = at_training(job())
+    key = instruction_key(job())
+    now = 100.0
+    for attempt, wait in ((1, 2.0), (2, 10.0)):
+        actions = device.handle(TrainingFailed(key, "killed by SIGSEGV", again=True))
+        assert f"attempt {attempt}: killed by SIGSEGV" in said(actions, "warning")
+        now += wait
+        assert device.due == now
+        assert device.handle(Tick(now - 0.1)) == []
+        (start,) = device.handle(Tick(now))
+        assert start.attempt == attempt + 1
+    actions = device.handle(TrainingFailed(key, "killed by SIGSEGV", again=True))
+    assert doing(actions) == [Report(1, "killed by SIGSEGV")]
+    assert device.handle(Instructed(job())) == []
+    assert doing(device.handle(Instructed(job(2, model=B)))) == [Look(B)]
+
+
+def test_what_another_attempt_cannot_mend_is_given_up_at_once() -> None:
+    device = at_training(job())
+    actions = device.handle(TrainingFailed(instruction_key(job()), "samples of (2,)", again=False))
+    assert doing(actions) == [Report(1, "samples of (2,)")]
+    assert device.phase is Phase.IDLE
+
+
+def test_training_goes_on_without_a_broker_and_the_update_waits() -> None:
+    device = at_training(job())
+    device.handle(Disconnected())
+    assert device.handle(TrainingDone(instruction_key(job()), spooled(job(), 2))) == []
+    assert device.handle(Connected()) == [Announce(), SendChunk("t", 0), SendChunk("t", 1)]
+
+
+def test_an_update_that_was_faster_than_the_order_to_stop_is_uploaded() -> None:
+    device = at_training(job(5))
+    device.handle(Instructed(job(6, model=B)))
+    assert device.handle(TrainingDone(instruction_key(job(5)), spooled(job(5)))) == [SendChunk("t", 0)]
+    assert device.phase is Phase.FETCHING
+
+
+# ---- uploading
+
+
+def uploading(count: int) -> Agent:
+    device = at_training(job())
+    device.handle(TrainingDone(instruction_key(job()), spooled(job(), count)))
+    return device
+
+
+def missing(*ranges: tuple[int, int]) -> Answered:
+    return Answered(Missing(transfer="t", ranges=ranges))
+
+
+def sent(actions: list[Action]) -> list[int]:
+    return [action.n for action in actions if isinstance(action, SendChunk)]
+
+
+def test_two_chunks_until_there_is_an_answer_then_at_most_six() -> None:
+    device = agent(outbox=[spooled(job(), 20)])
+    assert sent(Agent("cnn:w1", outbox=[spooled(job(), 20)]).handle(Connected())) == [0, 1]
+    assert sent(device.handle(missing((2, 20)))) == [2, 3, 4, 5, 6, 7]
+    assert sent(device.handle(missing((4, 20)))) == [8, 9]
+    assert sent(device.handle(missing((4, 20)))) == []
+
+
+def test_an_aggregator_that_has_most_of_it_is_sent_the_rest_only() -> None:
+    device = agent(outbox=[spooled(job(), 100)])
+    assert sent(device.handle(missing((97, 100)))) == [97, 98, 99]
+
+
+def test_a_chunk_is_lost_if_a_later_one_has_arrived() -> None:
+    device = agent(outbox=[spooled(job(), 8)])
+    device.handle(missing((2, 8)))  # 2 .. 7 are out
+    assert sent(device.handle(missing((2, 3), (5, 8)))) == [2]  # 3, 4 came, so 2 did not; 5, 6, 7 are on their way
+
+
+def test_no_answer_has_the_lowest_two_sent_again_ever_more_slowly() -> None:
+    device = agent(outbox=[spooled(job(), 8)])
+    device.handle(missing((2, 8)))
+    times = []
+    now = 100.0
+    while len(times) < 7:
+        now += 1.0
+        if actions := device.handle(Tick(now)):
+            assert len(sent(actions)) == 2
+            times.append(now - 100)
+    assert times == [3, 9, 21, 45, 93, 153, 213]
+
+
+def test_an_answer_is_patient_again() -> None:
+    device = agent(outbox=[spooled(job(), 8)])
+    device.handle(Tick(103.0))
+    device.handle(Tick(109.0))
+    device.handle(missing((2, 8)))
+    assert device.due == 112.0
+
+
+def test_after_a_reconnection_the_aggregator_is_asked_at_once() -> None:
+    device = agent(outbox=[spooled(job(), 20)])
+    device.handle(missing((2, 20)))
+    device.handle(Disconnected())
+    assert device.handle(Tick(500.0)) == []
+    assert device.handle(missing((5, 20))) == []  # taken from the queue after the connection was gone
+    assert device.handle(Connected()) == [Announce(), SendChunk("t", 2), SendChunk("t", 3)]
+
+
+def test_a_list_of_missing_chunks_that_was_cut_says_nothing_of_the_rest() -> None:
+    count = 4096
+    device = agent(outbox=[spooled(job(), count)])
+    device.handle(missing(*((2 * i, 2 * i + 1) for i in range(1024))))
+    upload = device.uploads["t"]
+    assert not upload._lacks(3)
+    assert upload._lacks(2047)
+    assert upload._lacks(4095)
+
+
+def test_missing_chunks_that_do_not_exist_are_no_answer() -> None:
+    device = agent(outbox=[spooled(job(), 2)])
+    assert device.handle(missing((0, 3))) == []
+
+
+def test_accepted_settles_and_is_heard_once() -> None:
+    device = uploading(1)
+    actions = device.handle(Answered(Accepted(transfer="t", round=1)))
+    assert doing(actions) == [Settle(spooled(job(), 1), accepted=True)]
+    assert device.handle(Answered(Accepted(transfer="t", round=1))) == []
+    assert device.handle(missing((0, 1))) == []
+    assert device.handle(Tick(1000.0)) == []
+    assert device.handle(Instructed(job())) == []
+
+
+def test_rejected_is_logged_with_its_reason_and_settles() -> None:
+    device = uploading(1)
+    actions = device.handle(Answered(Rejected(transfer="t", round=1, reason="late")))
+    assert "late" in said(actions, "warning")
+    assert doing(actions) == [Settle(spooled(job(), 1), accepted=False)]
+
+
+def test_an_answer_to_another_transfer_is_passed_over() -> None:
+    assert uploading(1).handle(Answered(Accepted(transfer="other", round=1))) == []
+
+
+@pytest.mark.parametrize("event", [Instructed(None), Instructed(offer(1)), Instructed(job(2, model=B))])
+def test_a_spooled_update_is_uploaded_whatever_is_said_meanwhile(event: Instructed) -> None:
+    device = uploading(3)
+    device.handle(event)
+    assert sent(device.handle(missing((2, 3)))) == [2]
+
+
+def test_updates_of_two_rounds_go_up_side_by_side() -> None:
+    device = agent(outbox=[spooled(job(1), 1, "one"), spooled(job(2), 1, "two")])
+    assert set(device.uploads) == {"one", "two"}
+    device.handle(Answered(Accepted(transfer="two", round=2)))
+    assert set(device.uploads) == {"one"}
+
+
+# ---- keys and clocks
+
+
+def test_the_key_of_a_job_sorts_by_round_and_does_not_depend_on_the_deadline() -> None:
+    keys = [instruction_key(job(number)) for number in (2, 10, 9)]
+    assert sorted(keys) == [keys[0], keys[2], keys[1]]
+    assert instruction_key(job(deadline=5.0)) == instruction_key(job(deadline=6.0))
+    assert instruction_key(job(update="onnx")) != instruction_key(job())
+
+
+def test_a_clock_that_is_wrong_by_years_means_no_deadline() -> None:
+    assert seconds_left(1_000_060.0, 1_000_000.0) == 60.0
+    assert seconds_left(1.8e9, 0.0) is None  # 1970, as boards without a battery say
+    assert seconds_left(1.8e9, 1.8e9 + 1) is None  # past: or the clock is ahead
+
+
+def test_nothing_is_due_when_there_is_nothing_to_do() -> None:
+    assert agent().due == float("inf")
