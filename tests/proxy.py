@@ -99,7 +99,8 @@ class Proxy:
         server.close()
         for connection in list(self._open):
             connection.close()
-        await asyncio.sleep(0)
+        while self._open:
+            await asyncio.sleep(0.01)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

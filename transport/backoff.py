@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Backoff"]
+__all__ = ["LAST", "Backoff"]
 
 FIRST, LAST = 0.2, 10.0  # seconds
 BRIEF = 1.0  # a connection that stood for less is suspicious
 BRIEF_LAST = 1.0
+RESTLESS = 4  # brief connections in a row
 
 
 class Backoff:
@@ -21,17 +22,17 @@ class Backoff:
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
         self._delay = 0.0
+        self._brief = 0
 
-    def failed(self) -> float:
-        """Seconds to wait after an attempt that led to no connection."""
-        return self._next(LAST)
+    @property
+    def restless(self) -> bool:
+        """Whether connections keep being made and lost."""
+        return self._brief >= RESTLESS
 
-    def lost(self, stood: float) -> float:
-        """Seconds to wait after a connection that stood for `stood` seconds."""
-        if stood >= BRIEF:
+    def wait(self, stood: float | None) -> float:
+        """Seconds to wait after a connection that stood for so long; None: after an attempt that led to none."""
+        if stood is not None and stood >= BRIEF:
             self._delay = 0.0
-        return self._next(BRIEF_LAST)
-
-    def _next(self, last: float) -> float:
-        self._delay = min(last, max(FIRST, 2 * self._delay))
+        self._brief = self._brief + 1 if stood is not None and stood < BRIEF else 0
+        self._delay = min(LAST if stood is None else BRIEF_LAST, max(FIRST, 2 * self._delay))
         return self._delay * self._rng.uniform(0.5, 1.0)

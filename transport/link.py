@@ -33,7 +33,7 @@ __all__ = ["MAX_PACKET", "Connected", "Disconnected", "Event", "Link", "Received
 log = logging.getLogger("edgestill.transport")
 
 LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: ask the broker
-INBOX = 32 * 2**20  # bytes
+INBOX, OUTBOX = 32 * 2**20, 64 * 2**20  # bytes that may wait, each way
 GOODBYE = 2.0  # seconds for the last words
 
 
@@ -48,13 +48,14 @@ class Link:
         filters: Sequence[str],
         will: tuple[str, bytes] | None = None,
         inbox: int = INBOX,
+        outbox: int = OUTBOX,
     ) -> None:
         if broker.tls is not None:
             tls_context(broker.tls)  # wrong files are told here, where somebody listens
         if will is not None:
             check_size(*will)
         identity = Identity(client_id, tuple(filters), will)
-        self._settings = Settings(broker=broker, identity=identity, level=LEVELS[broker.protocol])
+        self._settings = Settings(broker=broker, identity=identity, level=LEVELS[broker.protocol], outbox=outbox)
         self._waker = Waker()
         self._inbox = Inbox(inbox, self._waker.wake)
         self._session: Session | None = None
@@ -107,9 +108,10 @@ class Link:
     ) -> bool:
         """Hand over a message; True does not mean that it arrived.
 
-        False: not connected, and the message is forgotten; `Connected` is the moment to say everything again. Blocks
-        while more than 64 MiB are waiting to be written: see `pending`. TransportError: no broker would take it.
-        `expiry_s` (MQTT 5; nothing else knows it): worthless to receivers after so many seconds.
+        False: not connected, and the message is forgotten; `Connected` is the moment to say everything again.
+        Blocks while more than `outbox` bytes wait to be written: see `pending`.
+        TransportError: the packet is larger than the broker takes; it never leaves.
+        `expiry_s`: worthless to receivers after so many seconds; only MQTT 5 knows that.
         """
         check_size(topic, payload)
         session = self._session
@@ -138,14 +140,15 @@ class Link:
             self._session = None
             if self._stopping.is_set() or self._learned_from(session):
                 continue
-            if session.ready_at is None:
-                delay = backoff.failed()
-            else:
-                delay = LAST if session.taken_over else backoff.lost(time.monotonic() - session.ready_at)
-            if session.ready_at is not None or session.reason != told:
-                log.warning("broker %s: %s; trying again in %.1f s", self._settings.broker, session.reason, delay)
-                self._inbox.put(Disconnected(session.reason))
-            told = session.reason
+            stood = None if session.ready_at is None else time.monotonic() - session.ready_at
+            delay = LAST if session.taken_over else backoff.wait(stood)
+            reason = session.reason
+            if backoff.restless:
+                reason += f"; does another client use the id {self._settings.identity.client_id!r}?"
+            if stood is not None or reason != told:
+                log.warning("broker %s: %s; trying again in %.1f s", self._settings.broker, reason, delay)
+                self._inbox.put(Disconnected(reason))
+            told = reason
             self._stopping.wait(delay)
 
     def _learned_from(self, session: Session) -> bool:

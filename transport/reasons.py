@@ -53,7 +53,7 @@ def closed(detail: str, *, answered: bool, tls: bool) -> str:
         hint = "does it speak TLS on this port, and take our certificate?" if tls else "does it expect TLS?"
         return f"the broker closed the connection before it answered; {hint}"
     what = re.search(r"\[Errno \d+\] (.+)", detail)
-    return what[1].lower() if what else "the connection was closed"
+    return what[1].lower() if what else "the broker closed the connection"
 
 
 def refusal(code: object) -> str:

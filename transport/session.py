@@ -44,9 +44,9 @@ class Settings:
 
     broker: BrokerConfig
     identity: Identity
+    outbox: int  # bytes that may wait to be written
     level: MQTTProtocolVersion | None = None  # None: ask the broker
     in_flight: int = IN_FLIGHT
-    outbox: int = 64 * 2**20  # bytes
 
 
 class Session:

@@ -43,7 +43,7 @@ def test_a_refusal_by_the_broker_is_quoted_with_advice() -> None:
 @pytest.mark.parametrize(
     ("detail", "answered", "tls", "line"),
     [
-        ("", True, False, "the connection was closed"),
+        ("", True, False, "the broker closed the connection"),
         ("failed to receive on socket: [Errno 104] Connection reset by peer", True, False, "connection reset by peer"),
         ("", False, False, "the broker closed the connection before it answered; does it expect TLS?"),
         (

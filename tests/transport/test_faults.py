@@ -1,0 +1,240 @@
+"""The link when the network, the broker or the service itself misbehaves."""
+
+import os
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.brokers import Broker, Mosquitto
+from tests.proxy import Proxy
+from tests.transport.events import connected, eventually, messages, wait_for
+from tests.transport.scripted import CONNACK5, Scripted
+from transport.link import Connected, Disconnected, Link, Received
+
+pytestmark = pytest.mark.light
+
+
+def drain(link: Link, quiet: float = 0.5) -> list[bytes]:
+    """All payloads until nothing comes for a while."""
+    payloads = []
+    while (event := link.next_event(quiet)) is not None:
+        if isinstance(event, Received):
+            payloads.append(event.payload)
+    return payloads
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_nothing_survives_a_reconnection(broker: Broker, qos: int) -> None:
+    with Link(broker.config, client_id="sink", filters=["t"]) as sink, Proxy(broker.port) as proxy:
+        wait_for(sink, Connected)
+        with Link(proxy.config, client_id="a", filters=[]) as link:
+            wait_for(link, Connected)
+            assert link.publish("t", b"before", qos=qos)
+            assert messages(sink, 1)[0].payload == b"before"
+            proxy.pause()
+            for _ in range(250):  # 25 MB: more than socket buffers hold, so some are queued and one is half written
+                assert link.publish("t", bytes(100_000), qos=qos)
+            assert link.pending() > 10
+            proxy.cut()
+            wait_for(link, Disconnected)
+            proxy.resume()
+            wait_for(link, Connected)
+            assert link.pending() == 0
+            assert link.publish("t", b"after", qos=qos)
+            assert drain(sink) == [b"after"]
+
+
+def test_a_packet_that_is_cut_in_two_is_lost_as_a_whole(broker: Broker) -> None:
+    with Link(broker.config, client_id="sink", filters=["t"]) as sink, Proxy(broker.port) as proxy:
+        wait_for(sink, Connected)
+        with Link(proxy.config, client_id="a", filters=[]) as link:
+            wait_for(link, Connected)
+            proxy.set(cut_every=500_000)
+            assert link.publish("t", bytes(1_000_000), qos=0)
+            wait_for(link, Disconnected)
+            assert proxy.cuts == 1
+            wait_for(link, Connected)
+            assert link.publish("t", b"whole", qos=0)
+            assert drain(sink) == [b"whole"]
+
+
+def test_a_broken_connection_publishes_the_will(broker: Broker) -> None:
+    with Link(broker.config, client_id="w", filters=["state"]) as watcher, Proxy(broker.port) as proxy:
+        wait_for(watcher, Connected)
+        with Link(proxy.config, client_id="a", filters=[], will=("state", b"lost")) as link:
+            wait_for(link, Connected)
+            assert link.publish("state", b"online", retain=True)
+            assert messages(watcher, 1)[0].payload == b"online"
+            proxy.cut()
+            assert messages(watcher, 1)[0].payload == b"lost"
+
+
+def test_last_words_that_cannot_be_delivered_leave_the_word_to_the_will(broker: Broker) -> None:
+    with Link(broker.config, client_id="w", filters=["state"]) as watcher, Proxy(broker.port) as proxy:
+        wait_for(watcher, Connected)
+        link = connected(Link(proxy.config, client_id="a", filters=[], will=("state", b"lost")))
+        proxy.pause()
+        started = time.monotonic()
+        link.stop(last=[("state", b"offline")])
+        assert time.monotonic() - started < 4
+        proxy.resume()
+        wait_for(watcher, Received, where=lambda m: m.payload == b"lost")
+
+
+def test_a_silent_network_is_noticed_and_survived(broker: Broker) -> None:
+    with Proxy(broker.port) as proxy:
+        config = replace(proxy.config, keepalive_s=1)
+        with Link(config, client_id="a", filters=["t"]) as link:
+            wait_for(link, Connected)
+            proxy.pause()
+            started = time.monotonic()
+            assert wait_for(link, Disconnected).reason == "no sign of life from the broker for 1 s"
+            assert time.monotonic() - started < 5
+            proxy.resume()
+            wait_for(link, Connected, 20)
+            assert link.publish("t", b"x")
+            assert messages(link, 1)[0].payload == b"x"
+
+
+def test_keep_alives_hold_an_idle_connection(broker: Broker) -> None:
+    with Link(replace(broker.config, keepalive_s=1), client_id="a", filters=["t"]) as link:
+        wait_for(link, Connected)
+        assert link.next_event(2.5) is None
+        assert link.connected
+
+
+def test_a_slow_service_holds_the_broker_back_and_keeps_its_connection(broker: Broker) -> None:
+    inbox = 200_000
+    with (
+        Link(replace(broker.config, keepalive_s=1), client_id="slow", filters=["t"], inbox=inbox) as slow,
+        Link(broker.config, client_id="b", filters=[]) as fast,
+    ):
+        wait_for(slow, Connected)
+        wait_for(fast, Connected)
+        for number in range(300):
+            assert fast.publish("t", number.to_bytes(2, "big") + bytes(50_000))
+        time.sleep(2.5)  # far beyond the keep-alive, in the middle of 15 MB
+        waiting = slow._inbox._bytes
+        assert inbox < waiting < 2 * inbox + 100_000
+        got = []
+        while len(got) < 300:
+            event = slow.next_event(10)
+            assert isinstance(event, Received), event  # no Disconnected among them
+            got.append(int.from_bytes(event.payload[:2], "big"))
+        assert sorted(got) == list(range(300))
+
+
+def test_many_reconnections_leak_neither_threads_nor_files(broker: Broker) -> None:
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with Proxy(broker.port) as proxy:
+        links = [Link(proxy.config, client_id=f"d{i}", filters=["t"]) for i in range(8)]
+        for link in links:
+            connected(link)
+        threads, before = threading.active_count(), files()
+        for _ in range(5):
+            proxy.cut()
+            for link in links:
+                wait_for(link, Connected)
+        assert proxy.cuts == 40
+        assert threading.active_count() == threads
+        assert eventually(lambda: files() <= before), (before, files())
+        for link in links:
+            link.stop()
+        assert threading.active_count() == threads - 8
+
+
+def test_failed_attempts_leak_nothing_either(broker: Broker) -> None:
+    config = broker.config
+    broker.stop()
+    threads, before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for number in range(20):
+        link = Link(config, client_id=f"a{number}", filters=["t"])
+        link.start()
+        wait_for(link, Disconnected)
+        link.stop()
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.broker
+def test_a_broker_killed_in_the_middle_of_a_burst_is_found_again(mosquitto: Mosquitto) -> None:
+    with Link(mosquitto.config, client_id="a", filters=["t"]) as link:
+        wait_for(link, Connected)
+        for _ in range(200):
+            assert link.publish("t", bytes(50_000), qos=0)
+        mosquitto.kill()
+        wait_for(link, Disconnected)
+        mosquitto.start()
+        wait_for(link, Connected)
+        assert link.publish("t", b"again")
+        assert messages(link, 1) == [Received("t", b"again", False)]
+
+
+def test_threads_may_publish_and_wake_at_the_same_time(broker: Broker) -> None:
+    with (
+        Link(broker.config, client_id="sink", filters=["t/+"]) as sink,
+        Link(broker.config, client_id="a", filters=[]) as link,
+    ):
+        wait_for(sink, Connected)
+        wait_for(link, Connected)
+
+        def work(number: int) -> None:
+            for i in range(200):
+                assert link.publish(f"t/{number}", i.to_bytes(2, "big"), qos=number % 2)
+                sink.wake()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        got: dict[str, list[int]] = {}
+        until = time.monotonic() + 20
+        while sum(map(len, got.values())) < 800 and time.monotonic() < until:
+            if isinstance(event := sink.next_event(1), Received):
+                got.setdefault(event.topic, []).append(int.from_bytes(event.payload, "big"))
+        for thread in threads:
+            thread.join()
+        assert got == {f"t/{number}": list(range(200)) for number in range(4)}
+        assert eventually(lambda: link.pending() == 0)
+
+
+def test_a_publisher_faster_than_the_network_waits_for_room(broker: Broker) -> None:
+    with Proxy(broker.port) as proxy, Link(proxy.config, client_id="a", filters=[], outbox=1_000_000) as link:
+        wait_for(link, Connected)
+        proxy.pause()
+        taken: list[bool] = []
+
+        def work() -> None:
+            while not taken or taken[-1]:
+                taken.append(link.publish("t", bytes(100_000), qos=0))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert eventually(lambda: link.pending() == 9)
+        time.sleep(0.2)
+        assert link.pending() == 9  # 100,025 bytes each: a tenth would be more than its megabyte
+        proxy.resume()
+        before = len(taken)
+        assert eventually(lambda: len(taken) > before + 20)
+        proxy.cut()
+        thread.join(10)
+        assert not thread.is_alive()  # the end of the connection ends the wait
+        assert taken[-1] is False
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x20\x03\x00\x00\x05",
+        b"\x20\x03\x00\x03\x00",
+        b"\x20\x03\x00\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff\xff\xff",
+    ],
+)
+def test_a_broker_that_talks_nonsense_ends_the_connection_and_not_the_link(answer: bytes) -> None:
+    with Scripted(CONNACK5, answer, answer, CONNACK5) as broker, Link(broker.config, client_id="a", filters=[]) as link:
+        assert wait_for(link, Disconnected).reason
+        wait_for(link, Connected, 20)
