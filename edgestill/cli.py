@@ -1,12 +1,14 @@
 """`edgestill`: parse, call, turn errors into one line and an exit code.
 
 Exit codes: 0 done · 1 failed · 2 wrong usage · 3 configuration · 4 data · 5 malformed bytes · 6 model · 7 device ·
-130 interrupted (wire/errors.py has the tree). `--debug`, anywhere on the line, shows the traceback instead.
+8 connection · 130 interrupted (wire/errors.py has the tree). `--debug`, anywhere on the line, shows the traceback.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,7 +16,10 @@ from typing import Annotated
 import typer
 
 from edgestill import __version__
-from edgestill.commands import data, prototypes, simulate
+from edgestill.commands import agent, aggregator, config, data, device, keys, model, prototypes
+from edgestill.commands.broker import broker
+from edgestill.commands.simulate import simulate
+from edgestill.commands.status import status
 from edgestill.output import err, print_json
 from wire.errors import EdgestillError
 
@@ -24,7 +29,7 @@ EPILOG = """
 Start here:  edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --out run
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration, 4 data, 5 malformed bytes, 6 model, 7 device,
-130 interrupted.
+8 connection, 130 interrupted.
 """
 
 app = typer.Typer(
@@ -36,7 +41,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )
-app.command("simulate")(simulate.simulate)
+app.command()(simulate)
+app.add_typer(aggregator.app, name="aggregator")
+app.add_typer(agent.app, name="agent")
+app.command()(broker)
+app.command()(status)
+app.add_typer(device.app, name="device")
+app.add_typer(model.app, name="model")
+app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 app.add_typer(data.app, name="data")
 app.add_typer(prototypes.app, name="prototype")
 
@@ -84,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(args: list[str], debug: bool) -> int:
+    if threading.current_thread() is threading.main_thread():
+        # what a command started must be stopped by it; the services set handlers of their own
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(args, prog_name="edgestill", standalone_mode=False)
     except KeyboardInterrupt:

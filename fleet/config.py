@@ -10,9 +10,10 @@ from edge_agent.hyper import LocalTraining
 from models.spec import parse_prototype
 from wire.errors import ConfigError
 
-__all__ = ["FLOATS", "SimulationConfig"]
+__all__ = ["FLOATS", "TRANSPORTS", "SimulationConfig"]
 
 FLOATS = ("auto", "fp16", "fp32")
+TRANSPORTS = ("memory", "mqtt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class SimulationConfig:
     latent: int = 32  # D, the fleet-wide latent width
     floats: str = "auto"  # what is not quantized travels as; auto: fp32 for fp32 prototypes, fp16 for the others
     seed: int = 0
+    transport: str = "memory"  # or mqtt: broker, aggregator and agents as processes
 
     def __post_init__(self) -> None:
         if not self.prototypes:
@@ -52,6 +54,8 @@ class SimulationConfig:
             raise ConfigError(f"alpha {self.alpha}; give a positive number, small for heterogeneous devices")
         if self.latent < 1:
             raise ConfigError(f"latent width {self.latent}; give at least 1")
+        if self.transport not in TRANSPORTS:
+            raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
         if self.floats not in FLOATS:
             raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +17,9 @@ from wire.errors import ConfigError
 
 if TYPE_CHECKING:
     from fleet.config import SimulationConfig
-    from fleet.runs import Run
+    from fleet.datasets import Dataset
+    from fleet.runs import RoundResult, Run
+    from transport.config import BrokerConfig
 
 __all__ = ["simulate"]
 
@@ -68,6 +74,16 @@ def simulate(
     momentum: Annotated[float, typer.Option(help="Of SGD, reset each round.", rich_help_panel=TRAIN)] = 0.9,
     batch_size: Annotated[int, typer.Option(help="Mini-batch size.", rich_help_panel=TRAIN)] = 8,
     prox: Annotated[float, typer.Option(help="mu of FedProx; 0 is off.", rich_help_panel=TRAIN)] = 0.0,
+    transport: Annotated[
+        str,
+        typer.Option(
+            help="memory: one process. mqtt: broker, aggregator and agents as real processes.", rich_help_panel=FLEET
+        ),
+    ] = "memory",
+    broker: Annotated[
+        str | None,
+        typer.Option(help="With mqtt: HOST:PORT of a broker; default: the embedded one.", rich_help_panel=FLEET),
+    ] = None,
     floats: Annotated[
         str,
         typer.Option(
@@ -117,8 +133,11 @@ def simulate(
         latent=latent,
         floats=floats,
         seed=seed,
+        transport=transport,
     )
-    run = _run(config, out_dir, force=force, quiet=quiet or as_json)
+    if broker is not None and transport != "mqtt":
+        raise ConfigError("--broker goes with --transport mqtt")
+    run = _run(config, out_dir, broker, force=force, quiet=quiet or as_json)
     if as_json:
         print_json(run.to_json())
     else:
@@ -127,7 +146,7 @@ def simulate(
             out.print(f"\nwrote {out_dir / 'run.json'} and {out_dir / 'curves.png'}", markup=False, soft_wrap=True)
 
 
-def _run(config: SimulationConfig, out_dir: Path | None, *, force: bool, quiet: bool) -> Run:
+def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, force: bool, quiet: bool) -> Run:
     """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
     import torch
 
@@ -138,19 +157,59 @@ def _run(config: SimulationConfig, out_dir: Path | None, *, force: bool, quiet: 
     torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
     if out_dir is not None:
         claim_folder(out_dir, config.to_json(), force=force)
-    simulation = Simulation(config, load(config.dataset))
+    dataset = load(config.dataset)
+    simulation = Simulation(config, dataset)
     run = simulation.new_run()
     try:
         with RoundDisplay(config.rounds, simulation.per_round, quiet=quiet) as show:
-            for number in range(1, config.rounds + 1):
-                run.rounds.append(simulation.run_round(number, on_device=show.device_done))
-                show.round_done(run.rounds[-1])
+            if config.transport == "mqtt":
+                rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
+            else:
+                rounds = (simulation.run_round(n, on_device=show.device_done) for n in range(1, config.rounds + 1))
+            for result in rounds:
+                run.rounds.append(result)
+                show.round_done(result)
                 if out_dir is not None:
                     write_run(run, out_dir)
     finally:
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
     return run
+
+
+def _rounds_over_mqtt(
+    config: SimulationConfig,
+    dataset: Dataset,
+    out_dir: Path | None,
+    broker: str | None,
+    on_device: Callable[[str], None],
+) -> Iterator[RoundResult]:
+    """Rounds of a fleet of processes, which live in `out_dir/fleet` or in a folder that is removed afterwards."""
+    from fleet.over_mqtt import MqttSimulation
+    from transport.config import BrokerConfig
+    from transport.embedded import EmbeddedBroker
+
+    with ExitStack() as stack:
+        if out_dir is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="edgestill-")))
+        else:
+            folder = out_dir / "fleet"
+            shutil.rmtree(folder, ignore_errors=True)  # of the same run: the folder was claimed
+        if broker is None:
+            where = BrokerConfig(port=stack.enter_context(EmbeddedBroker()).port)
+        else:
+            where = _parse_broker(broker)
+        fleet = stack.enter_context(MqttSimulation(config, dataset, folder, where))
+        yield from fleet.rounds(on_device=on_device)
+
+
+def _parse_broker(text: str) -> BrokerConfig:
+    from transport.config import BrokerConfig
+
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--broker {text!r}: write it as HOST:PORT, such as 127.0.0.1:1883")
+    return BrokerConfig(host=host, port=int(port))
 
 
 def _draw(run: Run, out_dir: Path) -> None:

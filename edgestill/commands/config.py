@@ -1,0 +1,53 @@
+"""`edgestill config`: what a configuration file means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgestill.output import out, print_json
+from wire.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Configuration files: check one before it is used.")
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="An agent.toml or a fleet.toml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check a file and print what it resolves to: environment and defaults included, secrets left out.
+
+    Which of the two it is follows from its tables: an agent's has [agent], an aggregator's [fleet].
+    """
+    facts = _resolve(file)
+    if as_json:
+        print_json(facts)
+        return
+    for name, table in facts.items():
+        if not isinstance(table, dict):
+            out.print(f"{name} = {table}", markup=False, soft_wrap=True)
+    for name, table in facts.items():
+        if isinstance(table, dict):
+            out.print(f"\n[{name}]", markup=False)
+            for key, value in table.items():
+                out.print(f"{key} = {value}", markup=False, soft_wrap=True)
+
+
+def _resolve(file: Path) -> dict[str, Any]:
+    from wire.toml import read_toml
+
+    tables = read_toml(file)
+    if "agent" in tables:
+        from edge_agent.config import check_agent_config
+
+        return check_agent_config(file)
+    if "fleet" in tables:
+        from aggregator.config import check_fleet_config
+
+        return check_fleet_config(file)
+    raise ConfigError(f"{file}: has neither [agent] nor [fleet]; is it an agent.toml or a fleet.toml?")

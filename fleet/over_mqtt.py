@@ -1,0 +1,224 @@
+"""The same simulation with everything real: a broker, an aggregator process, N agent processes, on this machine.
+
+The folder holds what a fleet of boards would have on its disks, and a log beside each:
+
+    aggregator/   fleet.toml, its key, validation.npz, its state (journal, blobs)
+    sim-00/ ...   agent.toml, its key, data.npz, its state (outbox, current.onnx, ...)
+
+Devices, data, seeds and the order of fusion are those of the in-process simulation, and so are the models, bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aggregator.journal import Journal
+from aggregator.rows import RoundRow
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.processes import Processes
+from fleet.runs import PrototypeResult, RoundResult
+from fleet.simulate import FLEET, SimulatedDevice, Simulation
+from transport.config import BrokerConfig
+from wire.errors import ConfigError
+from wire.files import write_atomic
+from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_private_key
+
+__all__ = ["MqttSimulation"]
+
+POLL_S = 0.1
+OnDevice = Callable[[str], None]
+
+
+class MqttSimulation:
+    """Aggregator and agents as processes; a context manager that starts and stops them."""
+
+    def __init__(self, config: SimulationConfig, dataset: Dataset, folder: Path, broker: BrokerConfig) -> None:
+        if config.floats != "auto":
+            raise ConfigError("--floats goes with --transport memory; agents decide by their prototype's precision")
+        self.config = config
+        self.folder = folder.resolve()
+        self.broker = broker
+        self.simulation = Simulation(config, dataset)  # who has what; it trains nothing here
+        self.processes = Processes(self.folder)
+
+    @property
+    def devices(self) -> list[SimulatedDevice]:
+        """All devices, by id."""
+        return sorted((d for g in self.simulation.groups for d in g.devices), key=lambda d: d.id)
+
+    def __enter__(self) -> MqttSimulation:
+        if (self.folder / "aggregator").exists():
+            raise ConfigError(f"{self.folder}: holds an earlier fleet; choose another folder or remove it")
+        self.write_files()
+        self.start_aggregator()
+        for device in self.devices:
+            self.start_agent(device.id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.processes.stop()
+
+    def start_aggregator(self, **environment: str) -> None:
+        """Start the aggregator's process, or start it again."""
+        arguments = ["aggregator", "serve", "--config", "aggregator/fleet.toml"]
+        self.processes.start("aggregator", arguments, environment)
+
+    def start_agent(self, device: str, **environment: str) -> None:
+        """Start a device's process, or start it again."""
+        self.processes.start(device, ["agent", "run", "--config", f"{device}/agent.toml"], environment)
+
+    def rounds(self, *, on_device: OnDevice = lambda _: None) -> Iterator[RoundResult]:
+        """Rounds as they are closed; `on_device` hears of every accepted update."""
+        seen: set[tuple[int, str]] = set()
+        for number in range(1, self.config.rounds + 1):
+            while True:
+                self.processes.check()
+                row = self._look(number, seen, on_device)
+                if row is not None and row.phase == "closed":
+                    break
+                time.sleep(POLL_S)
+            yield self._result(row)
+
+    @property
+    def state(self) -> Path:
+        """The aggregator's state folder."""
+        return self.folder / "aggregator" / "state"
+
+    @contextmanager
+    def journal(self) -> Iterator[Journal | None]:
+        """The aggregator's journal, to read; None while it has not made one."""
+        try:
+            journal = Journal(self.state / "journal.db", read_only=True)
+        except ConfigError:
+            yield None
+            return
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+    def _look(self, number: int, seen: set[tuple[int, str]], on_device: OnDevice) -> RoundRow | None:
+        """The round as the journal has it now; tells of the updates that are new."""
+        with self.journal() as journal:
+            if journal is None:
+                return None
+            for update in journal.updates(number):
+                if (number, update.device) not in seen:
+                    seen.add((number, update.device))
+                    on_device(update.device)
+            return next((row for row in journal.rounds() if row.number == number), None)
+
+    def _result(self, row: RoundRow) -> RoundResult:
+        """A closed round: scores from the models' headers, bytes from the sealed messages."""
+        with self.journal() as journal:
+            assert journal is not None, "the round came from it"
+            models = {model.digest: model for model in journal.models()}
+            invited, updates = journal.invitations(row.number), journal.updates(row.number)
+        fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
+        results = {}
+        for name in self.config.prototypes:
+            metrics = fused[name].metrics
+            mine = [u for u in updates if u.prototype == name]
+            results[name] = PrototypeResult(
+                accuracy=metrics["accuracy"],
+                loss=metrics["loss"],
+                accuracy_quantized=metrics.get("accuracy_quantized"),
+                train_loss=metrics["train_loss"],
+                devices=len(mine),
+                bytes_up=sum(u.size for u in mine),
+                bytes_down=sum(models[i.model].size for i in invited if i.prototype == name),
+            )
+        return RoundResult(round=row.number, prototypes=results, seconds=(row.closed or row.opened) - row.opened)
+
+    def write_files(self) -> None:
+        """Keys, data and configurations of everybody."""
+        home = self.folder / "aggregator"
+        home.mkdir(parents=True)
+        key = generate_key()
+        save_private_key(key, home / "aggregator.key")
+        simulation = self.simulation
+        np.savez(home / "validation.npz", x=simulation.test_x.numpy(), y=simulation.test_y.numpy())
+        write_atomic(home / "fleet.toml", self._fleet_toml())
+        for device in self.devices:
+            folder = self.folder / device.id
+            folder.mkdir()
+            save_private_key(device.key, folder / "device.key")
+            np.savez(folder / "data.npz", x=device.x.numpy(), y=device.y.numpy())
+            write_atomic(folder / "agent.toml", self._agent_toml(device, key.public_key()))
+
+    def _fleet_toml(self) -> str:
+        config, how = self.config, self.config.training
+        spec = self.simulation.groups[0].model.spec
+        return _toml(
+            {
+                "fleet": {"id": FLEET, "seed": config.seed},
+                "broker": self._broker(),
+                "state": {"dir": "state", "key": "aggregator.key"},
+                "task": {
+                    "input_shape": "x".join(map(str, spec.input_shape)),
+                    "classes": spec.classes,
+                    "latent": config.latent,
+                    "validation": "validation.npz",
+                },
+                "prototypes": {"names": list(config.prototypes)},
+                "round": {
+                    "rounds": config.rounds,
+                    "fraction": config.fraction,
+                    "min_devices": len(self.devices) if config.fraction == 1 else self.simulation.per_round,
+                },
+                "train": {
+                    "lr": how.lr,
+                    "batch_size": how.batch_size,
+                    "epochs": how.epochs,
+                    "steps": how.steps,
+                    "momentum": how.momentum,
+                    "weight_decay": how.weight_decay,
+                    "prox": how.prox,
+                },
+                "fusion": {"recipe": config.recipe},
+                "devices": {d.id: {"key": public_key_hex(d.key.public_key())} for d in self.devices},
+            }
+        )
+
+    def _agent_toml(self, device: SimulatedDevice, aggregator: Ed25519PublicKey) -> str:
+        return _toml(
+            {
+                "agent": {"fleet": FLEET, "device": device.id, "state_dir": "state", "board": "simulated"},
+                "broker": self._broker(),
+                "keys": {"private": "device.key", "aggregator": public_key_hex(aggregator)},
+                "model": {"prototype": device.prototype},
+                "data": {"path": "data.npz"},
+            }
+        )
+
+    def _broker(self) -> dict[str, Any]:
+        tls = self.broker.tls
+        files = {} if tls is None else {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
+        table: dict[str, Any] = {"host": self.broker.host, "port": self.broker.port}
+        if tls is not None:
+            table["tls"] = {name: str(path) for name, path in files.items() if path is not None}
+        return table
+
+
+def _toml(tables: dict[str, dict[str, Any]]) -> str:
+    """TOML of tables of plain values; None is left out. A JSON string is a TOML string."""
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[{name}]")
+        lines += [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value)

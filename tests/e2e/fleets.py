@@ -1,0 +1,145 @@
+"""Small real fleets for end-to-end tests, and what an undisturbed run of them gives."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from aggregator.artifacts import open_artifact
+from aggregator.blobs import Blobs
+from edge_agent.hyper import LocalTraining
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.over_mqtt import MqttSimulation
+from fleet.simulate import Simulation
+from quant.pack import pack_state
+from transport.config import BrokerConfig
+from wire.tensors import Tensor, decode, encode
+
+TRAINING = LocalTraining(lr=0.05, batch_size=8, steps=3, momentum=0.9)
+TIMEOUT = 240.0
+
+
+def toy() -> Dataset:
+    """Three classes of 8x8 images, told apart by the bright row."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=150).astype(np.int64)
+    x = rng.normal(0, 0.4, (150, 1, 8, 8)).astype(np.float32)
+    x[np.arange(150), :, 2 * y] += 1.5
+    return Dataset(
+        name="toy",
+        kind="image",
+        x_train=x[:120],
+        y_train=y[:120],
+        x_test=x[120:],
+        y_test=y[120:],
+        class_names=("a", "b", "c"),
+    )
+
+
+def config(rounds: int, devices: int = 2, prototypes: tuple[str, ...] = ("mlp:fp32", "cnn:w1")) -> SimulationConfig:
+    return SimulationConfig(
+        dataset="toy",
+        devices=devices,
+        prototypes=prototypes,
+        training=TRAINING,
+        alpha=10.0,
+        rounds=rounds,
+        latent=8,
+        transport="mqtt",
+    )
+
+
+def undisturbed(settings: SimulationConfig) -> dict[str, dict[str, Tensor]]:
+    """The final models of the in-process simulation, as they would be published."""
+    simulation = Simulation(settings, toy())
+    for number in range(1, settings.rounds + 1):
+        simulation.run_round(number)
+    return {
+        group.name: decode(
+            encode(pack_state(group.state, floats=settings.floats_of(group.model.spec.precision.quantized)))
+        )
+        for group in simulation.groups
+    }
+
+
+@contextmanager
+def fleet(settings: SimulationConfig, folder: Path, broker: BrokerConfig) -> Iterator[MqttSimulation]:
+    """A fleet whose files are written and whose processes are stopped at the end; nothing is started."""
+    simulation = MqttSimulation(settings, toy(), folder, broker)
+    simulation.write_files()
+    try:
+        yield simulation
+    finally:
+        simulation.processes.stop()
+
+
+def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:
+    """The published models after the last round."""
+    blobs = Blobs(simulation.state / "blobs")
+    with simulation.journal() as journal:
+        assert journal is not None
+        return {name: decode(open_artifact(blobs.read(row.digest))[1]) for name, row in journal.current().items()}
+
+
+def completed(simulation: MqttSimulation) -> int:
+    """Rounds that are closed."""
+    with simulation.journal() as journal:
+        return journal.completed() if journal is not None else 0
+
+
+def run_with_crashes(simulation: MqttSimulation, victim: str, points: list[str]) -> list[str]:
+    """Run to the last round; whenever `victim` is killed at its point it is started again with the next one.
+
+    Returns the points at which it died.
+    """
+    waiting, died = deque(points), []
+    starters: Mapping[str, Callable[..., None]] = {
+        "aggregator": simulation.start_aggregator,
+        **{d.id: lambda d=d, **env: simulation.start_agent(d.id, **env) for d in simulation.devices},
+    }
+
+    def start_victim() -> None:
+        environment = {"EDGESTILL_CRASH_AT": waiting.popleft()} if waiting else {}
+        armed.append(environment.get("EDGESTILL_CRASH_AT", ""))
+        starters[victim](**environment)
+
+    armed: list[str] = []
+    for name, start in starters.items():
+        if name == victim:
+            start_victim()
+        else:
+            start()
+    deadline = time.monotonic() + TIMEOUT
+    while completed(simulation) < simulation.config.rounds:
+        assert time.monotonic() < deadline, f"stuck after {died}: {simulation.processes.last_line(victim)}"
+        if simulation.processes.ended(victim):
+            code = simulation.processes.running[victim].returncode
+            assert code == -signal.SIGKILL, f"{victim}: exit {code}: {simulation.processes.last_line(victim)}"
+            died.append(armed[-1])
+            start_victim()
+        time.sleep(0.05)
+    return died
+
+
+def updates_by_round(simulation: MqttSimulation) -> dict[int, list[str]]:
+    """Who was counted in which round."""
+    with simulation.journal() as journal:
+        assert journal is not None
+        numbers = range(1, simulation.config.rounds + 1)
+        return {number: [update.device for update in journal.updates(number)] for number in numbers}
+
+
+def assert_equal(found: Mapping[str, Mapping[str, Tensor]], expected: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """The same prototypes with the same tensors, bit by bit."""
+    assert found.keys() == expected.keys()
+    for name, tensors in expected.items():
+        assert found[name].keys() == tensors.keys()
+        for key, tensor in tensors.items():
+            assert np.asarray(found[name][key]).tobytes() == np.asarray(tensor).tobytes(), f"{name} {key}"

@@ -1,0 +1,62 @@
+"""Real agents, a real aggregator, a real broker: the same models as in one process, whoever is killed and when."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import Broker
+from tests.e2e.fleets import (
+    assert_equal,
+    config,
+    finals,
+    fleet,
+    run_with_crashes,
+    undisturbed,
+    updates_by_round,
+)
+
+AGGREGATOR_POINTS = [
+    "aggregator-started",
+    "aggregator-round-opened",
+    "aggregator-jobs-published",
+    "aggregator-chunk-stored",
+    "aggregator-blob-written",
+    "aggregator-update-journaled",
+    "aggregator-acked",
+    "aggregator-all-answered",
+    "aggregator-fused",
+    "aggregator-round-committed",
+    "aggregator-published",
+]
+AGENT_POINTS = [
+    "agent-started",
+    "agent-announced",
+    "agent-job-received",
+    "agent-model-chunk",
+    "agent-model-fetched",
+    "agent-training-started",
+    "agent-update-spooled",
+    "agent-chunk-sent",
+    "agent-accepted",
+    "agent-finished",
+]
+
+
+def check(victim: str, points: list[str], folder: Path, broker: Broker, rounds: int) -> None:
+    settings = config(rounds)
+    with fleet(settings, folder / "fleet", broker.config) as simulation:
+        died = run_with_crashes(simulation, victim, points)
+        assert died == points
+        counted = updates_by_round(simulation)
+        assert all(devices == ["sim-0", "sim-1"] for devices in counted.values()), counted
+        assert_equal(finals(simulation), undisturbed(settings))
+
+
+@pytest.mark.broker
+def test_an_aggregator_killed_at_every_point_loses_and_repeats_nothing(tmp_path: Path, broker: Broker) -> None:
+    check("aggregator", AGGREGATOR_POINTS, tmp_path, broker, rounds=6)
+
+
+@pytest.mark.broker
+def test_an_agent_killed_at_every_point_sends_the_same_update_once(tmp_path: Path, broker: Broker) -> None:
+    check("sim-1", AGENT_POINTS, tmp_path, broker, rounds=6)
