@@ -78,11 +78,12 @@ class Link:
     def stop(self, last: Sequence[tuple[str, bytes]] = ()) -> None:
         """Publish the last words (retained, QoS 1) and disconnect; without them delivered, the will speaks."""
         self._inbox.close()
-        said = all(self.publish(topic, payload, retain=True) for topic, payload in last)
-        if (session := self._session) is not None:
-            delivered = said and (not last or session.wait_until_sent(GOODBYE))
-            session.end(clean=delivered)
-        self._stopping.set()
+        session = self._session
+        said = session is not None and all(self.publish(topic, payload, retain=True) for topic, payload in last)
+        delivered = not last or (said and session is not None and session.wait_until_sent(GOODBYE))
+        self._stopping.set()  # before looking again: a connection that is being made now sees it, or is seen
+        if (current := self._session) is not None:
+            current.end(clean=delivered and (not last or current is session))
         self._waker.wake()
         if self._thread.is_alive():
             self._thread.join(GOODBYE + 1)
@@ -136,7 +137,8 @@ class Link:
         backoff, told = Backoff(), ""
         while not self._stopping.is_set():
             self._session = session = Session(self._settings, self._inbox, self._waker)
-            session.run()
+            if not self._stopping.is_set():
+                session.run()
             self._session = None
             if self._stopping.is_set() or self._learned_from(session):
                 continue
