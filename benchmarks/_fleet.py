@@ -1,0 +1,39 @@
+"""Files of a fleet for benchmarks: keys and fleet.toml of an aggregator, the public keys of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from wire.keys import Ed25519PrivateKey, generate_key, public_key_hex, save_private_key
+
+__all__ = ["FLEET", "device_names", "write_fleet"]
+
+FLEET = "bench"
+
+
+def device_names(count: int) -> list[str]:
+    """Ids of so many devices."""
+    return [f"bench-{i:04d}" for i in range(count)]
+
+
+def write_fleet(
+    home: Path, *, port: int, prototype: str, shape: str, rounds: int, devices: Mapping[str, Ed25519PrivateKey]
+) -> Ed25519PrivateKey:
+    """`home`/fleet.toml of a fleet whose rounds ask all `devices`; the aggregator's key."""
+    home.mkdir(parents=True)
+    key = generate_key()
+    save_private_key(key, home / "aggregator.key")
+    lines = [
+        f'[fleet]\nid = "{FLEET}"',
+        f"[broker]\nport = {port}",
+        '[state]\ndir = "state"\nkey = "aggregator.key"',
+        f'[task]\ninput_shape = "{shape}"\nclasses = 10',
+        f'[prototypes]\nnames = ["{prototype}"]',
+        f"[round]\nrounds = {rounds}\nmin_devices = {len(devices)}",
+        "[train]\nlr = 0.01\nsteps = 2",
+        "[devices]",
+        *(f'{name} = {{ key = "{public_key_hex(device.public_key())}" }}' for name, device in devices.items()),
+    ]
+    (home / "fleet.toml").write_text("\n".join([*lines, ""]))
+    return key

@@ -1,0 +1,84 @@
+"""What the benchmarks of whole fleets need of the machine: a broker of their own, file descriptors, memory figures."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+__all__ = ["Mosquitto", "allow_files", "memory_mb", "peak_mb"]
+
+START_S = 10.0
+
+
+class Mosquitto:
+    """A Mosquitto on a free loopback port, with the limits of its own defaults; a context manager, ended by its pid."""
+
+    def __init__(self, folder: Path, lines: tuple[str, ...] = ()) -> None:
+        binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+        if binary is None:
+            raise SystemExit("this benchmark needs Mosquitto; install it (apt install mosquitto)")
+        self._binary, self._folder, self._lines = binary, folder, lines
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def __enter__(self) -> Mosquitto:
+        self.port = _free_port()
+        lines = [f"listener {self.port} 127.0.0.1", "allow_anonymous true", "user root", "persistence false"]
+        conf = self._folder / "mosquitto.conf"
+        conf.write_text("\n".join([*lines, *self._lines, ""]))
+        with (self._folder / "mosquitto.log").open("ab") as log:
+            self._process = subprocess.Popen([self._binary, "-c", str(conf)], stdout=log, stderr=log)
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return self
+            except OSError:
+                time.sleep(0.02)
+        self.__exit__()
+        raise SystemExit(f"mosquitto does not start: {(self._folder / 'mosquitto.log').read_text()[-300:]}")
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def allow_files(count: int) -> None:
+    """Let this process and its children open so many files; the soft limit is 1024 on most systems."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise SystemExit(f"{count} open files are needed, the system allows {hard}; see `ulimit -Hn`")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+
+
+def memory_mb(pid: int) -> float:
+    """The resident memory of a process now."""
+    return _status(pid, "VmRSS")
+
+
+def peak_mb(pid: int) -> float:
+    """The largest resident memory that a process has had."""
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
