@@ -209,11 +209,22 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
 
 
 def check_agent_config(path: Path | str) -> dict[str, Any]:
-    """The resolved config as plain values for printing; the broker's password is not among them."""
-    facts: dict[str, Any] = _plain(asdict(read_agent_config(path)))
-    if facts["broker"]["password"] is not None:
-        facts["broker"]["password"] = "(given)"
-    return facts
+    """The resolved config, by the tables of the file, for printing; the broker's password is not in it."""
+    config = read_agent_config(path)
+    broker = asdict(config.broker)
+    if broker["password"] is not None:
+        broker["password"] = "(given)"
+    tables = {
+        "agent": {name: getattr(config, name) for name in TABLES["agent"]},
+        "broker": broker,
+        "keys": {"private": config.private_key, "aggregator": config.aggregator},
+        "model": {"prototype": config.prototype},
+        "data": asdict(config.data),
+        "train": asdict(config.train),
+        "update": asdict(config.update),
+        "log": asdict(config.log),
+    }
+    return {name: _plain(table) for name, table in tables.items()}
 
 
 def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, base: Path) -> AgentConfig:

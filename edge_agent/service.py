@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from edge_agent.board import temperature_c
@@ -63,10 +64,11 @@ RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for pac
 
 
 class Service:
-    """One agent; `run` until `stop`."""
+    """One agent; `run` until `stop`. `make_child` starts what trains: `Child`, or another with its methods."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, *, make_child: Callable[..., Child] = Child) -> None:
         self.config = config
+        self._make_child = make_child
         self._aggregator = config.aggregator_key()
         key = load_private_key(config.private_key)
         self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
@@ -266,7 +268,7 @@ class Service:
             return
         now = time.monotonic()
         try:
-            self._child = Child(
+            self._child = self._make_child(
                 self._request(action, now),
                 max_seconds=self.config.train.max_seconds,
                 now=now,

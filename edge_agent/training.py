@@ -152,13 +152,14 @@ def explain(code: int, text: str) -> str:
     return f"the training child failed with exit code {code}{f': {text}' if text else ''}"
 
 
-def child_environment(threads: int = 1, attempt: int = 1) -> dict[str, str]:
+def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str, str]:
     """Of a Python process that finds our packages where this one found them."""
     environment = dict(os.environ)
-    environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(__file__).resolve().parent.parent), environment.get("PYTHONPATH")])
-    )
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
+    home = Path(__file__).resolve().parent.parent
+    if home.name not in ("site-packages", "dist-packages"):  # those are looked into anyway, and later
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(home), environment.get("PYTHONPATH")]))
     if attempt > 1:
         environment.pop("EDGESTILL_CRASH_AT", None)  # a crash point in the child counts for its first attempt
     return environment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -28,14 +30,12 @@ def run(
     It may be killed at any moment: an update that was made is sent after the next start.
     """
     from edge_agent.config import read_agent_config
-    from edge_agent.service import Service
-    from wire.logs import setup_logging
+    from edge_agent.training import child_environment
 
-    checked = read_agent_config(config, settings=settings or ())
-    setup_logging(checked.log.format, checked.log.level)
-    service = Service(checked)
-    service.stop_on_signals()
-    raise typer.Exit(service.run())
+    read_agent_config(config, settings=settings or ())  # what is wrong is told here, in the way of all commands
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "edge_agent", str(config), *(settings or ())]
+    os.execve(sys.executable, command, child_environment())  # the same process, without this command line's libraries
 
 
 @app.command()

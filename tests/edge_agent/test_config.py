@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import AgentConfig, check_agent_config, parse_settings, read_agent_config
+from edge_agent.config import (
+    _BROKER_KEYS,
+    TABLES,
+    AgentConfig,
+    check_agent_config,
+    parse_settings,
+    read_agent_config,
+)
 from wire.errors import ConfigError
 from wire.keys import generate_key, public_key_hex, save_public_key
 
@@ -38,8 +45,6 @@ def test_the_example_is_complete_and_right() -> None:
     assert config.device == "pi-07"
     assert config.data.refuse_worse
     text = EXAMPLE.read_text()
-    from edge_agent.config import _BROKER_KEYS, TABLES
-
     for key in [key for table in TABLES.values() for key in table] + [k for k in _BROKER_KEYS if k != "password"]:
         assert f"{key} = " in text, f"the example does not show {key}"
 
@@ -129,5 +134,9 @@ def test_a_checked_config_shows_no_secret(tmp_path: Path, monkeypatch: pytest.Mo
     facts = check_agent_config(path)
     assert "hunter2" not in str(facts)
     assert facts["broker"]["password"] == "(given)"
-    assert facts["state_dir"] == str(tmp_path / "state")
+    assert facts["agent"]["state_dir"] == str(tmp_path / "state")
+    assert facts["keys"]["aggregator"] == HEX
     assert facts["train"]["threads"] == 1
+    assert set(facts) == {*TABLES, "broker"}
+    for name, keys in TABLES.items():
+        assert set(facts[name]) == set(keys)

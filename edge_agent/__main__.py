@@ -1,0 +1,40 @@
+"""`python -m edge_agent agent.toml [section.key=value ...]`: the agent alone.
+
+`edgestill agent run` becomes this process: parsing a command line takes libraries, 20 MB of them, that an agent which
+waits for weeks has no use for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from edge_agent.config import read_agent_config
+from edge_agent.service import Service
+from wire.errors import EdgestillError
+from wire.logs import setup_logging
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the agent until a signal; errors are one line and an exit code."""
+    try:
+        config = read_agent_config(argv[0], settings=argv[1:])
+        setup_logging(config.log.format, config.log.level)
+        service = Service(config)
+        service.stop_on_signals()
+        return service.run()
+    except EdgestillError as error:
+        return _fail(str(error), error.exit_code)
+    except OSError as error:
+        return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stderr.write(f"edgestill: {' '.join(text.split())}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
