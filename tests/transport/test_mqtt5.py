@@ -98,8 +98,8 @@ def test_twins_that_are_not_told_are_warned_and_throw_each_other_out_once_a_seco
         assert warned.reason.startswith("the broker closed the connection")
         before = mosquitto.log.count("as twin")
         assert second.next_event(0) is not None
-        time.sleep(2)
-        assert mosquitto.log.count("as twin") - before <= 6
+        time.sleep(1)
+        assert mosquitto.log.count("as twin") - before <= 4
 
 
 def test_a_forgotten_session_leaves_nothing_at_the_broker(mosquitto: Mosquitto) -> None:
