@@ -279,7 +279,8 @@ class Service:
             self._events.append(TrainingFailed(action.key, f"the training child cannot start: {error}", again=True))
             return
         self._work = action.instruction
-        log.info("round %d: training in process %d", action.instruction.round, self._child.pid)
+        doing = "training" if isinstance(action.instruction, Job) else "looking at the offered model"
+        log.info("round %d: %s in process %d", action.instruction.round, doing, self._child.pid)
         reach("agent-training-started")
 
     def _request(self, action: StartTraining, now: float) -> Request:
@@ -346,7 +347,8 @@ class Service:
             log.warning("round %d: the new model is worse here (%s): the board keeps its own", work.round, accuracies)
         if isinstance(work, Offer):
             self.store.take_offer(ended.key, work.model)
-            log.info("round %d: the offered model was looked at", work.round)
+            if "refused" not in ended.facts:
+                log.info("round %d: the offered model is the board's now", work.round)
             return TrainingDone(ended.key)
         reach("agent-update-spooled")
         self.store.take_job(ended.key)

@@ -2,8 +2,6 @@
 
 import json
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,11 +104,3 @@ def test_run_refuses_a_wrong_config_before_anything_starts(board: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'threads'"):
         call(agent.app, "run", "--config", board / "agent.toml", "--set", "train.thread=2")
     assert not (board / "state" / "session").exists()
-
-
-@pytest.mark.light
-@pytest.mark.parametrize("module", ["edge_agent.service", "edge_agent.predict", "edgestill.commands.agent"])
-def test_the_agent_process_imports_no_torch(module: str) -> None:
-    code = f"import sys; import {module}; print([m for m in ('torch', 'onnx', 'brevitas') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

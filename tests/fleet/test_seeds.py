@@ -1,5 +1,6 @@
 """Randomness by purpose."""
 
+import wire.seeds
 from fleet.seeds import derive_seed, numpy_rng, torch_rng
 
 
@@ -17,3 +18,7 @@ def test_purposes_and_seeds_do_not_share_numbers() -> None:
 def test_the_generators_are_seeded_by_the_purpose() -> None:
     assert numpy_rng(1, "a").integers(1000, size=5).tolist() == numpy_rng(1, "a").integers(1000, size=5).tolist()
     assert torch_rng(1, "a").initial_seed() == derive_seed(1, "a")
+
+
+def test_devices_draw_from_the_same_function() -> None:
+    assert derive_seed is wire.seeds.derive_seed

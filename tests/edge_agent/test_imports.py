@@ -1,0 +1,23 @@
+"""What the agent process holds in memory while it waits."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.light
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("edge_agent.__main__", ("torch", "numpy", "onnx", "onnxruntime", "brevitas", "typer", "rich", "safetensors")),
+        ("edge_agent.child", ("torch", "numpy", "onnx")),  # until it has limited itself
+        ("edge_agent.predict", ("torch", "onnx", "brevitas")),
+        ("edgestill.commands.agent", ("torch", "numpy")),
+    ],
+)
+def test_importing_stays_light(module: str, heavy: tuple[str, ...]) -> None:
+    code = f"import sys; import {module}; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
