@@ -236,6 +236,9 @@ class Session:
 
     def _become_ready(self) -> None:
         self.ready_at = time.monotonic()
+        broker = self.settings.broker
+        version, secured = "5" if self.level == V5 else "3.1.1", ", TLS" if broker.tls else ""
+        log.info("connected to %s as %r (MQTT %s%s)", broker, self.settings.identity.client_id, version, secured)
         self._inbox.put(Connected())
         for event in self._early:
             self._inbox.put(event)

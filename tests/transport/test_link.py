@@ -1,6 +1,8 @@
 """The link on a real Mosquitto and on the embedded broker."""
 
+import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -149,6 +151,20 @@ def test_a_burst_of_a_thousand_chunks_does_not_block_and_arrives(broker: Broker)
         assert time.monotonic() - started < 2
         assert len(messages(a, 1000)) == 1000
         assert eventually(lambda: b.pending() == 0)
+
+
+def test_each_connection_and_each_loss_is_one_line_in_the_log(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "edgestill.transport"):
+        with Link(broker.config, client_id="a", filters=["t"]) as link:
+            wait_for(link, Connected)
+            broker.stop()
+            wait_for(link, Disconnected)
+            wait_for(link, Disconnected)  # cannot connect: another reason, told once
+        lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert re.fullmatch(rf"connected to 127.0.0.1:{broker.port} as 'a' \(MQTT (5|3.1.1)\)", lines[0])
+    assert re.fullmatch(rf"broker 127.0.0.1:{broker.port}: .+; trying again in 0\.\d s", lines[1])
+    assert "connection refused" in lines[2]
 
 
 def test_auto_means_mqtt_5_where_the_broker_has_it(mosquitto: Mosquitto) -> None:

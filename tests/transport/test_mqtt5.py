@@ -10,7 +10,6 @@ import pytest
 from tests.brokers import DEFAULTS_2_1, Embedded, Mosquitto
 from tests.transport.events import connected, eventually, messages, wait_for
 from tests.transport.scripted import CONNACK5, Scripted
-from transport.config import BrokerConfig
 from transport.link import Connected, Disconnected, Link, Received
 from transport.probe import speaks_mqtt5
 from wire.errors import TransportError
@@ -87,7 +86,7 @@ def test_a_client_that_is_told_to_be_a_twin_steps_back() -> None:
         assert len(broker.connections) == 2  # the probe, and the one that was taken over
 
 
-def test_twins_that_are_not_told_are_warned_and_throw_each_other_out_once_a_second_at_most(
+def test_twins_that_are_not_told_are_warned_and_come_back_slowly(
     mosquitto: Mosquitto,
 ) -> None:
     with (
@@ -99,7 +98,7 @@ def test_twins_that_are_not_told_are_warned_and_throw_each_other_out_once_a_seco
         before = mosquitto.log.count("as twin")
         assert second.next_event(0) is not None
         time.sleep(1)
-        assert mosquitto.log.count("as twin") - before <= 4
+        assert mosquitto.log.count("as twin") - before <= 6  # each waits half a second at least
 
 
 def test_a_forgotten_session_leaves_nothing_at_the_broker(mosquitto: Mosquitto) -> None:
@@ -131,14 +130,17 @@ def test_a_message_that_the_broker_refuses_is_logged(tmp_path: Path, caplog: pyt
         assert "the broker refused a message: Not authorized" in caplog.text
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_a_subscription_that_the_broker_refuses_is_a_reason(tmp_path: Path, protocol: str) -> None:
-    acl = tmp_path / "acl"
-    acl.write_text("topic readwrite open/#\ntopic deny closed/#\n")
-    with Mosquitto(tmp_path / "m", [*DEFAULTS_2_1, f"acl_file {acl}"]) as m:
-        config = BrokerConfig(port=m.port, protocol=protocol)
+@pytest.mark.parametrize(
+    ("protocol", "answers"),
+    [
+        ("5", [CONNACK5, CONNACK5 + b"\x90\x05\x00\x01\x00\x01\x87"]),
+        ("3.1.1", [b"\x20\x02\x00\x00\x90\x04\x00\x01\x01\x80"]),
+    ],
+)
+def test_a_subscription_that_the_broker_refuses_is_a_reason(protocol: str, answers: list[bytes]) -> None:
+    with Scripted(*answers) as broker:
+        config = replace(broker.config, protocol=protocol)
         with Link(config, client_id="a", filters=["open/#", "closed/#"]) as link:
             event = link.next_event(5)
-            assert isinstance(event, Disconnected | Connected)
-            if isinstance(event, Disconnected):
-                assert event.reason == "the broker refuses to subscribe us to 'closed/#'; mend its access list"
+            assert event == Disconnected("the broker refuses to subscribe us to 'closed/#'; mend its access list")
+            assert not link.publish("t", b"x")
