@@ -183,7 +183,10 @@ def _task(values: dict[str, Any], path: Path) -> TaskConfig:
 
 def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
     where = f"{path} [prototypes]: 'names'"
-    full = tuple(f"{arch}:{precision}" for arch, precision in map(parse_prototype, names))
+    try:
+        full = tuple(f"{arch}:{precision}" for arch, precision in map(parse_prototype, names))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     if not full or len(set(full)) < len(full):
         raise ConfigError(f'{where} is {list(names)}; give one or more, each once, such as ["cnn:fp32"]')
     return full

@@ -18,6 +18,8 @@ from wire.toml import Key, sub_table, take
 __all__ = ["ENV", "TABLES", "as_environment", "device_keys", "split_tables"]
 
 ENV = "EDGESTILL_AGGREGATOR"
+#: The names of aggregator/recipes.py, which imports torch.
+RECIPES = ("fedavg",)
 TABLES: dict[str, dict[str, Key]] = {
     "fleet": {"id": Key(str), "seed": Key(int, 0, least=0, most=2**53)},
     "state": {"dir": Key(Path), "key": Key(Path), "keep_rounds": Key(int, 2, least=1)},
@@ -48,7 +50,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "weight_decay": Key(float, 0.0, least=0),
         "prox": Key(float, 0.0, least=0),
     },
-    "fusion": {"recipe": Key(str, "fedavg")},
+    "fusion": {"recipe": Key(str, "fedavg", choices=RECIPES)},
     "limits": {
         "update_mb": Key(int, 64, least=1, most=256),
         "parts_mb": Key(int, 2048, least=1),
@@ -104,8 +106,9 @@ def device_keys(table: Mapping[str, Any], where: str, base: Path) -> dict[str, E
     for name, value in table.items():
         if not isinstance(value, dict):
             raise ConfigError(f'{where}: {name!r} is {value!r}; write it as {name} = {{ key = "64 hex digits" }}')
+        _device(name, where)
         text = take(value, f"{where}: {name}", _DEVICE)["key"]
-        found[_device(name, where)] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")
+        found[name] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")
     return found
 
 

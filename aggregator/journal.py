@@ -79,11 +79,12 @@ class Journal:
             (device, *facts.values()),
         )
 
-    def count(self, device: str, what: str) -> None:
-        """Add one to `accepted`, `refused` or `late` of a device."""
+    def count(self, device: str, what: str, by: int = 1) -> None:
+        """Add to `accepted`, `refused` or `late` of a device."""
         assert what in ("accepted", "refused", "late")
         self.db.execute(
-            f"INSERT INTO devices (id, {what}) VALUES (?, 1) ON CONFLICT DO UPDATE SET {what} = {what} + 1", (device,)
+            f"INSERT INTO devices (id, {what}) VALUES (?, ?) ON CONFLICT DO UPDATE SET {what} = {what} + ?",
+            (device, by, by),
         )
 
     # rounds
@@ -159,7 +160,7 @@ class Journal:
     def add_refusal(self, row: Refusal) -> None:
         """Remember and count a refusal; the device's oldest are forgotten."""
         self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", tuple(_columns(row).values()))
-        self.count(row.device, "refused")
+        self.count(row.device, "late" if row.reason.startswith("late") else "refused")
         self.db.execute(
             "DELETE FROM refusals WHERE device = ? AND transfer NOT IN "
             f"(SELECT transfer FROM refusals WHERE device = ? ORDER BY time DESC LIMIT {REFUSALS})",

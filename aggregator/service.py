@@ -12,6 +12,7 @@ import logging
 import signal
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -53,6 +54,7 @@ class Service:
         self._stopping = False
         self._connected = False
         self._notes: dict[str, dict[str, Any]] = {}
+        self._bad: Counter[str] = Counter()  # messages that were no update, and unusable
         self._noted = self._told = 0.0
         key = load_private_key(config.key)
         state, limits = config.state, config.limits
@@ -84,6 +86,8 @@ class Service:
             mute_s=limits.mute_s,
             now=self.now,
         )
+        for device, seen in self.conductor.state.devices.items():
+            self.gate.mute(device, seen.muted_until)
         self.desk = Desk(
             fleet=config.fleet,
             uploads=Uploads(
@@ -224,6 +228,7 @@ class Service:
     def _garbage(self, device: str, why: str) -> None:
         if why:
             log.warning("from %r: %s", device, why)
+            self._bad[device] += 1
         until = self.gate.garbage(device)
         if until is not None:
             log.warning("device %r sends only garbage: muted for %.0f s", device, self.config.limits.mute_s)
@@ -242,12 +247,15 @@ class Service:
 
     def _keep_notes(self, *, at_once: bool = False) -> None:
         """Not at once, and not each on its own: retained messages tell it again."""
-        if not self._notes or (self.now() - self._noted < NOTES_S and not at_once):
+        if not (self._notes or self._bad) or (self.now() - self._noted < NOTES_S and not at_once):
             return
         with self.journal.transaction():
             for device, facts in self._notes.items():
                 self.journal.note_device(device, **facts)
+            for device, count in self._bad.items():
+                self.journal.count(device, "refused", count)
         self._notes.clear()
+        self._bad.clear()
         self._noted = self.now()
 
     def _tell_status(self) -> None:

@@ -31,7 +31,7 @@ def key_of(name: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(digest_of(name.encode())))
 
 
-def write_fleet(folder: Path, broker: BrokerConfig, devices: list[str], **tables: str) -> Path:
+def write_fleet(folder: Path, broker: BrokerConfig, devices: list[str], /, **tables: str) -> Path:
     """A fleet.toml with these devices; `tables` adds lines by table."""
     folder.mkdir(parents=True, exist_ok=True)
     save_private_key(key_of(AGGREGATOR), folder / "aggregator.key")

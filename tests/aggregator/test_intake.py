@@ -1,15 +1,189 @@
-"""Does an update fit its prototype."""
+"""Does an update fit: every refusal, its words, and that cheap checks come first."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from aggregator.intake import read_state
+from aggregator.intake import Asked, check_update, read_state
+from aggregator.rounds import Verdict
+from tests.aggregator.scripted import FLEET, key_of, seal_update
+from wire.envelope import seal
 from wire.errors import DeviceError
-from wire.tensors import Packed
+from wire.messages import UpdateHeader
+from wire.tensors import Packed, encode
+from wire.update import encode_update
 
 EXPECTED = {"predictor.weight": (2, 3), "predictor.bias": (2,)}
 SIGNS = Packed(bits=1, levels=np.array([[1, -1, 1], [1, 1, -1]], np.int8), scale=np.array(0.5, np.float16))
 BIAS = np.array([0.25, -1.0], np.float16)
+SHAPES = {**EXPECTED, "extractor.body.weight": (3,)}
+TENSORS = {"predictor.weight": SIGNS, "predictor.bias": BIAS, "extractor.body.weight": np.ones(3, np.float32)}
+MODEL = "5" * 64
+
+
+def header(**changes: object) -> UpdateHeader:
+    facts: dict = {
+        "round": 4,
+        "device": "pi-07",
+        "prototype": "mlp:w1",
+        "update": "state",
+        "num_examples": 9,
+        "label_counts": (4, 5),
+        "base": MODEL,
+    }
+    return UpdateHeader(**{**facts, **changes})
+
+
+def update(tensors: object = None, **changes: object) -> bytes:
+    body = tensors if isinstance(tensors, bytes) else encode(TENSORS if tensors is None else tensors)
+    return seal_update("pi-07", encode_update(header(**changes), body), 4)
+
+
+@dataclass
+class Round:
+    """What the service would answer, and what it was asked."""
+
+    verdict: Verdict = field(default_factory=Verdict)
+    invited: bool = True
+    seen: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def check(self, sealed: bytes, *, device: str = "pi-07", fleet: str = FLEET):
+        def judge(number: int) -> Verdict:
+            self.asked.append(f"judge {number}")
+            return self.verdict
+
+        def asked(number: int) -> Asked | None:
+            self.asked.append(f"asked {number}")
+            return Asked(prototype="mlp:w1", model=MODEL, classes=2, shapes=SHAPES) if self.invited else None
+
+        def replayed(nonce: bytes) -> bool:
+            self.asked.append("replayed")
+            return self.seen
+
+        key = key_of(device).public_key()
+        return check_update(sealed, device=device, key=key, fleet=fleet, judge=judge, asked=asked, replayed=replayed)
+
+
+def refused(sealed: bytes, words: str, **options: object) -> Round:
+    case = Round(**options)
+    with pytest.raises(DeviceError, match=words):
+        case.check(sealed)
+    return case
+
+
+@pytest.mark.light
+def test_a_sound_update_passes_with_its_header_and_nonce() -> None:
+    sealed = update()
+    checked = Round().check(sealed)
+    payload = sealed[2 + sealed[1] : -64]
+    assert checked.header == header()
+    assert checked.nonce == hashlib.sha256(payload).digest()[:12]
+    assert not checked.late
+    assert Round(verdict=Verdict(late=True)).check(sealed).late
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        update()[:-70] + b"?" + update()[-69:],
+        seal_update("pi-08", encode_update(header(), encode(TENSORS)), 4),
+        seal(b"", key=key_of("pi-07"), kind="update", sender="pi-07", fleet="another", round=4),
+        b"",
+        b"\1" * 200,
+    ],
+)
+def test_without_a_good_signature_nothing_else_is_looked_at(sealed: bytes) -> None:
+    assert refused(sealed, "envelope").asked == []
+
+
+@pytest.mark.light
+def test_another_sender_or_kind_is_refused_before_the_round_is_asked() -> None:
+    other = seal(b"", key=key_of("pi-07"), kind="update", sender="pi-08", fleet=FLEET, round=4)
+    assert refused(other, "envelope of 'pi-08' where one of 'pi-07'").asked == []
+    about = seal(b"", key=key_of("pi-07"), kind="about", sender="pi-07", fleet=FLEET, round=4)
+    assert refused(about, "kind 'about' where update was expected").asked == []
+
+
+@pytest.mark.light
+def test_the_round_is_judged_before_the_tensors_are_decoded() -> None:
+    garbage = seal_update("pi-07", b"\xff" * 100, 4)
+    late = refused(garbage, "late: round 4 is closed", verdict=Verdict("late: round 4 is closed", late=True))
+    assert late.asked == ["judge 4"]
+    assert refused(garbage, "not invited to round 4", invited=False).asked == ["judge 4", "asked 4"]
+    assert refused(garbage, "a repetition", seen=True).asked == ["judge 4", "asked 4", "replayed"]
+    refused(garbage, "update: header of 65535 bytes does not fit")
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": "pi-08"}, "the header is of 'pi-08', round 4"),
+        ({"round": 3}, "the header is of 'pi-07', round 3, the envelope of round 4"),
+        ({"prototype": "cnn:w1"}, "prototype 'cnn:w1', the job asked for 'mlp:w1'"),
+        ({"update": "delta", "base": "6" * 64}, "a difference to model 666666666666…, the job named 555555555555…"),
+        ({"update": "delta", "base": None}, "a difference to model None"),
+        ({"num_examples": 0}, "0 examples"),
+        ({"label_counts": (1, 2, 3)}, "counts of 3 labels, the fleet has 2 classes"),
+    ],
+)
+def test_a_header_that_says_something_else_is_refused(changes: dict, words: str) -> None:
+    refused(update(b"never decoded", **changes), words)
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({k: v for k, v in TENSORS.items() if k != "predictor.bias"}, "tensor 'predictor.bias' is missing"),
+        ({**TENSORS, "predictor.bias": np.ones(3, np.float32)}, r"'predictor.bias' is \(3,\), expected \(2,\)"),
+        ({**TENSORS, "predictor.bias": np.ones((1, 2), np.float32)}, r"'predictor.bias' is \(1, 2\), expected \(2,\)"),
+        (b"\0" * 50, "magic|not a tensor message|version"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(tensors: object, words: str) -> None:
+    refused(update(tensors), words)
+
+
+@pytest.mark.light
+def test_a_message_of_more_values_than_the_prototype_has_is_not_unpacked() -> None:
+    """A 1-bit tensor grows eightfold in memory: its size is refused before that."""
+    bomb = Packed(bits=1, levels=np.ones((1000, 1000), np.int8), scale=np.array(1, np.float16))
+    refused(update({**TENSORS, "predictor.weight": bomb}), "absurd shape|over 122 values")
+
+
+@pytest.mark.light
+def test_nan_and_infinity_are_refused() -> None:
+    body = bytearray(encode({**TENSORS, "extractor.body.weight": np.array([1, 2, 3], np.float32)}))
+    at = body.index(np.array([1, 2, 3], np.float32).tobytes())
+    body[at : at + 4] = np.float32(np.inf).tobytes()
+    body[-4:] = zlib.crc32(bytes(body[:-4])).to_bytes(4, "little")
+    refused(update(bytes(body)), "'extractor.body.weight'.*NaN or infinity")
+
+
+@pytest.mark.light
+def test_a_predictor_update_has_the_predictor_and_nothing_else() -> None:
+    predictor = {name: TENSORS[name] for name in EXPECTED}
+    assert Round().check(update(predictor, update="predictor")).header.update == "predictor"
+    refused(update(update="predictor"), "tensor 'extractor.body.weight' is unexpected")
+    refused(update(predictor), "tensor 'extractor.body.weight' is missing")
+
+
+@pytest.mark.light
+def test_a_delta_to_the_right_model_passes() -> None:
+    assert Round().check(update(update="delta")).header.update == "delta"
+
+
+@pytest.mark.light
+def test_an_onnx_update_must_be_a_graph() -> None:
+    refused(update(b"not a graph", update="onnx"), "ONNX")
 
 
 def test_quantized_tensors_come_out_as_float() -> None:

@@ -1,0 +1,77 @@
+"""Blobs are whole, durable and called by their content."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aggregator.blobs import Blobs
+from wire.errors import RoundError, TopicError
+from wire.ids import digest_of
+
+pytestmark = pytest.mark.light
+
+
+def test_what_is_put_can_be_read_by_its_digest(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    digest = blobs.put(b"tensors")
+    assert digest == digest_of(b"tensors")
+    assert digest in blobs
+    assert blobs.read(digest) == b"tensors"
+    assert blobs.put(b"tensors") == digest
+    assert list(blobs) == [digest]
+
+
+def test_a_blob_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RoundError, match="blob 000000000000… is not in"):
+        Blobs(tmp_path).read("0" * 64)
+    with pytest.raises(TopicError):
+        Blobs(tmp_path).path("../../etc/passwd")
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_finished_files_are_adopted_without_a_copy(tmp_path: Path, count: int) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    files = {}
+    for i in range(count):
+        path = tmp_path / f"{i}.part"
+        path.write_bytes(bytes([i]))
+        files[digest_of(bytes([i]))] = path
+    numbers = {digest: path.stat().st_ino for digest, path in files.items()}
+    blobs.adopt(files)
+    assert sorted(blobs) == sorted(files)
+    assert {digest: blobs.path(digest).stat().st_ino for digest in files} == numbers
+    assert not any(path.exists() for path in files.values())
+    blobs.close()
+
+
+def test_adopting_a_missing_file_is_an_error_and_adopts_nothing(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    (tmp_path / "a").write_bytes(b"a")
+    with pytest.raises(FileNotFoundError):
+        blobs.adopt({digest_of(b"a"): tmp_path / "a", digest_of(b"b"): tmp_path / "b"})
+    assert list(blobs) == []
+    blobs.close()
+
+
+def test_everything_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    sync, move = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (seen.append("sync"), sync(fd))[1])
+    monkeypatch.setattr(os, "replace", lambda a, b: (seen.append("name"), move(a, b))[1])
+    blobs = Blobs(tmp_path / "blobs")
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "b").write_bytes(b"b")
+    blobs.adopt({digest_of(b"a"): tmp_path / "a", digest_of(b"b"): tmp_path / "b"})
+    assert seen == ["sync", "sync", "name", "name", "sync"]  # the last is the folder's
+    blobs.close()
+
+
+def test_what_nothing_names_is_collected(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    keep, drop = blobs.put(b"keep"), blobs.put(b"drop")
+    (tmp_path / ".interrupted").write_bytes(b"half")
+    assert blobs.collect([keep, "f" * 64]) == 2
+    assert list(blobs) == [keep]
+    assert drop not in blobs
+    assert os.listdir(tmp_path) == [keep]

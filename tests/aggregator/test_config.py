@@ -1,0 +1,124 @@
+"""fleet.toml: what it resolves to, and every mistake in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aggregator.config import check_fleet_config, load_fleet_config
+from tests.aggregator.scripted import key_of, write_fleet
+from transport.config import BrokerConfig
+from wire.errors import ConfigError
+from wire.keys import public_key_hex, save_public_key
+
+pytestmark = pytest.mark.light
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet.toml"
+
+
+def written(folder: Path, **tables: str) -> Path:
+    return write_fleet(folder, BrokerConfig(), ["pi-0"], **tables)
+
+
+def test_the_example_is_valid_and_holds_every_default(tmp_path: Path) -> None:
+    config = load_fleet_config(EXAMPLE, environ={})
+    bare = tmp_path / "fleet.toml"
+    bare.write_text(
+        '[fleet]\nid = "greenhouse"\n[state]\ndir = "state"\nkey = "aggregator.key"\n'
+        "[task]\ninput_shape = [1, 8, 8]\nclasses = 10\n"
+        '[prototypes]\nnames = ["cnn:fp32", "mlp:fp32", "cnn:w1"]\n'
+    )
+    least = load_fleet_config(bare, environ={})
+    for name in ("round", "hyper", "recipe", "limits", "seed", "broker", "task", "log_level", "keep_rounds"):
+        assert getattr(config, name) == getattr(least, name), name
+
+
+def test_it_resolves_paths_prototypes_and_keys(tmp_path: Path) -> None:
+    config = load_fleet_config(written(tmp_path, prototypes='!names = ["cnn", "mlp:w1"]'), environ={})
+    assert config.prototypes == ("cnn:fp32", "mlp:w1")
+    assert config.state == tmp_path / "state"
+    assert config.task.input_shape == (1, 8, 8)
+    assert str(config.spec("mlp:w1")) == "mlp:w1"
+    assert {d: public_key_hex(k) for d, k in config.devices.items()} == {
+        "pi-0": public_key_hex(key_of("pi-0").public_key())
+    }
+    assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (1, None, 3)
+
+
+def test_public_keys_come_from_a_folder_too(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    save_public_key(key_of("pi-9").public_key(), tmp_path / "keys" / "pi-9.pub")
+    config = load_fleet_config(written(tmp_path, devices='keys_dir = "keys"'), environ={})
+    assert sorted(config.devices) == ["pi-0", "pi-9"]
+
+
+def test_a_setting_comes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    environ = {"EDGESTILL_AGGREGATOR_ROUND_ROUNDS": "7", "EDGESTILL_BROKER_PORT": "1999"}
+    assert load_fleet_config(path, environ={}).round.rounds == 2
+    config = load_fleet_config(path, environ=environ)
+    assert (config.round.rounds, config.broker.port) == (7, 1999)
+    config = load_fleet_config(path, ["round.rounds=9", "broker.port=2000", "train.prox=0.1"], environ=environ)
+    assert (config.round.rounds, config.broker.port, config.hyper.extra) == (9, 2000, {"prox": 0.1})
+    assert load_fleet_config(path, ["task.input_shape=3x32x32"], environ={}).task.input_shape == (3, 32, 32)
+
+
+def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
+    assert load_fleet_config(written(tmp_path), environ={}).round.bits is None
+    config = load_fleet_config(written(tmp_path, round='update = "delta"\ndelta_bits = 2'), environ={})
+    assert config.round.bits == 2
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"round": "round = 3"}, r"\[round\]: unknown key 'round'; did you mean 'rounds'\?"),
+        ({"rounds": "rounds = 3"}, r"unknown table \[rounds\]; did you mean 'round'\?"),
+        ({"fleet": '!id = "Green House"'}, "an id is 1 to 48"),
+        ({"task": "!classes = 3"}, r"\[task\]: 'input_shape' is missing"),
+        ({"task": "!input_shape = [0, 8]\nclasses = 3"}, "'input_shape' is '0x8'; write it like"),
+        ({"prototypes": '!names = ["resnet9:w1"]'}, "'names': unknown architecture 'resnet9'; did you mean"),
+        ({"prototypes": '!names = ["cnn", "cnn:fp32"]'}, "give one or more, each once"),
+        ({"prototypes": "!names = []"}, "give one or more, each once"),
+        ({"round": 'update = "weights"'}, "'update' is 'weights'.*known: state delta predictor onnx"),
+        ({"round": "delta_bits = 3"}, "'delta_bits' is 3; give 8, 4, 2 or 1"),
+        ({"round": "fraction = 0.0"}, "'fraction' is 0, which invites nobody"),
+        ({"round": "target_accuracy = 0.9"}, "'target_accuracy' needs labelled samples"),
+        ({"train": "epochs = 1\nsteps = 2"}, "'epochs' and 'steps' are both given"),
+        ({"train": "!lr = 0.0"}, "'lr' is 0"),
+        ({"devices": "!pi-0 = 3"}, r"'pi-0' is 3; write it as pi-0 = \{ key = "),
+        ({"devices": '!pi-0 = { key = "abc" }'}, "pi-0: public key 'abc': must be 64 hex digits"),
+        ({"devices": '!all = { key = "abc" }'}, "this id is reserved"),
+        ({"devices": '!keys_dir = "nowhere"'}, "there is no folder"),
+        ({"fusion": '!recipe = "fedvag"'}, "'recipe' is 'fedvag'; did you mean 'fedavg'"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, tables: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_fleet_config(written(tmp_path, **tables), environ={})
+    assert "fleet.toml" in str(caught.value) or "--set" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("rounds=3", "write it as table.key=value"),
+        ("round.rounds", "write it as table.key=value"),
+        ("rund.rounds=3", r"no table \[rund\]; did you mean 'round'"),
+        ("round.runds=3", r"no key 'runds' in \[round\]; did you mean 'rounds'"),
+        ("round.rounds=many", "EDGESTILL_AGGREGATOR_ROUND_ROUNDS is 'many', expected a whole number"),
+    ],
+)
+def test_a_wrong_setting_is_told(tmp_path: Path, setting: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_fleet_config(written(tmp_path), [setting], environ={})
+
+
+def test_the_checked_config_is_json_without_secrets(tmp_path: Path) -> None:
+    facts = check_fleet_config(written(tmp_path, broker='username = "agg"\npassword = "hidden"'))
+    text = json.dumps(facts)
+    assert "hidden" not in text
+    assert facts["broker"]["username"] == "agg"
+    assert facts["round"]["rounds"] == 2

@@ -1,0 +1,56 @@
+"""How the fleet is doing, while the service runs and while it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aggregator.config import load_fleet_config
+from aggregator.journal import Journal
+from aggregator.rows import Refusal
+from aggregator.status import fleet_status, is_running, only_service, write_status
+from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
+from tests.aggregator.scripted import write_fleet
+from transport.config import BrokerConfig
+from wire.errors import ConfigError
+
+pytestmark = pytest.mark.light
+
+
+def test_one_service_a_folder_and_the_lock_ends_with_it(tmp_path: Path) -> None:
+    assert not is_running(tmp_path)
+    with only_service(tmp_path):
+        assert is_running(tmp_path)
+        with pytest.raises(ConfigError, match="another aggregator is running on it"), only_service(tmp_path):
+            pass
+    assert not is_running(tmp_path)
+
+
+def test_it_tells_devices_round_progress_and_accuracies(tmp_path: Path) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0", "pi-1"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    journal.add_model(a_model(metrics={"accuracy": 0.75}))
+    journal.open_round(a_round(4), asked("pi-0", "pi-1"))
+    journal.add_update(an_update("pi-0", 4))
+    journal.add_refusal(Refusal(device="pi-1", transfer="t", round=4, reason="a shape", time=1.0))
+    journal.note_device("pi-0", status="online", prototype="mlp:fp32")
+    facts = fleet_status(config)
+    assert (facts["running"], facts["connected"], facts["phase"]) == (False, False, "stopped")
+    assert (facts["round"]["number"], facts["round"]["invited"], facts["round"]["answered"]) == (4, 2, 1)
+    assert facts["models"]["mlp:fp32"]["digest"] == digest("m")
+    assert facts["models"]["mlp:fp32"]["metrics"] == {"accuracy": 0.75}
+    assert [(d["id"], d["accepted"], d["refused"]) for d in facts["devices"]] == [("pi-0", 1, 0), ("pi-1", 0, 1)]
+    assert facts["refusals"] == [{"device": "pi-1", "round": 4, "reason": "a shape", "time": 1.0}]
+    with only_service(config.state):
+        write_status(config.state, {"connected": True, "phase": "collecting", "done": ""})
+        facts = fleet_status(config)
+        assert (facts["running"], facts["connected"], facts["phase"]) == (True, True, "collecting")
+        (config.state / "status.json").write_text("{ half")
+        assert fleet_status(config)["connected"] is False
+
+
+def test_before_the_first_start_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no journal; has the aggregator of this fleet been started"):
+        fleet_status(load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"])))

@@ -1,0 +1,157 @@
+"""Chunks in, part files out; what is missing, when it is said, and what a restart keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aggregator.uploads import Finished, Uploads
+from wire.chunks import Chunk, Content, decode_chunk, describe, encode_chunk
+from wire.errors import DeviceError
+from wire.ids import transfer_id
+from wire.storage import MemoryStorage
+
+pytestmark = pytest.mark.light
+DATA = bytes(range(256)) * 40  # 10 chunks of 1024
+
+
+def chunks(data: bytes = DATA, size: int = 1024) -> list[Chunk]:
+    source = MemoryStorage(data)
+    content = describe(source, len(data), chunk_size=size)
+    return [decode_chunk(encode_chunk(content, n, source.read(*content.span(n)))) for n in range(content.count)]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def uploads(folder: Path, **changes: object) -> Uploads:
+    return Uploads(folder, **{"max_size": 10**6, "per_device": 2, "max_bytes": 10**6, **changes})
+
+
+def test_chunks_in_any_order_make_the_whole(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    parts = chunks()
+    results = [desk.add("a", parts[n]) for n in (9, 3, 1, 0, 2, 4, 5, 6, 7, 8)]
+    finished = results[-1]
+    assert isinstance(finished, Finished)
+    assert finished.path.read_bytes() == DATA
+    assert finished.content == parts[0].content
+
+
+def test_what_is_missing_is_said_after_every_second_new_chunk(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    said = [desk.add("a", chunk) for chunk in chunks()[:5]]
+    assert said == [None, ((2, 10),), None, ((4, 10),), None]
+
+
+def test_a_chunk_that_is_there_already_is_a_probe_and_answered_at_once(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    parts = chunks()
+    desk.add("a", parts[0])
+    assert desk.add("a", parts[0]) == ((1, 10),)
+
+
+def test_devices_do_not_meet_even_with_the_same_content(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for chunk in chunks()[:9]:
+        desk.add("a", chunk)
+    assert desk.add("b", chunks()[9]) is None
+    assert sorted((d, r) for d, _, r in desk.missing()) == [("a", ((9, 10),)), ("b", ((0, 9),))]
+
+
+def test_an_update_over_the_limit_is_refused_at_its_first_chunk(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="update of 10240 bytes, at most 10239 are allowed"):
+        uploads(tmp_path, max_size=10239).add("a", chunks()[5])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_that_begins_too_many_loses_its_oldest(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for start in (b"1", b"2", b"3"):
+        desk.add("a", chunks(start + DATA)[0])
+    assert len(desk) == 2
+    first = transfer_id(chunks(b"1" + DATA)[0].content.digest)
+    assert not desk.has("a", first)
+    assert not (tmp_path / f"a.{first}.part").exists()
+
+
+def test_when_too_many_bytes_are_unfinished_a_new_transfer_waits(tmp_path: Path) -> None:
+    desk = uploads(tmp_path, max_bytes=15_000)
+    desk.add("a", chunks()[0])
+    assert desk.add("b", chunks()[0]) is None
+    assert (len(desk), desk.size) == (1, 10_240)
+    desk.drop("a", transfer_id(chunks()[0].content.digest))
+    desk.add("b", chunks()[0])
+    assert (len(desk), desk.size) == (1, 10_240)
+
+
+def test_content_of_0_bytes_is_one_chunk(tmp_path: Path) -> None:
+    finished = uploads(tmp_path).add("a", chunks(b"")[0])
+    assert isinstance(finished, Finished)
+    assert finished.path.read_bytes() == b""
+
+
+def test_after_a_restart_only_what_was_not_saved_is_missing(tmp_path: Path) -> None:
+    data = bytes(100) * 1024
+    desk = uploads(tmp_path)
+    for chunk in chunks(data)[:20]:  # saved at the 16th
+        desk.add("a", chunk)
+    again = uploads(tmp_path)
+    assert [r for _, _, r in again.missing()] == [((16, 100),)]
+    desk.save()
+    assert [r for _, _, r in uploads(tmp_path).missing()] == [((20, 100),)]
+
+
+def test_after_a_power_cut_chunks_whose_bytes_are_gone_are_missing(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for chunk in chunks()[:4]:
+        desk.add("a", chunk)
+    desk.save()
+    (part,) = tmp_path.glob("*.part")
+    part.write_bytes(DATA[:2048] + bytes(1024) + DATA[3072:4096])
+    assert [r for _, _, r in uploads(tmp_path).missing()] == [((2, 3), (4, 10))]
+
+
+def test_a_part_file_without_its_state_is_forgotten(tmp_path: Path) -> None:
+    uploads(tmp_path).add("a", chunks()[0])
+    (tmp_path / "b.0.state").write_bytes(b"left over")
+    assert len(uploads(tmp_path)) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_whole_that_is_not_what_it_was_announced_as_comes_again_once(tmp_path: Path) -> None:
+    """Every chunk is sound in itself, but the digest that they name is of other bytes."""
+    lie = Content(digest="0" * 64, size=2048, chunk_size=1024)
+    parts = [decode_chunk(encode_chunk(lie, n, DATA[:1024])) for n in (0, 1)]
+    desk = uploads(tmp_path)
+    desk.add("a", parts[0])
+    assert desk.add("a", parts[1]) == ((0, 2),)
+    desk.add("a", parts[0])
+    with pytest.raises(DeviceError, match="another digest"):
+        desk.add("a", parts[1])
+
+
+def test_what_makes_no_progress_expires(tmp_path: Path) -> None:
+    clock = Clock()
+    desk = uploads(tmp_path, clock=clock)
+    desk.add("a", chunks()[0])
+    clock.now = 50.0
+    desk.add("b", chunks()[0])
+    clock.now = 120.0
+    assert desk.expire(100.0) == 1
+    assert [d for d, _, _ in desk.missing()] == ["b"]
+
+
+def test_a_revoked_device_leaves_nothing_behind(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for start in (b"1", b"2"):
+        desk.add("a", chunks(start + DATA)[0])
+    desk.save()
+    desk.drop_device("a")
+    desk.drop_device("nobody")
+    assert (len(desk), desk.size, list(tmp_path.iterdir())) == (0, 0, [])

@@ -1,0 +1,137 @@
+"""The worker as a real process: its answers, its death, its return."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggregator.artifacts import open_artifact
+from aggregator.blobs import Blobs
+from aggregator.journal import Journal
+from aggregator.process import TRIES, WorkerProcess
+from tests.aggregator.journals import a_model, a_round, an_update
+from tests.aggregator.running import ROOT
+from tests.aggregator.scripted import FLEET, key_of, seal_update
+from wire.ids import AGGREGATOR
+from wire.keys import save_private_key
+from wire.messages import UpdateHeader
+from wire.tensors import decode, encode
+from wire.update import encode_update
+
+
+def setup_in(folder: Path, **changes: object) -> dict:
+    save_private_key(key_of(AGGREGATOR), folder / "key")
+    facts = {
+        "state": str(folder),
+        "key": str(folder / "key"),
+        "fleet": FLEET,
+        "seed": 3,
+        "input_shape": [1, 4, 4],
+        "classes": 3,
+        "latent": 8,
+        "validation": None,
+    }
+    return {**facts, **changes}
+
+
+class Asking:
+    """A worker process, and waiting for its answers."""
+
+    def __init__(self, folder: Path, **changes: object) -> None:
+        self.news = threading.Event()
+        self.worker = WorkerProcess(setup_in(folder, **changes), self.news.set)
+
+    def answer(self, seconds: float = 30) -> dict:
+        while True:
+            answer = self.worker.take()
+            if answer is not None:
+                return answer
+            assert self.news.wait(seconds), "no answer"
+            self.news.clear()
+
+    def __enter__(self) -> Asking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.close()
+
+
+def one_round(folder: Path, start: dict) -> None:
+    """Round 1 of two devices that send the start model plus 1 and plus 3."""
+    blobs, journal = Blobs(folder / "blobs"), Journal(folder / "journal.db")
+    body = open_artifact(blobs.read(start["digest"]))[1]
+    journal.add_model(a_model(**{"prototype": "mlp:fp32"}))
+    journal.open_round(a_round(1, "fusing"), [])
+    for device, shift in (("a", 1.0), ("b", 3.0)):
+        header = UpdateHeader(
+            round=1, device=device, prototype="mlp:fp32", update="state", num_examples=2, label_counts=(), base=None
+        )
+        tensors = {name: t + np.float32(shift) for name, t in decode(body).items()}
+        sealed = seal_update(device, encode_update(header, encode(tensors)), 1)
+        journal.add_update(an_update(device, digest=blobs.put(sealed), num_examples=2))
+        journal.db.execute("INSERT INTO invitations VALUES (1, ?, 'mlp:fp32', ?)", (device, start["digest"]))
+    journal.close()
+
+
+def test_it_builds_fuses_dies_and_comes_back_to_the_same_bits(tmp_path: Path) -> None:
+    with Asking(tmp_path) as asking:
+        asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
+        assert asking.worker.busy
+        (start,) = asking.answer()["models"]
+        assert (start["prototype"], start["round"], start["parents"]) == ("mlp:fp32", 0, [])
+        one_round(tmp_path, start)
+        asking.worker.ask({"task": "fuse", "round": 1})
+        first = asking.answer()
+        (fused,) = first["models"]
+        blobs = Blobs(tmp_path / "blobs")
+        before, after = (decode(open_artifact(blobs.read(m["digest"]))[1]) for m in (start, fused))
+        for name, array in after.items():
+            np.testing.assert_allclose(array, before[name] + 2.0, rtol=1e-6)
+        process = asking.worker._process
+        asking.worker.ask({"task": "fuse", "round": 1})
+        process.kill()
+        assert asking.answer() == first
+        assert asking.worker._process is not process
+        assert asking.worker.deaths == 0
+
+
+def test_a_crash_point_in_the_worker_is_met_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Asking(tmp_path) as asking:
+        asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
+        one_round(tmp_path, asking.answer()["models"][0])
+    monkeypatch.setenv("EDGESTILL_CRASH_AT", "worker-fusing")
+    with Asking(tmp_path) as asking:
+        asking.worker.ask({"task": "fuse", "round": 1})
+        process = asking.worker._process
+        assert len(asking.answer()["models"]) == 1
+        assert process.poll() == -signal.SIGKILL
+
+
+def test_an_error_of_ours_is_an_answer_in_one_line(tmp_path: Path) -> None:
+    with Asking(tmp_path, validation=str(tmp_path / "none.npz")) as asking:
+        asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
+        assert "none.npz: not a readable .npz" in asking.answer()["error"]
+
+
+def test_a_worker_that_cannot_live_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with Asking(tmp_path) as asking:
+        asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
+        assert asking.answer()["error"].startswith(f"the worker process died {TRIES} times in a row")
+        assert not asking.worker.busy
+
+
+def test_what_libraries_print_does_not_disturb_the_answers(tmp_path: Path) -> None:
+    code = "import aggregator.worker as w, json; a = w._claim_stdout(); print('noise'); a.write('{}\\n'); a.flush()"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert json.loads(done.stdout) == {}
+    assert "noise" in done.stderr
