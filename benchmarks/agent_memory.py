@@ -1,0 +1,141 @@
+"""Memory of an agent: idle, and of its training child by prototype.
+
+    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8-gn:fp32] [--batch 32]
+
+A real agent process with a broker that is not there, and real training children: 10 steps on 3x32x32 images, packing,
+sealing and the ONNX export included. Figures are resident memory (VmRSS; the child's peak from getrusage), in MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from _machine import memory_mb
+
+from edge_agent.request import Request
+from edge_agent.store import Store
+from edge_agent.training import Child
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from quant.pack import pack_state
+from wire.envelope import seal
+from wire.ids import AGGREGATOR, digest_of
+from wire.keys import Ed25519PrivateKey, generate_key, public_key_hex, save_private_key
+from wire.messages import Hyper, ModelHeader
+from wire.tensors import encode
+from wire.update import encode_model
+
+FLEET, DEVICE, SHAPE, CLASSES, LATENT = "bench", "board", (3, 32, 32), 10, 64
+PROTOTYPES = "mlp:fp32,cnn:fp32,cnn:w1,resnet8-gn:fp32,resnet8-gn:w1,resnet8-gn:w4a4"
+CONFIG = """
+[agent]
+fleet = "bench"
+device = "board"
+state_dir = "idle"
+[broker]
+port = 1
+[keys]
+private = "device.pem"
+aggregator = "{key}"
+[model]
+prototype = "cnn:w1"
+[data]
+path = "samples.npz"
+"""
+
+
+def write_board(folder: Path, key: Ed25519PrivateKey) -> None:
+    """Samples, key and config of a board."""
+    rng = np.random.default_rng(0)
+    np.savez(folder / "samples.npz", x=rng.normal(size=(640, *SHAPE)).astype(np.float32), y=np.arange(640) % CLASSES)
+    save_private_key(generate_key(), folder / "device.pem")
+    (folder / "agent.toml").write_text(CONFIG.format(key=public_key_hex(key.public_key())))
+
+
+def idle_mb(folder: Path) -> float:
+    """An agent that has started and waits."""
+    command = [sys.executable, "-m", "edge_agent", str(folder / "agent.toml")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(3)
+        return memory_mb(process.pid)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def training(folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int) -> dict[str, float]:
+    """Peak memory and seconds of a child, from start to end."""
+    arch, precision = parse_prototype(prototype)
+    model = build(PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT), generator=torch.Generator().manual_seed(0))
+    header = ModelHeader(
+        round=0, prototype=prototype, input_shape=SHAPE, classes=CLASSES, latent=LATENT, recipe="start"
+    )
+    payload = encode_model(header, encode(pack_state(model.state_dict())))
+    sealed = seal(payload, key=key, kind="model", sender=AGGREGATOR, fleet=FLEET)
+    state = folder / prototype.replace(":", "-")
+    Store(state, prototype=prototype).close()
+    (state / "model").write_bytes(sealed)
+    request = Request(
+        parent=os.getpid(),
+        key="0000000001-00",
+        state_dir=str(state),
+        fleet=FLEET,
+        device=DEVICE,
+        private_key=str(folder / "device.pem"),
+        aggregator=public_key_hex(key.public_key()),
+        prototype=prototype,
+        model=str(state / "model"),
+        base=digest_of(sealed),
+        data=str(folder / "samples.npz"),
+        validation=0.0,
+        refuse_worse=False,
+        floats="fp16" if precision.quantized else "fp32",
+        threads=1,
+        nice=0,
+        memory_mb=None,
+        round=1,
+        hyper=Hyper(batch_size=batch, lr=0.01, steps=10),
+    )
+    start = time.monotonic()
+    child = Child(request, max_seconds=300, now=start, wake=lambda: None)
+    while (ended := child.poll(time.monotonic())) is None:
+        time.sleep(0.02)
+    if ended.facts is None:
+        raise SystemExit(f"{prototype}: {ended.reason}")
+    return {"peak_mb": round(ended.facts["memory_mb"]), "seconds": round(time.monotonic() - start, 1)}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--prototypes", default=PROTOTYPES)
+    parser.add_argument("--batch", type=int, default=32)
+    args = parser.parse_args()
+    key = generate_key()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_board(folder, key)
+        idle = round(idle_mb(folder), 1)
+        rows = {p: training(folder, p, key, args.batch) for p in args.prototypes.split(",")}
+    print(f"idle agent      {idle:.1f} MB")
+    for prototype, row in rows.items():
+        print(
+            f"{prototype:18s} training child, batch {args.batch}: peak {row['peak_mb']:.0f} MB, {row['seconds']:.1f} s"
+        )
+    if args.json:
+        print(json.dumps({"idle_mb": idle, "batch": args.batch, "training": rows}))
+
+
+if __name__ == "__main__":
+    main()
