@@ -110,8 +110,11 @@ class ModelCache:
         remove(self._partial / f"{digest}.state")
         return Fetched(digest)
 
-    def evict(self, needed: set[str]) -> None:
-        """Throw away what is not `needed`: partial models, and over the bound the least recently used whole ones."""
+    def evict(self, needed: set[str], *, everything: bool = False) -> None:
+        """Throw away what is not `needed`: partial models, and over the bound the least recently used whole ones.
+
+        `everything` sets the bound to 0: the disk is full.
+        """
         for path in self._partial.iterdir():
             if path.name.removesuffix(".state") not in needed:
                 coming = self._coming.pop(path.name, None)
@@ -121,7 +124,7 @@ class ModelCache:
         models = sorted((path for path in self._models.iterdir()), key=lambda path: path.stat().st_mtime_ns)
         total = sum(path.stat().st_size for path in models)
         for path in models:
-            if total <= self._limit:
+            if total <= (0 if everything else self._limit):
                 return
             if path.name not in needed:
                 total -= path.stat().st_size

@@ -6,6 +6,7 @@ decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, .
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -49,7 +50,7 @@ from edge_agent.systemd import notify, watchdog_seconds
 from edge_agent.training import Child, Ended, child_environment
 from transport import link as transport
 from wire.crashpoints import reach
-from wire.errors import DataError, WireError
+from wire.errors import DataError, TransportError, WireError
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Job, Metrics, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
@@ -157,14 +158,15 @@ class Service:
 
     def _receive(self, topic: str, payload: bytes) -> None:
         """A message; one that makes no sense is logged and forgotten."""
+        fleet, device = self.config.fleet, self.config.device
         try:
-            match parse(topic):
-                case DeviceTopic(_, _, "job"):
+            match parse(topic):  # the names are compared: some brokers hand out what nobody subscribed to
+                case DeviceTopic(of, to, "job") if (of, to) == (fleet, device):
                     instructed = self._mail.read_job(payload)
                     if instructed.instruction is not None:
                         reach("agent-job-received")
                     self._feed(instructed)
-                case DeviceTopic(_, _, "ack"):
+                case DeviceTopic(of, to, "ack") if (of, to) == (fleet, device):
                     self._feed(self._mail.read_ack(payload))
                 case ModelChunk(_, digest, _) if digest in self._agent.needed and payload:
                     stored = self.store.models.add(digest, payload)
@@ -183,9 +185,13 @@ class Service:
                     self._do(action)
                 except OSError as error:
                     self._disk_trouble(error)
+                except TransportError as error:
+                    log.error("%s", error)
 
     def _disk_trouble(self, error: OSError) -> None:
         log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self.store.models.evict(self._agent.needed, everything=True)
 
     # ---- actions
 

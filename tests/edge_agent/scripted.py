@@ -167,7 +167,8 @@ class ScriptedAggregator:
     def answer(self, ack: Message) -> None:
         self._link.publish(str(DeviceTopic(FLEET, DEVICE, "ack")), self.sealed(ack, "ack"))
 
-    def sealed(self, message: Message, kind: str) -> bytes:
+    @staticmethod
+    def sealed(message: Message, kind: str) -> bytes:
         return seal(encode_message(message), key=KEY, kind=kind, sender=AGGREGATOR, fleet=FLEET)
 
     def states(self) -> list[str]:

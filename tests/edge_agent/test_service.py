@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config import read_agent_config
+from edge_agent.protocol import Phase
 from edge_agent.service import Service
 from tests.brokers import Broker, Mosquitto
 from tests.edge_agent.devices import same, twin_update
@@ -245,6 +246,19 @@ def test_an_offer_is_taken_and_a_rejected_update_is_not_sent_again(
         aggregator.instruct(make_job(digest))
         wait_for(lambda: finished(folder) == [".rejected"])
         assert "rejected: late" in log_of(folder)
+
+
+def test_a_job_for_another_device_is_not_this_ones_whatever_the_broker_delivers(folder: Path) -> None:
+    config = write_device(folder, 1)
+    service = Service(read_agent_config(config))
+    digest, _ = make_artifact()
+    sealed = ScriptedAggregator.sealed(make_job(digest), "job")
+    for topic in (f"edgestill/1/{FLEET}/pi-2/job", f"edgestill/1/other/{DEVICE}/job"):
+        service._receive(topic, sealed)
+        assert service._agent.phase is Phase.IDLE
+    service._receive(f"edgestill/1/{FLEET}/{DEVICE}/job", sealed)
+    assert service._agent.phase is Phase.FETCHING
+    service.store.close()
 
 
 def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:

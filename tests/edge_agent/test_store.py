@@ -249,6 +249,8 @@ def test_the_cache_throws_the_least_recently_used_away_but_nothing_needed(tmp_pa
         digests.append(digest)
     cache.evict({digests[0]})
     assert names(tmp_path / "models") == {digests[0], digests[3]}
+    cache.evict({digests[0]}, everything=True)
+    assert names(tmp_path / "models") == {digests[0]}
 
 
 def test_partial_models_that_nobody_wants_are_thrown_away(tmp_path: Path) -> None:
