@@ -87,9 +87,8 @@ class Conductor:
 
     def feed(self, event: Event) -> None:
         """Let the engine know, and do what it wants."""
-        before = self.state
-        self.state, actions = step(before, event)
-        if actions or (self.state is not before and isinstance(event, TOLD)):
+        self.state, actions = step(self.state, event)
+        if actions or isinstance(event, TOLD):
             self.changed = True
         for action in actions:
             self._do(action)

@@ -10,8 +10,8 @@ import torch
 
 from aggregator.artifacts import open_artifact, payload_of
 from aggregator.blobs import Blobs
-from aggregator.fusion.average import weighted_mean
 from aggregator.fuse import Fuser, wire_floats
+from aggregator.fusion.average import weighted_mean
 from aggregator.rows import UpdateRow
 from aggregator.stored import StoredUpdates, base_arrays
 from models.build import build

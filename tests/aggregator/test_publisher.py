@@ -51,7 +51,7 @@ def broker() -> Broker:
 @pytest.fixture
 def publisher(tmp_path: Path, broker: Broker) -> Publisher:
     blobs, journal = Blobs(tmp_path / "blobs"), Journal(tmp_path / "j.db")
-    journal.add_model(a_model(size=len(DATA), **{}))
+    journal.add_model(a_model(size=len(DATA)))
     return Publisher(broker.publish, key=key_of(AGGREGATOR), fleet=FLEET, blobs=blobs, journal=journal)
 
 

@@ -39,7 +39,7 @@ def blobs(tmp_path: Path) -> Blobs:
 def published(journal: Journal, blobs: Blobs, prototype: str, seed: int) -> ModelRow:
     spec = PrototypeSpec(*parse_prototype(prototype), (1, 8, 8), 3, 8)
     made, header = Fuser(blobs, KEY, FLEET).start(spec, seed)
-    row = a_model(**{"prototype": prototype, "number": seed, "metrics": {"accuracy": seed / 10}})
+    row = a_model(prototype=prototype, number=seed, metrics={"accuracy": seed / 10})
     row = ModelRow(**{n: getattr(row, n) for n in ModelRow.__slots__} | {"digest": made, "parents": header.parents})
     journal.add_model(row)
     return row

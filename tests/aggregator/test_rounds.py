@@ -136,8 +136,7 @@ def test_below_the_quorum_the_deadline_is_extended_once_and_then_the_round_aband
 
 
 def test_an_answer_within_the_extension_makes_the_quorum() -> None:
-    state, actions = after(collecting("abcd"), Stored("a", 1), Tick(1100.0), Stored("b", 1), Tick(1200.0))
-    assert actions == [Fuse(1)]
+    assert after(collecting("abcd"), Stored("a", 1), Tick(1100.0), Stored("b", 1), Tick(1200.0))[1] == [Fuse(1)]
 
 
 def test_with_a_quorum_of_0_one_answer_is_still_needed() -> None:

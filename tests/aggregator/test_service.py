@@ -13,12 +13,17 @@ import pytest
 
 from aggregator.artifacts import open_artifact
 from aggregator.blobs import Blobs
+from aggregator.config import load_fleet_config
 from aggregator.journal import Journal
+from aggregator.service import Service
 from tests.aggregator.running import ROOT, Aggregator, Devices, wait_until
 from tests.aggregator.scripted import Device, make_update, write_fleet
 from tests.brokers import Mosquitto
+from transport.config import BrokerConfig
+from wire.errors import ConfigError
 from wire.messages import Accepted, Job, Offer, Rejected
 from wire.tensors import decode
+from wire.update import decode_model, decode_update
 
 NAMES = ["pi-0", "pi-1", "pi-2"]
 POINTS = [
@@ -41,11 +46,10 @@ POINTS = [
 def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state folder with the first models in it: building them takes seconds."""
     folder = tmp_path_factory.mktemp("started")
-    with Mosquitto(folder / "mosquitto") as mosquitto:
-        with Aggregator(write_fleet(folder, mosquitto.config, NAMES)) as service:
-            service.start()
-            service.until(lambda journal: len(journal.current()) == 2)
-            assert service.end() == 0
+    with Mosquitto(folder / "mosquitto") as broker, Aggregator(write_fleet(folder, broker.config, NAMES)) as first:
+        first.start()
+        first.until(lambda journal: len(journal.current()) == 2)
+        assert first.end() == 0
     return folder / "state"
 
 
@@ -82,11 +86,13 @@ def test_a_fleet_does_its_rounds_and_every_device_gets_the_last_model(tmp_path: 
 
 def test_the_fused_model_is_the_example_weighted_mean_of_the_updates(tmp_path: Path, mosquitto, started: Path) -> None:
     """Devices add a number of their own to every tensor, so the mean of mlp:fp32 is start + the mean of the numbers."""
-    with fleet(tmp_path, mosquitto, started, round="!rounds = 1\nmin_devices = 3\ndeadline_s = 60") as service:
-        with Devices(mosquitto.config, NAMES) as devices:
-            service.start("--until-done")
-            assert service.wait() == 0
-            shifts = [_shift(d) for d in devices if d.prototype == "mlp:fp32"]
+    with (
+        fleet(tmp_path, mosquitto, started, round="!rounds = 1\nmin_devices = 3\ndeadline_s = 60") as service,
+        Devices(mosquitto.config, NAMES) as devices,
+    ):
+        service.start("--until-done")
+        assert service.wait() == 0
+        shifts = [_shift(d) for d in devices if d.prototype == "mlp:fp32"]
     journal, blobs = service.journal(), Blobs(tmp_path / "state" / "blobs")
     start, fused = (decode(open_artifact(blobs.read(m.digest))[1]) for m in journal.models("mlp:fp32"))
     for name, before in start.items():
@@ -99,40 +105,162 @@ def test_the_fused_model_is_the_example_weighted_mean_of_the_updates(tmp_path: P
 
 
 def _shift(device: Device) -> float:
+    """What the device has added to every tensor."""
     job = next(i for i in device.instructions if isinstance(i, Job))
-    from wire.update import decode_update
-
     artifact = device.model(job.model)
     sealed = make_update(device.device, job, artifact)
     body = decode_update(sealed[2 + sealed[1] : -64])[1]
     name = next(iter(decode(body)))
-    from wire.update import decode_model
-
     return float((decode(body)[name] - decode(decode_model(artifact)[1])[name]).ravel()[0])
 
 
 @pytest.mark.broker
 def test_killed_once_in_every_round_it_comes_to_the_same_models(tmp_path: Path, mosquitto, started: Path) -> None:
     rounds = f"!rounds = {len(POINTS)}\nmin_devices = 3\ndeadline_s = 60"
-    with fleet(tmp_path / "calm", mosquitto, started, round=rounds) as calm:
-        with Devices(mosquitto.config, NAMES):
-            calm.start("--until-done")
-            assert calm.wait() == 0
-    with Mosquitto(tmp_path / "another") as other:
-        with fleet(tmp_path / "rough", other, started, round=rounds) as rough, Devices(other.config, NAMES) as devices:
-            for point in POINTS:
-                rough.start("--until-done", crash_at=point)
-                if point == "worker-fusing":
-                    wait_until(lambda: "worker process ended with code -9" in rough.log.read_text(), 20)
-                    rough.end(signal.SIGKILL)
-                assert rough.wait() == -signal.SIGKILL, point
-            rough.start("--until-done")
-            assert rough.wait() == 0
-            for device in devices:
-                accepted = {a.round for a in device.answers if isinstance(a, Accepted)}
-                assert accepted == set(range(1, len(POINTS) + 1))
-                assert not [a for a in device.answers if isinstance(a, Rejected)]
+    with fleet(tmp_path / "calm", mosquitto, started, round=rounds) as calm, Devices(mosquitto.config, NAMES):
+        calm.start("--until-done")
+        assert calm.wait() == 0
+    with (
+        Mosquitto(tmp_path / "another") as other,
+        fleet(tmp_path / "rough", other, started, round=rounds) as rough,
+        Devices(other.config, NAMES) as devices,
+    ):
+        for point in POINTS:
+            rough.start("--until-done", crash_at=point)
+            if point == "worker-fusing":
+                wait_until(lambda: "worker process ended with code -9" in rough.log.read_text(), 20)
+                rough.end(signal.SIGKILL)
+            assert rough.wait() == -signal.SIGKILL, point
+        rough.start("--until-done")
+        assert rough.wait() == 0
+        for device in devices:
+            accepted = {a.round for a in device.answers if isinstance(a, Accepted)}
+            assert accepted == set(range(1, len(POINTS) + 1))
+            assert not [a for a in device.answers if isinstance(a, Rejected)]
     assert history(rough) == history(calm)
     journal = rough.journal()
     assert [len(journal.updates(n)) for n in range(1, len(POINTS) + 1)] == [3] * len(POINTS)
     journal.close()
+
+
+ONE = "!rounds = 1\nmin_devices = {n}\ndeadline_s = {s}\nquorum = 0.5"
+
+
+def wrong_shape(device: str, job: Job, artifact: bytes) -> bytes:
+    return make_update(device, job, artifact, tensors={"predictor.bias": np.zeros(7, np.float32)})
+
+
+@pytest.mark.broker
+def test_a_bad_update_is_answered_with_its_reason_and_the_round_goes_on(
+    tmp_path: Path, mosquitto, started: Path
+) -> None:
+    with (
+        fleet(tmp_path, mosquitto, started, round=ONE.format(n=3, s=3)) as service,
+        Devices(mosquitto.config, NAMES) as devices,
+    ):
+        devices[0].make = wrong_shape
+        service.start("--until-done")
+        assert service.wait() == 0
+        (refusal,) = [a for a in devices[0].answers if isinstance(a, Rejected)]
+        assert refusal.round == 1
+        assert refusal.reason.endswith("is missing; is it on this prototype?")
+    journal = service.journal()
+    assert [u.device for u in journal.updates(1)] == ["pi-1", "pi-2"]
+    assert {d.id: (d.accepted, d.refused) for d in journal.devices()} == {
+        "pi-0": (0, 1),
+        "pi-1": (1, 0),
+        "pi-2": (1, 0),
+    }
+    journal.close()
+
+
+@pytest.mark.broker
+def test_commands_of_another_process_are_obeyed(tmp_path: Path, mosquitto, started: Path) -> None:
+    """Revoke takes a device out of the open round, stop ends it, rollback is offered like a new model."""
+    with (
+        fleet(tmp_path, mosquitto, started, round=ONE.format(n=3, s=600)) as service,
+        Devices(mosquitto.config, NAMES) as devices,
+    ):
+        devices[0].busy = devices[1].busy = False
+        service.start()
+        service.until(lambda journal: bool(journal.updates(1)))
+        assert command(service, "revoke", "pi-1") == "revoked"
+        wait_until(lambda: devices[1].instructions[-1] is None)
+        assert command(service, "pause") == "paused"
+        devices[0].busy = True
+        service.until(lambda journal: journal.completed() == 1)
+        journal = service.journal()
+        assert [i.device for i in journal.invitations(1)] == ["pi-0", "pi-2"]
+        start, fused = journal.models("mlp:fp32")
+        journal.close()
+        wait_until(lambda: devices[0].instructions[-1].model == fused.digest)
+        digest = command(service, "rollback", start.digest)
+        wait_until(lambda: devices[0].instructions[-1] == Offer(round=1, prototype="mlp:fp32", model=digest))
+        wait_until(lambda: devices[0].model(digest) is not None)
+        assert command(service, "rollback", "nonsense").startswith("error: no model called 'nonsense'")
+        assert command(service, "stop") == "stopped"
+        assert service.end() == 0
+
+
+def command(service: Aggregator, verb: str, argument: str = "") -> str:
+    journal = Journal(service.config.parent / "state" / "journal.db")
+    try:
+        number = journal.ask(verb, argument)
+        wait_until(lambda: journal.answer_of(number) is not None)
+        return str(journal.answer_of(number))
+    finally:
+        journal.close()
+
+
+@pytest.mark.broker
+def test_a_broker_that_has_forgotten_everything_is_told_everything_again(
+    tmp_path: Path, mosquitto, started: Path
+) -> None:
+    with (
+        fleet(tmp_path, mosquitto, started, round=ONE.format(n=3, s=600)) as service,
+        Devices(mosquitto.config, NAMES) as devices,
+    ):
+        for device in devices:
+            device.busy = False
+        service.start("--until-done")
+        wait_until(lambda: all(d.instructions and d.model(d.instructions[-1].model) for d in devices), 20)
+        mosquitto.kill()
+        for device in devices:
+            device.instructions.clear()
+            device._models.clear()
+            device.busy = True
+        mosquitto.start()
+        assert service.wait() == 0
+        assert all(isinstance(a, Accepted) for d in devices for a in d.answers[-1:])
+
+
+@pytest.mark.broker
+def test_sigterm_in_the_middle_of_a_round_ends_cleanly_and_the_round_goes_on(
+    tmp_path: Path, mosquitto, started: Path
+) -> None:
+    with (
+        fleet(tmp_path, mosquitto, started, round=ONE.format(n=3, s=600)) as service,
+        Devices(mosquitto.config, NAMES) as devices,
+    ):
+        devices[0].busy = False
+        service.start("--until-done")
+        service.until(lambda journal: len(journal.updates(1)) == 2)
+        assert service.end(signal.SIGTERM) == 0
+        devices[0].busy = True
+        service.start("--until-done")
+        assert service.wait() == 0
+        service.until(lambda journal: len(journal.updates(1)) == 3)
+
+
+@pytest.mark.light
+def test_the_service_imports_no_torch_and_no_onnx() -> None:
+    code = "import sys, aggregator.service; print([m for m in ('torch', 'onnx', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_state_folder_of_another_fleet_is_refused(tmp_path: Path, started: Path) -> None:
+    path = write_fleet(tmp_path, BrokerConfig(), NAMES, fleet='!id = "another"')
+    shutil.copytree(started, tmp_path / "state")
+    with pytest.raises(ConfigError, match="belongs to fleet 'test-fleet'; give fleet 'another' a folder of its own"):
+        Service(load_fleet_config(path))

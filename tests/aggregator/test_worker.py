@@ -68,7 +68,7 @@ def one_round(folder: Path, start: dict) -> None:
     """Round 1 of two devices that send the start model plus 1 and plus 3."""
     blobs, journal = Blobs(folder / "blobs"), Journal(folder / "journal.db")
     body = open_artifact(blobs.read(start["digest"]))[1]
-    journal.add_model(a_model(**{"prototype": "mlp:fp32"}))
+    journal.add_model(a_model(prototype="mlp:fp32"))
     journal.open_round(a_round(1, "fusing"), [])
     for device, shift in (("a", 1.0), ("b", 3.0)):
         header = UpdateHeader(
