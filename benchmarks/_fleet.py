@@ -1,13 +1,13 @@
-"""Files of a fleet for benchmarks: keys and fleet.toml of an aggregator, the public keys of its devices."""
+"""Files of a fleet for benchmarks: an aggregator's keys and fleet.toml, agents' keys and agent.toml."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from wire.keys import Ed25519PrivateKey, generate_key, public_key_hex, save_private_key
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, public_key_hex, save_private_key
 
-__all__ = ["FLEET", "device_names", "write_fleet"]
+__all__ = ["FLEET", "device_names", "write_agent", "write_fleet"]
 
 FLEET = "bench"
 
@@ -37,3 +37,17 @@ def write_fleet(
     ]
     (home / "fleet.toml").write_text("\n".join([*lines, ""]))
     return key
+
+
+def write_agent(home: Path, *, port: int, prototype: str, key: Ed25519PrivateKey, aggregator: Ed25519PublicKey) -> None:
+    """`home`/agent.toml of the device called like the folder; its samples are data.npz beside the folder."""
+    home.mkdir(parents=True)
+    save_private_key(key, home / "device.key")
+    lines = [
+        f'[agent]\nfleet = "{FLEET}"\ndevice = "{home.name}"\nstate_dir = "state"\nboard = "bench"',
+        f"[broker]\nport = {port}",
+        f'[keys]\nprivate = "device.key"\naggregator = "{public_key_hex(aggregator)}"',
+        f'[model]\nprototype = "{prototype}"',
+        '[data]\npath = "../data.npz"',
+    ]
+    (home / "agent.toml").write_text("\n".join([*lines, ""]))
