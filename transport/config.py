@@ -26,7 +26,7 @@ from typing import Any
 from wire.errors import ConfigError
 from wire.toml import Key, take
 
-__all__ = ["PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
+__all__ = ["ENV", "PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
 
 PROTOCOLS = ("auto", "3.1.1", "5")
 PORT, TLS_PORT = 1883, 8883

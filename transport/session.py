@@ -8,7 +8,6 @@ reconnection. Socket and client belong to the network thread; other threads only
 from __future__ import annotations
 
 import logging
-import select
 import ssl
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_si
 from transport.config import BrokerConfig
 from transport.events import Connected, Event, Inbox, Received
 from transport.outbox import Outbox
+from transport.polling import Poller
 from transport.probe import speaks_mqtt5
 from transport.reasons import closed, explain, refusal
 from transport.waker import Waker
@@ -34,6 +34,7 @@ log = logging.getLogger("edgestill.transport")
 
 ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
 TICK = 1.0
+GOODBYE = 1.0  # seconds to write DISCONNECT
 NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
 TAKEN_OVER = 0x8E
 
@@ -135,7 +136,7 @@ class Session:
             connect(client, self.settings.broker)
             self._carry(client)
             if self._ending == "clean":
-                _say_goodbye(client)
+                self._say_goodbye(client)
         except (ConnectionResetError, ssl.SSLEOFError):
             self.reason = self.reason or self._closed()
         except (OSError, ConfigError) as error:
@@ -146,6 +147,7 @@ class Session:
         finally:
             if self._client is not None and (sock := self._client.socket()) is not None:
                 sock.close()
+            self._client = None  # the two refer to each other: what it still holds would wait for the garbage collector
             self._outbox.close()
             self.reason = self.reason or "closed"
 
@@ -164,12 +166,11 @@ class Session:
 
     def _carry(self, client: mqtt.Client) -> None:
         """Read, write and keep alive until the socket is closed or `end` was called."""
-        poller = select.poll()  # select() itself fails beyond file descriptor 1023
-        poller.register(self._waker.fileno(), select.POLLIN)
+        poller = Poller(self._waker)
         started = judged = time.monotonic()
         while (sock := client.socket()) is not None and self._ending is None:
             reading = not self._inbox.full()
-            readable = self._wait(poller, sock, reading, client.want_write())
+            readable = poller.wait(sock, reading=reading, writing=client.want_write(), timeout=TICK)
             if readable:
                 client.loop_read()
             if client.want_write():
@@ -186,20 +187,12 @@ class Session:
                 client.unsubscribe(NOWHERE)
                 judged = now
 
-    def _wait(self, poller: select.poll, sock: mqtt.SocketLike, reading: bool, writing: bool) -> bool:
-        """Wait for the socket or the waker; whether there is something to read."""
-        pending = getattr(sock, "pending", None)  # of TLS: bytes that poll() does not see
-        if reading and pending is not None and pending():
-            return True
-        number = sock.fileno()
-        if reading or writing:
-            poller.register(number, (select.POLLIN if reading else 0) | (select.POLLOUT if writing else 0))
-        happened = dict(poller.poll(TICK * 1000))
-        if reading or writing:
-            poller.unregister(number)  # with an empty mask a closed peer would still end every poll at once
-        if self._waker.fileno() in happened:
-            self._waker.clear()
-        return reading and bool(happened.get(number, 0) & ~select.POLLOUT)
+    def _say_goodbye(self, client: mqtt.Client) -> None:
+        client.disconnect()
+        until, poller = time.monotonic() + GOODBYE, Poller(self._waker)
+        while (sock := client.socket()) is not None and time.monotonic() < until:
+            client.loop_write()
+            poller.wait(sock, reading=False, writing=client.want_write(), timeout=0.1)
 
     # paho's callbacks, on the network thread: they only take notes
 
@@ -279,13 +272,3 @@ class Session:
 
     def _on_error(self, text: str) -> None:
         self._detail = text
-
-
-def _say_goodbye(client: mqtt.Client) -> None:
-    client.disconnect()
-    until = time.monotonic() + 1.0
-    while (sock := client.socket()) is not None and time.monotonic() < until:
-        poller = select.poll()
-        poller.register(sock.fileno(), select.POLLOUT)
-        poller.poll(100)
-        client.loop_write()

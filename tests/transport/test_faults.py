@@ -1,8 +1,10 @@
 """The link when the network, the broker or the service itself misbehaves."""
 
+import gc
 import os
 import threading
 import time
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -149,6 +151,24 @@ def test_many_reconnections_leak_neither_threads_nor_files(mosquitto: Mosquitto)
         for link in links:
             link.stop()
         assert threading.active_count() == threads - 8
+
+
+def test_what_a_lost_connection_still_held_is_freed_at_once(broker: Broker) -> None:
+    with Proxy(broker.port) as proxy, Link(proxy.config, client_id="a", filters=[]) as link:
+        wait_for(link, Connected)
+        proxy.pause()
+        for _ in range(20):
+            assert link.publish("t", bytes(1_000_000), qos=0)
+        assert link._session is not None
+        client = weakref.ref(link._session._client)
+        gc.disable()
+        try:
+            proxy.cut()
+            wait_for(link, Disconnected)
+            assert eventually(lambda: client() is None)
+        finally:
+            gc.enable()
+            proxy.resume()
 
 
 def test_failed_attempts_leak_nothing_either(broker: Broker) -> None:
