@@ -1,9 +1,9 @@
 """Memory of an agent: idle, and of its training child by prototype.
 
-    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8-gn:fp32] [--batch 32]
+    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8:fp32] [--batch 32]
 
-A real agent process with a broker that is not there, and real training children: 10 steps on 3x32x32 images, packing,
-sealing and the ONNX export included. Figures are resident memory (VmRSS; the child's peak from getrusage), in MB.
+A real agent process, connected to a Mosquitto, and real training children: 10 steps on 3x32x32 images, packing,
+sealing and the ONNX export included. Figures are peaks of resident memory (VmHWM; the child's from getrusage), in MB.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _machine import memory_mb
+from _machine import Mosquitto, peak_mb
 
 from edge_agent.request import Request
 from edge_agent.store import Store
-from edge_agent.training import Child
+from edge_agent.training import Child, child_environment
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.pack import pack_state
@@ -35,14 +35,14 @@ from wire.tensors import encode
 from wire.update import encode_model
 
 FLEET, DEVICE, SHAPE, CLASSES, LATENT = "bench", "board", (3, 32, 32), 10, 64
-PROTOTYPES = "mlp:fp32,cnn:fp32,cnn:w1,resnet8-gn:fp32,resnet8-gn:w1,resnet8-gn:w4a4"
+PROTOTYPES = "mlp:fp32,cnn:fp32,cnn:w1,resnet8:fp32,resnet8:w1,resnet8:w8a8"
 CONFIG = """
 [agent]
 fleet = "bench"
 device = "board"
 state_dir = "idle"
 [broker]
-port = 1
+port = {port}
 [keys]
 private = "device.pem"
 aggregator = "{key}"
@@ -53,21 +53,28 @@ path = "samples.npz"
 """
 
 
-def write_board(folder: Path, key: Ed25519PrivateKey) -> None:
+def write_board(folder: Path, key: Ed25519PrivateKey, port: int) -> None:
     """Samples, key and config of a board."""
     rng = np.random.default_rng(0)
     np.savez(folder / "samples.npz", x=rng.normal(size=(640, *SHAPE)).astype(np.float32), y=np.arange(640) % CLASSES)
     save_private_key(generate_key(), folder / "device.pem")
-    (folder / "agent.toml").write_text(CONFIG.format(key=public_key_hex(key.public_key())))
+    (folder / "agent.toml").write_text(CONFIG.format(port=port, key=public_key_hex(key.public_key())))
 
 
 def idle_mb(folder: Path) -> float:
-    """An agent that has started and waits."""
-    command = [sys.executable, "-m", "edge_agent", str(folder / "agent.toml")]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    """An agent that has started, has connected and waits."""
+    command = [sys.executable, "-m", "edgestill", "agent", "run", "--config", str(folder / "agent.toml")]
+    log = folder / "agent.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, env=child_environment(), stdin=subprocess.DEVNULL, stderr=said)
+    until = time.monotonic() + 60
     try:
-        time.sleep(3)
-        return memory_mb(process.pid)
+        while "connected to" not in log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"the agent does not connect: {log.read_text(errors='replace')[-300:]}")
+            time.sleep(0.1)
+        time.sleep(1)
+        return peak_mb(process.pid)
     finally:
         process.terminate()
         process.wait(10)
@@ -123,9 +130,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
     key = generate_key()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(prefix="edgestill-memory-") as name, Mosquitto(Path(name)) as broker:
         folder = Path(name)
-        write_board(folder, key)
+        write_board(folder, key, broker.port)
         idle = round(idle_mb(folder), 1)
         rows = {p: training(folder, p, key, args.batch) for p in args.prototypes.split(",")}
     print(f"idle agent      {idle:.1f} MB")
