@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from edge_agent.events import Answered, Instructed
 from edge_agent.protocol import seconds_left
-from wire.codec import decode_ack, decode_instruction, encode_message
+from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import Kind, open_envelope, seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
@@ -69,6 +69,14 @@ class Mail:
     def read_ack(self, payload: bytes) -> Answered:
         """What the ack topic says; `WireError` if the aggregator did not say it."""
         return Answered(decode_ack(self._open(payload, "ack")))
+
+    def read_state(self, payload: bytes) -> State:
+        """What the device's own state topic says; `WireError` if the device did not say it."""
+        mine = self._key.public_key()
+        envelope = open_envelope(
+            payload, public_key=mine, fleet=self.fleet, sender=self.device, kinds=("state",), max_bytes=MAX_SMALL
+        )
+        return decode_message(envelope.payload, State)
 
     def _seal(self, message: Message, kind: Kind, number: int = 0) -> bytes:
         payload = encode_message(message)

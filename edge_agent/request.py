@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import msgspec
 
-from wire.messages import Hyper
+from edge_agent.config import AgentConfig
+from edge_agent.events import StartTraining
+from wire.messages import Hyper, Job
 
-__all__ = ["DISK_FULL", "OUT_OF_MEMORY", "Request"]
+__all__ = ["DISK_FULL", "OUT_OF_MEMORY", "Request", "make_request"]
 
 #: Exit codes of the child besides those of `wire/errors.py`: the numbers of ENOMEM and ENOSPC.
 OUT_OF_MEMORY, DISK_FULL = 12, 28
+RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for packing and sending
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,3 +52,36 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def decode(cls, data: bytes) -> Request:
         """What `encode` wrote."""
         return msgspec.json.decode(data, type=cls)
+
+
+def make_request(config: AgentConfig, action: StartTraining, *, model: Path, aggregator: str, now: float) -> Request:
+    """What the child is told about a job or an offer whose model lies at `model`."""
+    work, left = action.instruction, action.seconds_left
+    job = work if isinstance(work, Job) else None
+    kind, bits = config.update.kind, config.update.delta_bits
+    if job is not None and kind == "job":
+        kind, bits = job.update, job.bits
+    return Request(
+        parent=os.getpid(),
+        key=action.key,
+        state_dir=str(config.state_dir.resolve()),
+        fleet=config.fleet,
+        device=config.device,
+        private_key=str(config.private_key.resolve()),
+        aggregator=aggregator,
+        prototype=config.prototype,
+        model=str(model.resolve()),
+        base=work.model,
+        data=str(config.data.path.resolve()),
+        validation=config.data.validation,
+        refuse_worse=config.data.refuse_worse,
+        floats=config.floats,
+        threads=config.train.threads,
+        nice=config.train.nice,
+        memory_mb=config.train.memory_mb,
+        round=job.round if job else None,
+        hyper=job.hyper if job else None,
+        update=kind,
+        bits=bits,
+        stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
+    )

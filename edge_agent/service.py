@@ -7,16 +7,11 @@ decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, .
 from __future__ import annotations
 
 import errno
-import json
 import logging
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from edge_agent.board import temperature_c
 from edge_agent.config import AgentConfig
@@ -44,13 +39,13 @@ from edge_agent.events import (
 )
 from edge_agent.mail import Mail
 from edge_agent.protocol import Agent
-from edge_agent.request import Request
+from edge_agent.request import make_request
 from edge_agent.store import Store
 from edge_agent.systemd import notify, watchdog_seconds
-from edge_agent.training import Child, Ended, child_environment
+from edge_agent.training import Child, Ended, label_counts
 from transport import link as transport
 from wire.crashpoints import reach
-from wire.errors import DataError, TransportError, WireError
+from wire.errors import TransportError, WireError
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Job, Metrics, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
@@ -61,7 +56,6 @@ __all__ = ["Service"]
 log = logging.getLogger("edgestill.agent")
 IDLE_S = 5.0  # nothing to do: look around this often all the same
 BUSY_S = 1.0  # with a child to watch
-RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for packing and sending
 
 
 class Service:
@@ -73,7 +67,7 @@ class Service:
         self._aggregator = config.aggregator_key()
         key = load_private_key(config.private_key)
         self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
-        self._labels = _label_counts(config.data.path)
+        self._labels = label_counts(config.data.path)
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
         self._session = self.store.next_session()
         self._agent = Agent(
@@ -168,6 +162,8 @@ class Service:
                     self._feed(instructed)
                 case DeviceTopic(of, to, "ack") if (of, to) == (fleet, device):
                     self._feed(self._mail.read_ack(payload))
+                case DeviceTopic(of, to, "state") if (of, to) == (fleet, device) and payload:
+                    self._contradict(self._mail.read_state(payload))
                 case ModelChunk(_, digest, _) if digest in self._agent.needed and payload:
                     stored = self.store.models.add(digest, payload)
                     reach("agent-model-chunk")
@@ -243,6 +239,13 @@ class Service:
             self._link.publish(topic, payload, retain=True)
         reach("agent-announced")
 
+    def _contradict(self, said: State) -> None:
+        """The will of a connection that broke can be published after the next connection's `online`."""
+        if said.session > self._session:
+            log.warning("session %d of this device is somewhere else; is the state folder a copy?", said.session)
+        elif said.status != "online":
+            self._link.publish(*self._mail.state(State(status="online", session=self._session)), retain=True)
+
     def _look(self, digest: str) -> None:
         found: Event = Resumed(digest)
         try:
@@ -275,7 +278,13 @@ class Service:
         now = time.monotonic()
         try:
             self._child = self._make_child(
-                self._request(action, now),
+                make_request(
+                    self.config,
+                    action,
+                    model=self.store.models.path(action.instruction.model),
+                    aggregator=public_key_hex(self._aggregator),
+                    now=now,
+                ),
                 max_seconds=self.config.train.max_seconds,
                 now=now,
                 wake=self._link.wake,
@@ -288,36 +297,6 @@ class Service:
         doing = "training" if isinstance(action.instruction, Job) else "looking at the offered model"
         log.info("round %d: %s in process %d", action.instruction.round, doing, self._child.pid)
         reach("agent-training-started")
-
-    def _request(self, action: StartTraining, now: float) -> Request:
-        config, work = self.config, action.instruction
-        left = action.seconds_left
-        job = work if isinstance(work, Job) else None
-        by_job = config.update.kind == "job" and job is not None
-        return Request(
-            parent=os.getpid(),
-            key=action.key,
-            state_dir=str(config.state_dir.resolve()),
-            fleet=config.fleet,
-            device=config.device,
-            private_key=str(config.private_key.resolve()),
-            aggregator=public_key_hex(self._aggregator),
-            prototype=config.prototype,
-            model=str(self.store.models.path(work.model).resolve()),
-            base=work.model,
-            data=str(config.data.path.resolve()),
-            validation=config.data.validation,
-            refuse_worse=config.data.refuse_worse,
-            floats=config.floats,
-            threads=config.train.threads,
-            nice=config.train.nice,
-            memory_mb=config.train.memory_mb,
-            round=job.round if job else None,
-            hyper=job.hyper if job else None,
-            update=job.update if by_job and job else config.update.kind,
-            bits=job.bits if by_job and job else config.update.delta_bits,
-            stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
-        )
 
     def _stop_child(self, key: str) -> None:
         child, self._child, self._work = self._child, None, None
@@ -366,14 +345,3 @@ class Service:
         )
         self._send_metrics(work.round, ended.facts)
         return TrainingDone(ended.key, spooled)
-
-
-def _label_counts(path: Path) -> tuple[int, ...]:
-    """Examples per class, counted in a process of its own: NumPy would stay in the agent's memory for ever."""
-    command = [sys.executable, "-m", "edge_agent.data", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
-    if done.returncode == DataError.exit_code:
-        raise DataError(done.stdout)
-    if done.returncode:
-        raise DataError(f"{path}: cannot be read: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    return tuple(json.loads(done.stdout))

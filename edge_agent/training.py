@@ -18,7 +18,7 @@ from typing import Any
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
 from wire.errors import ConfigError, DataError, ModelError, WireError
 
-__all__ = ["Child", "Ended", "child_environment", "explain"]
+__all__ = ["Child", "Ended", "child_environment", "explain", "label_counts"]
 
 #: What another attempt will not mend.
 FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError)}
@@ -163,3 +163,14 @@ def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str,
     if attempt > 1:
         environment.pop("EDGESTILL_CRASH_AT", None)  # a crash point in the child counts for its first attempt
     return environment
+
+
+def label_counts(path: Path) -> tuple[int, ...]:
+    """Examples per class, counted in a process of its own: NumPy would stay in the agent's memory for ever."""
+    command = [sys.executable, "-m", "edge_agent.data", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
+    if done.returncode == DataError.exit_code:
+        raise DataError(done.stdout)
+    if done.returncode:
+        raise DataError(f"{path}: cannot be read: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    return tuple(json.loads(done.stdout))

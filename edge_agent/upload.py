@@ -3,6 +3,9 @@
     SLOW    nobody has answered since the connection was made: at most 2 chunks are out, for the other side may have
             all of them already, and two chunks always bring an answer (a known one at once, every second new one)
     FAST    answered: at most 6 chunks are out
+    PROBING connected again with chunks out: the last one that was sent goes again, with the lowest. Chunks arrive in
+            the order of sending, also those that the broker still held; so an answer that lacks this last one is an
+            old one, and would have what is on its way sent twice: it is not heard
     either  no answer for 3 s: the lowest two that are out go again, then after 6 s, 12 s, ... 60 s
 
 `Missing` lists what the aggregator lacks: whatever it does not name has arrived. Chunks arrive in the order in which
@@ -32,15 +35,18 @@ class Upload:
         self.spooled = spooled
         self._missing: Ranges = ((0, spooled.count),)
         self._out: list[int] = []  # in the order of sending
+        self._probe: int | None = None
         self._heard = False
         self._wait = ANSWER_S
         self._due = 0.0
 
     def connected(self, now: float) -> list[SendChunk]:
         """Nothing is known of what was out: ask at once."""
-        self._out.clear()
+        self._out = self._out[-1:]
+        self._probe = self._out[0] if self._out else None
         self._heard, self._wait = False, ANSWER_S
-        return self._send(now)
+        again = [SendChunk(self.spooled.transfer, n) for n in self._out]
+        return again + self._send(now)
 
     def missing(self, ranges: Ranges, now: float) -> list[SendChunk]:
         """The aggregator lacks these chunks."""
@@ -48,7 +54,9 @@ class Upload:
             return []  # not about this content; its digest could not be right either
         if len(ranges) >= MAX_RANGES and ranges[-1][1] < self.spooled.count:
             ranges = (*ranges, (ranges[-1][1], self.spooled.count))
-        self._missing = ranges
+        if self._probe is not None and any(start <= self._probe < stop for start, stop in ranges):
+            return []
+        self._missing, self._probe = ranges, None
         arrived = [i for i, n in enumerate(self._out) if not self._lacks(n)]
         self._out = [n for n in self._out[arrived[-1] + 1 if arrived else 0 :] if self._lacks(n)]
         self._heard, self._wait = True, ANSWER_S

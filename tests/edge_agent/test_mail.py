@@ -79,3 +79,10 @@ def test_what_the_device_says_is_signed_and_on_its_own_topics() -> None:
 def test_chunks_travel_on_exact_topics() -> None:
     assert mail().chunk_topic("t", 3) == "edgestill/1/f/pi-1/up/t/3"
     assert mail().model_topics("a" * 64, (0, 2))[1] == f"edgestill/1/f/all/model/{'a' * 64}/2"
+
+
+def test_the_devices_own_state_is_read_and_nobody_elses() -> None:
+    lost = State(status="lost", session=3)
+    assert mail().read_state(mail().state(lost)[1]) == lost
+    with pytest.raises(SignatureError):
+        mail().read_state(sealed(lost, "state", sender="pi-1"))

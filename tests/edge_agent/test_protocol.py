@@ -429,7 +429,18 @@ def test_after_a_reconnection_the_aggregator_is_asked_at_once() -> None:
     device.handle(Disconnected())
     assert device.handle(Tick(500.0)) == []
     assert device.handle(missing((5, 20))) == []  # taken from the queue after the connection was gone
-    assert device.handle(Connected()) == [Announce(), SendChunk("t", 2), SendChunk("t", 3)]
+    assert device.handle(Connected()) == [Announce(), SendChunk("t", 7), SendChunk("t", 2)]
+
+
+def test_an_answer_to_what_went_before_the_cut_has_nothing_sent_twice() -> None:
+    """2 .. 7 are out when the link breaks; the broker held 2 and 3, and hands them on while 7 and 2 come again."""
+    device = agent(outbox=[spooled(job(), 20)])
+    device.handle(missing((2, 20)))
+    device.handle(Disconnected())
+    device.handle(Connected())
+    assert device.handle(missing((4, 20))) == []  # of before: 7, which went again, is not in it
+    sent = device.handle(missing((4, 7), (8, 20)))  # 7 has come
+    assert [action.n for action in sent if isinstance(action, SendChunk)] == [4, 5, 6, 8, 9, 10]
 
 
 def test_a_list_of_missing_chunks_that_was_cut_says_nothing_of_the_rest() -> None:
