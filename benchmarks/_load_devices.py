@@ -48,6 +48,7 @@ class LightDevice:
     _link: Connection | None = None
     _mail: Mail | None = None
     _packets: list[bytes] = field(default_factory=list)  # the update, ready to be written
+    _sizes: list[int] = field(default_factory=list)  # of its chunks
     _upload: Upload | None = None
 
     async def connect(self, port: int) -> None:
@@ -84,7 +85,8 @@ class LightDevice:
         chunks = [encode_chunk(content, n, source.read(*content.span(n))) for n in range(content.count)]
         self._packets = [publish_packet(self._mail.chunk_topic(transfer, n), c) for n, c in enumerate(chunks)]
         self._upload = Upload(Spooled(key=str(number), round=number, transfer=transfer, count=content.count))
-        return sum(map(len, chunks))
+        self._sizes = [len(chunk) for chunk in chunks]
+        return sum(self._sizes)
 
     def tick(self) -> None:
         """Ask again if an answer is overdue."""
@@ -102,6 +104,8 @@ class LightDevice:
         if topic.endswith("/ack"):
             self._answered(self._mail.read_ack(payload).ack, now)
             return
+        if not topic.endswith("/job"):
+            return  # its own state, which an agent hears too
         match self._mail.read_job(payload).instruction:
             case Offer() as offer:
                 self.offered = offer
@@ -122,9 +126,8 @@ class LightDevice:
     def _send(self, actions: Sequence[SendChunk]) -> None:
         assert self._link is not None
         for action in actions:
-            packet = self._packets[action.n]
-            self.bytes_up += len(packet)
-            self._link.write(packet)
+            self.bytes_up += self._sizes[action.n]
+            self._link.write(self._packets[action.n])
 
 
 async def fetch_tensors(port: int, digest: str, aggregator: Ed25519PublicKey) -> bytes:
