@@ -11,7 +11,7 @@ import numpy as np
 from transport.config import BrokerConfig
 from transport.link import Connected, Link, Received
 from wire.chunks import decode_chunk, describe
-from wire.codec import decode_ack, decode_instruction, encode_message
+from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import open_envelope, seal
 from wire.ids import AGGREGATOR, digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey, public_key_hex, save_private_key
@@ -97,6 +97,7 @@ class Device(threading.Thread):
         self._stores: dict[str, bytearray] = {}
         self._sending: tuple[Sender, int] | None = None
         self._quiet = time.monotonic()
+        self._probing = False
         self._ending = False
 
     def run(self) -> None:
@@ -124,7 +125,7 @@ class Device(threading.Thread):
     def _announce(self) -> None:
         about = About(board="test", prototype=self.prototype, precision="fp32", label_counts=(4, 3, 3))
         self.link.publish(self._topic("about"), self._sealed("about", about), retain=True)
-        self.link.publish(self._topic("state"), self._sealed("state", State(status="online", session=1)), retain=True)
+        self._say_online()
         for digest in self._fetching:
             self.link.subscribe([model_filter(FLEET, digest)])
         self._quiet = 0.0  # probe at once
@@ -136,6 +137,9 @@ class Device(threading.Thread):
                 self._model_chunk(topic.digest, payload)
             return
         assert isinstance(topic, DeviceTopic)
+        if topic.leaf == "state":
+            self._contradict(payload)
+            return
         if not payload:
             self.instructions.append(None)
             return
@@ -147,12 +151,24 @@ class Device(threading.Thread):
         else:
             self._answered(decode_ack(envelope.payload))
 
+    def _contradict(self, payload: bytes) -> None:
+        """The will of a broken connection may come after the next one's `online`."""
+        envelope = open_envelope(payload, public_key=key_of(self.device).public_key(), fleet=FLEET)
+        if decode_message(envelope.payload, State).status != "online":
+            self._say_online()
+
+    def _say_online(self) -> None:
+        self.link.publish(self._topic("state"), self._sealed("state", State(status="online", session=1)), retain=True)
+
     def _answered(self, ack: Ack) -> None:
         self.answers.append(ack)
         if self._sending is None or ack.transfer != transfer_id(self._sending[0].content.digest):
             return
         sender, number = self._sending
         if isinstance(ack, Missing):
+            if self._probing:
+                sender.reconnected()  # what was in flight before the probe is lost
+                self._probing = False
             lacking = set(expand(ack.ranges, sender.content.count))
             for n in set(range(sender.content.count)) - lacking:
                 sender.acked(n)  # what is in flight and lacking may still come
@@ -203,7 +219,8 @@ class Device(threading.Thread):
         sender, _ = self._sending
         numbers = sender.next()
         if not numbers and time.monotonic() - self._quiet > 0.5:
-            numbers = [min(sender._in_flight, default=0)]  # the probe
+            numbers = [min(sender._in_flight, default=0)]
+            self._probing = True
         for n in numbers:
             topic = UpdateChunk(FLEET, self.device, transfer_id(sender.content.digest), n)
             self.link.publish(str(topic), sender.chunk(n), qos=0)
