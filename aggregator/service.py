@@ -40,6 +40,7 @@ __all__ = ["Service", "serve"]
 
 log = logging.getLogger("edgestill.aggregator")
 WAIT_S = 0.5  # for events; commands of other processes are noticed as late as that
+INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 NOTES_S = 1.0  # between two writes of what devices said of themselves
@@ -62,7 +63,7 @@ class Service:
         self._claim(config.fleet)
         self.blobs = Blobs(state / "blobs")
         filters = aggregator_filters(config.fleet)
-        self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters)
+        self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters, inbox=INBOX)
         self.publisher = Publisher(
             lambda topic, payload, retain: self.link.publish(topic, payload, retain=retain),
             key=key,
