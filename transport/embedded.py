@@ -2,8 +2,8 @@
 
 What it lacks, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never
 published, only that of a broken connection; an unacknowledged message is not sent again; no limit to packets or queues;
-a client can be sent retained messages that it never subscribed to. edgestill's own protocol bears all of that; a fleet
-of boards wants Mosquitto.
+edgestill's own protocol bears all of that; a fleet of boards wants Mosquitto. One fault is mended here (`_quiet`): amqtt
+greets each client with the retained messages of everybody's subscriptions, which for 50 MB of model is too much.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class EmbeddedBroker:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_note)
         bind = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-        broker = Broker({"listeners": {"default": {"type": "tcp", "bind": bind}}, "plugins": PLUGINS})
+        broker = _quiet(Broker)({"listeners": {"default": {"type": "tcp", "bind": bind}}, "plugins": PLUGINS})
         try:
             await broker.start()
         except Exception as error:  # amqtt wraps the OSError of a taken port in errors of its own
@@ -105,6 +105,20 @@ class EmbeddedBroker:
             self._started.set()
         await self._stop.wait()
         await broker.shutdown()
+
+
+def _quiet(base: type[Any]) -> type[Any]:
+    """amqtt's broker, which sends a client the retained messages of its own subscriptions only."""
+
+    class Quiet(base):  # type: ignore[misc]
+        async def _publish_retained_messages_for_subscription(
+            self, subscription: tuple[str, int], session: Any
+        ) -> None:
+            subscribers = self._subscriptions.get(subscription[0], ())
+            if any(other.client_id == session.client_id for other, _ in subscribers):
+                await super()._publish_retained_messages_for_subscription(subscription, session)
+
+    return Quiet
 
 
 def _why(error: BaseException | None) -> str:

@@ -120,8 +120,11 @@ def parse(text: str) -> Topic:
 
 
 def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
-    """What a device subscribes to from the start; artifacts follow by `model_filter` as jobs name them."""
-    return str(DeviceTopic(fleet, device, "job")), str(DeviceTopic(fleet, device, "ack"))
+    """What a device subscribes to from the start; artifacts follow by `model_filter` as jobs name them.
+
+    Its own state is among them: the will of a broken connection may come after the next one's `online`.
+    """
+    return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
 
 def model_filter(fleet: str, digest: str) -> str:

@@ -94,6 +94,15 @@ def completed(simulation: MqttSimulation) -> int:
         return journal.completed() if journal is not None else 0
 
 
+def wait_for_rounds(simulation: MqttSimulation, rounds: int) -> None:
+    """Until so many are closed."""
+    deadline = time.monotonic() + TIMEOUT
+    while completed(simulation) < rounds:
+        simulation.processes.check()
+        assert time.monotonic() < deadline, f"stuck: {simulation.processes.last_line('aggregator')}"
+        time.sleep(0.1)
+
+
 def run_with_crashes(simulation: MqttSimulation, victim: str, points: list[str]) -> list[str]:
     """Run to the last round; whenever `victim` is killed at its point it is started again with the next one.
 

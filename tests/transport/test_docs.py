@@ -62,6 +62,7 @@ def test_a_device_can_say_and_hear_what_is_its_own_and_nothing_else(tmp_path: Pa
         for leaf in ("state", "about", "metrics", "up/abc/0"):
             assert pi7.publish(f"{base}/pi-07/{leaf}", b"mine")
         assert [m.payload for m in messages(aggregator, 4)] == [b"mine"] * 4
+        assert wait_for(pi7, Received).topic == f"{base}/pi-07/state"  # its own voice, to contradict a late will
         assert curious.publish(f"{base}/pi-07/state", b"forged")
         assert curious.publish(f"{base}/pi-07/job", b"forged")
         assert curious.publish(f"{base}/all/model/{'0' * 64}/0", b"forged")

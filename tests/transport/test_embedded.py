@@ -79,3 +79,18 @@ def test_a_missing_amqtt_is_told_with_what_to_install() -> None:
     code = f"{hidden}; from transport.embedded import EmbeddedBroker; EmbeddedBroker().start()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.endswith("the embedded broker needs amqtt; pip install 'edgestill[aggregator]'\n")
+
+
+def test_a_client_is_greeted_with_what_it_subscribed_to_and_nothing_else() -> None:
+    with (
+        EmbeddedBroker() as broker,
+        Link(BrokerConfig(port=broker.port), client_id="a", filters=["others/#", "mine"]) as other,
+    ):
+        wait_for(other, Connected)
+        assert other.publish("others/secret", b"x", retain=True)
+        assert other.publish("mine", b"y", retain=True)
+        messages(other, 2)
+        with Link(BrokerConfig(port=broker.port), client_id="b", filters=["mine"]) as link:
+            wait_for(link, Connected)
+            assert wait_for(link, Received).topic == "mine"
+            assert link.next_event(0.3) is None

@@ -109,7 +109,7 @@ def test_a_topic_cannot_be_made_malformed():
 
 
 @given(TOPICS)
-def test_each_side_hears_what_the_other_sends_and_not_its_own_voice(topic):
+def test_each_side_hears_what_the_other_sends_and_a_device_its_own_state(topic):
     text = str(topic)
     up = isinstance(topic, UpdateChunk) or (
         isinstance(topic, DeviceTopic) and topic.leaf in ("state", "about", "metrics")
@@ -119,7 +119,7 @@ def test_each_side_hears_what_the_other_sends_and_not_its_own_voice(topic):
     if isinstance(topic, ModelChunk):
         assert matches(model_filter(topic.fleet, topic.digest), text)
     else:
-        down = topic.leaf in ("job", "ack") if isinstance(topic, DeviceTopic) else False
+        down = topic.leaf in ("job", "ack", "state") if isinstance(topic, DeviceTopic) else False
         assert any(matches(f, text) for f in agent_filters(topic.fleet, topic.device)) is down
 
 
