@@ -6,7 +6,8 @@ Real connections of light devices (one process), a real aggregator process that 
 answers. Each device sends one signed update of 100 KB (`cnn:fp32`) in chunks, as an agent does. Measured: seconds from
 the opening of the round in the aggregator's journal to the last `Accepted`; peak memory of the aggregator process;
 bytes per second against the same chunks from as many connections to one bare paho subscriber, through the same broker,
-before and after the round. Updates are signed before the round opens: a device's training is not measured.
+three times before and three times after the round (median). Updates are signed before the round opens: a device's
+training is not measured.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ from wire.keys import generate_key
 
 PROTOTYPE, SHAPE = "cnn:fp32", "1x28x28"
 ROUND_S = 180.0  # at most
+RAW_RUNS = 3  # before the round, and after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ class Result:
     sent_mb: float  # by all devices, repetitions included
     repeated: float  # share of the bytes that was sent again
     rate_mb_s: float
-    raw_mb_s: float  # of the broker alone: the mean of before and after
+    raw_mb_s: float  # of the broker alone: the median of all raw runs
+    raw_least_mb_s: float
+    raw_most_mb_s: float
     raw_lost: int  # messages that the broker dropped in the raw runs
     ratio_to_raw: float
 
@@ -148,11 +153,12 @@ def _chunks(size: int) -> list[int]:
 
 async def measure(folder: Path, port: int, count: int, size_hint: list[int]) -> Result:
     """Raw, the round, raw again."""
-    before, lost_before = await raw_rate(port, count, size_hint, 1)
+    raws = [await raw_rate(port, count, size_hint, number) for number in range(RAW_RUNS)]
     seconds, rss, sent, sizes = await fleet_round(folder, port, count, Processes(folder))
-    after, lost_after = await raw_rate(port, count, sizes, 2)
+    raws += [await raw_rate(port, count, sizes, number) for number in range(RAW_RUNS, 2 * RAW_RUNS)]
     useful = count * sum(sizes) / 1e6
-    raw = (before + after) / 2
+    rates = [rate for rate, _ in raws]
+    raw = statistics.median(rates)
     return Result(
         devices=count,
         seconds=round(seconds, 3),
@@ -161,7 +167,9 @@ async def measure(folder: Path, port: int, count: int, size_hint: list[int]) -> 
         repeated=round(max(0.0, sent / useful - 1), 4),
         rate_mb_s=round(useful / seconds, 1),
         raw_mb_s=round(raw, 1),
-        raw_lost=lost_before + lost_after,
+        raw_least_mb_s=round(min(rates), 1),
+        raw_most_mb_s=round(max(rates), 1),
+        raw_lost=sum(lost for _, lost in raws),
         ratio_to_raw=round(useful / seconds / raw, 3),
     )
 
@@ -177,11 +185,12 @@ def main() -> None:
     for count in counts:
         with tempfile.TemporaryDirectory(prefix="edgestill-load-") as name, Mosquitto(Path(name)) as broker:
             results.append(asyncio.run(measure(Path(name), broker.port, count, _chunks(107_000))))
-    print(f"{'devices':>8s} {'seconds':>8s} {'MB/s':>7s} {'raw MB/s':>9s} {'ratio':>6s} {'peak MB':>8s} {'again':>6s}")
+    print(f"{'devices':>8s} {'seconds':>8s} {'MB/s':>7s} {'raw MB/s':>9s} {'(from':>6s} {'to)':>6s}", end="")
+    print(f" {'ratio':>6s} {'peak MB':>8s} {'again':>6s}")
     for r in results:
         print(
-            f"{r.devices:8,d} {r.seconds:8.2f} {r.rate_mb_s:7.1f} {r.raw_mb_s:9.1f} {r.ratio_to_raw:6.2f} "
-            f"{r.rss_mb:8.1f} {r.repeated:6.1%}"
+            f"{r.devices:8,d} {r.seconds:8.2f} {r.rate_mb_s:7.1f} {r.raw_mb_s:9.1f} {r.raw_least_mb_s:6.0f} "
+            f"{r.raw_most_mb_s:6.0f} {r.ratio_to_raw:6.2f} {r.rss_mb:8.1f} {r.repeated:6.1%}"
         )
     if args.json:
         facts: dict[str, object] = {}
