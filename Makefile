@@ -31,7 +31,7 @@ lint: $(VENV)/.edgestill-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/vermin --target=3.10- --violations --no-tips --eval-annotations \
-		wire quant models edge_agent aggregator fleet firmware_configs edgestill
+		wire transport quant models edge_agent aggregator fleet firmware_configs edgestill
 
 light-tests: $(VENV)/.edgestill-dev
 	$(BIN)/python scripts/light_tests.py

@@ -33,7 +33,7 @@ from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
 from wire.errors import ConfigError, EdgestillError, TopicError
 from wire.keys import load_private_key
-from wire.messages import About, Rejected, State
+from wire.messages import About, Metrics, Rejected, State
 from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
 
 __all__ = ["Service", "serve"]
@@ -43,6 +43,7 @@ WAIT_S = 0.5  # for events; commands of other processes are noticed as late as t
 INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
+ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
 NOTES_S = 1.0  # between two writes of what devices said of themselves
 
 
@@ -65,7 +66,7 @@ class Service:
         filters = aggregator_filters(config.fleet)
         self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters, inbox=INBOX)
         self.publisher = Publisher(
-            lambda topic, payload, retain: self.link.publish(topic, payload, retain=retain),
+            self._publish,
             key=key,
             fleet=config.fleet,
             blobs=self.blobs,
@@ -104,6 +105,12 @@ class Service:
             garbage=self._garbage,
             stored=self._stored,
         )
+
+    def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
+        """What is not retained is an answer. One that is lost is asked for again, so it needs no second delivery."""
+        if retain:
+            return self.link.publish(topic, payload, retain=True)
+        return self.link.publish(topic, payload, qos=0, expiry_s=ANSWER_EXPIRY_S)
 
     def now(self) -> float:
         """Seconds since 1970 by a clock that does not jump while we run."""
@@ -214,6 +221,8 @@ class Service:
                 self.conductor.feed(StateHeard(device, status, session))
                 seen = self.conductor.state.devices[device]
                 self._note(device, status=seen.status, session=seen.session)
+            case Metrics(round=number, problem=problem) if problem:
+                log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
                 self.conductor.feed(AboutHeard(device, about.prototype))
                 if about.prototype not in self.config.prototypes:

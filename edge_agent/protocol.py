@@ -57,6 +57,7 @@ from wire.messages import Job, Missing, Offer, Rejected
 
 __all__ = ["Agent", "Phase", "instruction_key", "seconds_left"]
 
+ANNOUNCE_S, MAX_ANNOUNCE_S = 30.0, 600.0  # again until an instruction shows that the aggregator has heard
 RETRY_S = (2.0, 10.0)  # before the second and the third attempt; there is no fourth
 MAX_DEADLINE_S = 7 * 24 * 3600.0
 
@@ -100,6 +101,7 @@ class Agent:
         self._over = set(finished) | {upload.spooled.key for upload in self.uploads.values()}
         self._taken = taken
         self._newest = 0  # round of the newest job heard since the connection was made
+        self._announce_wait, self._announce_at = ANNOUNCE_S, float("inf")
 
     def handle(self, event: Event) -> list[Action]:
         """What to do about `event`, in this order."""
@@ -128,6 +130,7 @@ class Agent:
         """When the next `Tick` is wanted, at the latest."""
         dues = [self._retry_at]
         if self.online:
+            dues.append(self._announce_at)
             dues += [upload.due for upload in self.uploads.values()]
             dues += [download.due for download in self._work.downloads.values()] if self._work else []
         return min(dues)
@@ -142,16 +145,25 @@ class Agent:
     def _connected(self) -> list[Action]:
         self.online = True
         self._newest = 0  # the retained instruction that comes next is the truth, whatever was heard before
-        actions: list[Action] = [Announce()]
+        self._announce_wait = ANNOUNCE_S
+        actions = self._announce()
         for upload in self.uploads.values():
             actions += upload.connected(self._now)
         for download in self._work.downloads.values() if self._work else ():
             actions += download.connected(self._now)
         return actions
 
+    def _announce(self) -> list[Action]:
+        """A broker that has too many retained messages for the aggregator's queue drops some of them."""
+        self._announce_at = self._now + self._announce_wait
+        self._announce_wait = min(2 * self._announce_wait, MAX_ANNOUNCE_S)
+        return [Announce()]
+
     def _tick(self) -> list[Action]:
         actions: list[Action] = []
         if self.online:
+            if self._now >= self._announce_at:
+                actions += self._announce()
             for upload in self.uploads.values():
                 actions += upload.tick(self._now)
             for download in self._work.downloads.values() if self._work else ():
@@ -163,6 +175,7 @@ class Agent:
     # ---- instructions
 
     def _instructed(self, new: Job | Offer | None, deadline: float | None) -> list[Action]:
+        self._announce_at = float("inf")
         if new is None:
             self._newest = 0
             return self._drop()

@@ -56,6 +56,7 @@ __all__ = ["Service"]
 log = logging.getLogger("edgestill.agent")
 IDLE_S = 5.0  # nothing to do: look around this often all the same
 BUSY_S = 1.0  # with a child to watch
+METRICS_EXPIRY_S = 600  # where the broker knows MQTT 5
 
 
 class Service:
@@ -221,8 +222,8 @@ class Service:
                 reach("agent-accepted")
                 self.store.settle(spooled, accepted=accepted)
                 reach("agent-finished")
-            case Report(number, _):
-                self._send_metrics(number, {})
+            case Report(number, reason):
+                self._send_metrics(number, {}, problem=reason[:200])
 
     def _announce(self) -> None:
         about = About(
@@ -254,7 +255,7 @@ class Service:
         finally:
             self._events.append(found)
 
-    def _send_metrics(self, number: int, facts: dict[str, float]) -> None:
+    def _send_metrics(self, number: int, facts: dict[str, float], *, problem: str | None = None) -> None:
         metrics = Metrics(
             round=number,
             train_loss=facts.get("train_loss"),
@@ -263,9 +264,10 @@ class Service:
             memory_mb=facts.get("memory_mb"),
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,
+            problem=problem,
         )
         topic, payload = self._mail.metrics(metrics)
-        self._link.publish(topic, payload, qos=0)
+        self._link.publish(topic, payload, qos=0, expiry_s=METRICS_EXPIRY_S)
 
     # ---- the child
 

@@ -22,6 +22,9 @@ TORCH_FREE = [
     "models.roles",
     "models.tokenizer",
     "edge_agent.hyper",
+    "edge_agent.service",
+    "edge_agent.predict",
+    "aggregator.service",
     "fleet.config",
     "edgestill.cli",
 ]

@@ -1,9 +1,9 @@
 """A broker inside this process, for demos and tests: amqtt in a thread, on a loopback address only.
 
 What it lacks, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never
-published, only that of a broken connection; an unacknowledged message is not sent again; no limit to packets or queues;
-edgestill's own protocol bears all of that; a fleet of boards wants Mosquitto. One fault is mended here (`_quiet`): amqtt
-greets each client with the retained messages of everybody's subscriptions, which for 50 MB of model is too much.
+published, only that of a broken connection; an unacknowledged message is not sent again; no limit to packets or
+queues. edgestill's own protocol bears all of that; a fleet of boards wants Mosquitto. One fault is mended here
+(`_quiet`): amqtt greets each client with the retained messages of everybody's subscriptions, 50 MB of model and all.
 """
 
 from __future__ import annotations

@@ -172,6 +172,7 @@ class Metrics(Message, frozen=True, kw_only=True, tag="metrics"):
     memory_mb: Amount | None = None
     bytes_up: Count = 0
     bytes_down: Count = 0
+    problem: Text | None = None  # why nothing will come of this round
 
 
 class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):

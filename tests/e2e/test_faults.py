@@ -50,6 +50,7 @@ def large() -> Dataset:
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("broker", ["mosquitto", pytest.param("embedded", marks=pytest.mark.slow)], indirect=True)
 def test_fifty_megabytes_over_a_link_cut_every_five_cost_a_tenth_more_at_most(tmp_path: Path, broker: Broker) -> None:
     settings = replace(config(1), devices=1, prototypes=("mlp:fp32",), partition="iid")
     simulation = MqttSimulation(settings, large(), tmp_path / "fleet", broker.config)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import Broker, Mosquitto
+from tests.certificates import Authority
 from tests.e2e.fleets import (
     assert_equal,
     config,
@@ -13,6 +14,7 @@ from tests.e2e.fleets import (
     run_with_crashes,
     undisturbed,
     updates_by_round,
+    wait_for_rounds,
 )
 
 AGGREGATOR_POINTS = [
@@ -53,10 +55,30 @@ def check(victim: str, points: list[str], folder: Path, broker: Broker, rounds: 
 
 
 @pytest.mark.broker
-def test_an_aggregator_killed_at_every_point_loses_and_repeats_nothing(tmp_path: Path, broker: Broker) -> None:
-    check("aggregator", AGGREGATOR_POINTS, tmp_path, broker, rounds=6)
+def test_a_fleet_over_tls_with_client_certificates_gives_the_same_models(tmp_path: Path) -> None:
+    settings = config(2)
+    with (
+        Mosquitto(tmp_path / "broker", tls=Authority(tmp_path / "tls")) as broker,
+        fleet(settings, tmp_path / "fleet", broker.config) as simulation,
+    ):
+        simulation.start_aggregator()
+        for device in simulation.devices:
+            simulation.start_agent(device.id)
+        wait_for_rounds(simulation, 2)
+        assert_equal(finals(simulation), undisturbed(settings))
+
+
+#: Each victim on one broker by default; on the other with `make test-slow`: a minute each.
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("broker", ["mosquitto", pytest.param("embedded", marks=SLOW)], indirect=True)
+def test_an_aggregator_killed_at_every_point_loses_and_repeats_nothing(tmp_path: Path, broker: Broker) -> None:
+    check("aggregator", AGGREGATOR_POINTS, tmp_path, broker, rounds=5)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("broker", ["embedded", pytest.param("mosquitto", marks=SLOW)], indirect=True)
 def test_an_agent_killed_at_every_point_sends_the_same_update_once(tmp_path: Path, broker: Broker) -> None:
-    check("sim-1", AGENT_POINTS, tmp_path, broker, rounds=6)
+    check("sim-1", AGENT_POINTS, tmp_path, broker, rounds=4)

@@ -404,6 +404,7 @@ def test_a_chunk_is_lost_if_a_later_one_has_arrived() -> None:
 
 def test_no_answer_has_the_lowest_two_sent_again_ever_more_slowly() -> None:
     device = agent(outbox=[spooled(job(), 8)])
+    device.handle(Instructed(None))
     device.handle(missing((2, 8)))
     times = []
     now = 100.0
@@ -510,4 +511,15 @@ def test_a_clock_that_is_wrong_by_years_means_no_deadline() -> None:
 
 
 def test_nothing_is_due_when_there_is_nothing_to_do() -> None:
-    assert agent().due == float("inf")
+    device = agent()
+    device.handle(Instructed(None))
+    assert device.due == float("inf")
+
+
+def test_a_device_that_nobody_instructs_announces_itself_again_ever_less_often() -> None:
+    device = agent()
+    said = [now for now in range(1, 700) if Announce() in device.handle(Tick(100.0 + now))]
+    assert said == [30, 90, 210, 450]
+    assert device.due == 100.0 + 930.0
+    device.handle(Instructed(None))
+    assert device.handle(Tick(5000.0)) == []
