@@ -16,8 +16,8 @@ help:
 	@echo "make clean      remove the virtual environments and caches"
 
 demo: $(VENV)/.edgestill-demo
-	$(BIN)/edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --alpha 1.0 \
-		--rounds 10 --fraction 1.0 --local-epochs 2 --recipe fedavg --seed 0 --out demo-run
+	$(BIN)/edgestill simulate --transport mqtt --dataset digits --devices 6 --prototypes cnn:fp32,mlp:fp32,cnn:w1 \
+		--alpha 1.0 --rounds 6 --local-epochs 4 --recipe fedavg --seed 0 --out demo-run
 
 test: lint system-packages
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests

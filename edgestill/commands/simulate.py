@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -166,11 +166,12 @@ def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, 
                 rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
             else:
                 rounds = (simulation.run_round(n, on_device=show.device_done) for n in range(1, config.rounds + 1))
-            for result in rounds:
-                run.rounds.append(result)
-                show.round_done(result)
-                if out_dir is not None:
-                    write_run(run, out_dir)
+            with closing(rounds):  # Ctrl-C ends the processes too, wherever it falls
+                for result in rounds:
+                    run.rounds.append(result)
+                    show.round_done(result)
+                    if out_dir is not None:
+                        write_run(run, out_dir)
     finally:
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
@@ -183,7 +184,7 @@ def _rounds_over_mqtt(
     out_dir: Path | None,
     broker: str | None,
     on_device: Callable[[str], None],
-) -> Iterator[RoundResult]:
+) -> Generator[RoundResult, None, None]:
     """Rounds of a fleet of processes, which live in `out_dir/fleet` or in a folder that is removed afterwards."""
     from fleet.over_mqtt import MqttSimulation
     from transport.config import BrokerConfig

@@ -15,6 +15,22 @@ from edgestill.cli import main
 SMALL = ["simulate", "--devices", "3", "--prototypes", "mlp:fp32,cnn:w1", "--rounds", "2", "--local-steps", "3"]
 
 
+HELPED = [
+    [],
+    ["simulate"],
+    ["data", "list"],
+    ["prototype", "show"],
+    ["agent", "run"],
+    ["aggregator", "serve"],
+    ["status"],
+    ["model", "export"],
+    ["device", "list"],
+    ["config", "check"],
+    ["keys", "make"],
+    ["broker"],
+]
+
+
 def edgestill(*args: object, **options: object) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "edgestill", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
@@ -113,6 +129,38 @@ def test_json_alone_goes_to_stdout() -> None:
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["rounds"]) == 2
     assert done.stderr == ""
+
+
+def test_processes_over_mqtt_give_the_same_numbers_as_one_process(tmp_path: Path) -> None:
+    def results(transport: str) -> list[dict]:
+        done = edgestill(*SMALL, "--transport", transport, "--json", "--out", tmp_path / transport)
+        assert done.returncode == 0, done.stderr
+        return [r["prototypes"] for r in json.loads(done.stdout)["rounds"]]
+
+    memory, mqtt = results("memory"), results("mqtt")
+    for one, other in zip(memory, mqtt, strict=True):
+        for name, scores in one.items():
+            assert {k: other[name][k] for k in ("accuracy", "loss", "devices")} == {
+                k: scores[k] for k in ("accuracy", "loss", "devices")
+            }
+            assert abs(other[name]["bytes_up"] - scores["bytes_up"]) < 200 * scores["devices"]  # metrics in the header
+    assert (tmp_path / "mqtt" / "fleet" / "sim-0" / "state" / "current.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--broker", "127.0.0.1:1"], "--broker goes with --transport mqtt"),
+        (["--transport", "pigeon"], "transport 'pigeon'; known: memory mqtt"),
+        (["--transport", "mqtt", "--broker", "nowhere"], "HOST:PORT"),
+        (["--transport", "mqtt", "--floats", "fp16"], "--floats goes with --transport memory"),
+    ],
+)
+def test_a_mistake_about_the_transport_is_one_line(args: list, words: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["simulate", *args])
+    assert stopped.value.code == 3
+    assert words in capsys.readouterr().err
 
 
 def test_ctrl_c_leaves_the_rounds_that_are_done(tmp_path: Path) -> None:
