@@ -29,16 +29,13 @@ def check(
         print_json(facts)
         return
     for name, table in facts.items():
-        if not isinstance(table, dict):
-            out.print(f"{name} = {table}", markup=False, soft_wrap=True)
-    for name, table in facts.items():
-        if isinstance(table, dict):
-            out.print(f"\n[{name}]", markup=False)
-            for key, value in table.items():
-                out.print(f"{key} = {value}", markup=False, soft_wrap=True)
+        out.print(f"[{name}]", markup=False)
+        for key, value in table.items():
+            out.print(f"{key} = {value}", markup=False, soft_wrap=True)
+        out.print()
 
 
-def _resolve(file: Path) -> dict[str, Any]:
+def _resolve(file: Path) -> dict[str, dict[str, Any]]:
     from wire.toml import read_toml
 
     tables = read_toml(file)

@@ -59,7 +59,7 @@ def test_an_agents_file_is_resolved_and_its_password_is_not_shown(
     code, out, _ = check(AGENT, tmp_path, capsys)
     assert code == 0
     facts = json.loads(out)
-    assert facts["device"] == "pi-07"
+    assert facts["agent"]["device"] == "pi-07"
     assert facts["train"]["threads"] == 1
     assert "hush" not in out
 
