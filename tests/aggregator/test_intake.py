@@ -98,6 +98,7 @@ def test_a_sound_update_passes_with_its_header_and_nonce() -> None:
         b"",
         b"\1" * 200,
     ],
+    ids=["altered", "another key", "another fleet", "empty", "noise"],
 )
 def test_without_a_good_signature_nothing_else_is_looked_at(sealed: bytes) -> None:
     assert refused(sealed, "envelope").asked == []
