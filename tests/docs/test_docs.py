@@ -1,8 +1,8 @@
 """What README.md and docs/ say is true: snippets run, commands and flags exist, links lead somewhere.
 
 Fences: `sh` is run, and holds `edgestill` commands only; `python` is run too, the snippets of one page one after the
-other in one namespace and one folder; `console` is for what needs a network or takes long, and is only checked for
-commands and flags that exist.
+other in one namespace and one folder; `bash` is a piece of one script, that of its page, which a test of its own
+runs; `console` is for what needs a network or takes long, and is only checked for commands and flags that exist.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import ast
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +37,7 @@ from wire.toml import read_toml
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LANGUAGES = ("sh", "bash", "console", "python", "toml", "conf", "acl", "")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -60,11 +64,12 @@ def shell_lines(code: str) -> list[str]:
 
 def environment(folder: Path) -> dict[str, str]:
     """An environment in which `edgestill` is this tree's, installed or not."""
-    command = folder / "bin" / "edgestill"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m edgestill "$@"\n')
-    command.chmod(0o755)
-    return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": f"{folder}:{ROOT}"}
+    commands = folder / "bin"
+    commands.mkdir()
+    for name, arguments in {"edgestill": "-m edgestill ", "python": ""}.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        (commands / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": f"{folder}:{ROOT}"}
 
 
 def run_shell(code: str, folder: Path, env: dict[str, str]) -> None:
@@ -117,10 +122,39 @@ def test_the_own_model_of_the_page_joins_a_fleet_as_the_page_says(tmp_path: Path
     assert list(read_run(tmp_path / "mine")["rounds"][0]["prototypes"]) == prototypes.split(",")
 
 
+def test_the_fleet_of_the_quickstart_learns_and_predicts(tmp_path: Path) -> None:
+    """The page's script as it stands, but for the port, and one short round instead of five."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    script = "".join(s.code for s in snippets(ROOT / "docs" / "quickstart-fleet.md") if s.language == "bash")
+    shorter = {"EDGESTILL_AGGREGATOR_ROUND_ROUNDS": "1", "EDGESTILL_AGGREGATOR_TRAIN_EPOCHS": "1"}
+    env = {**environment(tmp_path), **shorter, "EDGESTILL_BROKER_PORT": port}
+    done = subprocess.Popen(
+        ["bash", "-e", "-c", "trap 'test ! -f pids || kill $(cat pids)' EXIT\n" + script.replace("1883", port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env=env,
+        start_new_session=True,  # so that what it leaves behind ends with it
+    )
+    try:
+        said, _ = done.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(done.pid, signal.SIGKILL)
+    assert done.returncode == 0, said
+    assert re.search(r"round 1 closed: accuracy cnn:w1 0\.\d+", said), said
+    predicted = said.partition("wrote cnn-w1.onnx")[2].splitlines()[1:]
+    assert len(predicted) == 20, said
+    assert set(predicted) <= set("0123456789")
+    assert (tmp_path / "garden" / "pi-02" / "state" / "current.onnx").exists()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_shell_snippets_hold_nothing_that_would_not_be_run(page: Path) -> None:
     for snippet in snippets(page):
-        assert snippet.language in ("sh", "console", "python", "toml", ""), f"{name_of(page)}:{snippet.line}"
+        assert snippet.language in LANGUAGES, f"{name_of(page)}:{snippet.line}"
         if snippet.language == "sh":
             lines = shell_lines(snippet.code)
             assert lines
@@ -161,7 +195,7 @@ def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
 
 def test_the_pages_name_commands_at_all() -> None:
     named = {words[0] for page in PAGES for words in commands_of(page)}
-    assert {"simulate", "data", "prototype"} <= named
+    assert named >= {"simulate", "data", "prototype", "aggregator", "agent", "broker", "keys", "model", "status"}
 
 
 def test_the_simulate_page_lists_every_flag_with_its_default_and_no_other() -> None:
