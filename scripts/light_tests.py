@@ -44,18 +44,23 @@ def environment(version: str, python: Path) -> Path:
 
 
 def main() -> int:
-    """Run the marked tests under each interpreter; the worst exit code."""
+    """Run the marked tests under each interpreter, side by side; the worst exit code."""
     versions = sys.argv[1:] or [v for v in WANTED if v != "{}.{}".format(*sys.version_info[:2])]
     files = [str(p) for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.light" in p.read_text()]
-    worst = 0
+    runs = {}
     for version in versions:
         python = interpreter(version)
         if python is None:
             print(f"*** no Python {version} on this machine: THE LIGHT TESTS DO NOT RUN UNDER IT ***", flush=True)
             continue
-        print(f"light tests under Python {version} ...", flush=True)
-        test = [environment(version, python), "-m", "pytest", "-q", "-m", "light", *files]
-        worst = max(worst, subprocess.run(test, check=False, cwd=ROOT).returncode)
+        print(f"setting up Python {version} for the light tests ...", flush=True)
+        test = [environment(version, python), "-m", "pytest", "-q", "-m", "light", "-p", "no:cacheprovider", *files]
+        runs[version] = subprocess.Popen(test, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    worst = 0
+    for version, run in runs.items():
+        output, _ = run.communicate()
+        print(f"light tests under Python {version}:\n{output}", flush=True)
+        worst = max(worst, abs(run.returncode))
     return worst
 
 

@@ -115,6 +115,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.parametrize("broker", ["embedded", pytest.param("mosquitto", marks=pytest.mark.slow)], indirect=True)
 def test_killed_at_every_point_in_turn_the_round_ends_with_the_one_right_update(
     broker: Broker, folder: Path, start: Start
 ) -> None:
