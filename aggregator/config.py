@@ -32,7 +32,7 @@ class TaskConfig:
     input_shape: tuple[int, ...]
     classes: int
     latent: int
-    validation: Path | None = None  # .npz with x, y; see aggregator/validation.py
+    validation: Path | None = None  # .npz with x, y; see models/samples.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

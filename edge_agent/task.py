@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from edge_agent.data import Samples, load_samples, split
+from edge_agent.data import split
 from edge_agent.folders import move, remove
 from edge_agent.hyper import LocalTraining
 from edge_agent.request import Request
@@ -24,6 +24,7 @@ from edge_agent.store import CURRENT, EXTRACTOR, RESIDUAL, learned_path
 from edge_agent.updates import make_update, start_state
 from edge_agent.work import local_update
 from models.build import build
+from models.samples import Samples, load_samples
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from quant.onnx_check import open_session, run_graph

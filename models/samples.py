@@ -1,0 +1,101 @@
+"""Labelled samples on disk: an .npz with `x` and `y`. NumPy only.
+
+y      whole numbers 0 .. C-1, one per sample
+x      float32, used as it is; or uint8, brought to (x - mean) / std by the arrays `mean` and `std` of the file (one
+       number, or one per channel; without them, x / 255); or int64 token ids
+
+A device's own samples and the aggregator's validation set are such files.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wire.errors import DataError
+
+__all__ = ["Samples", "count_labels", "load_labels", "load_samples"]
+
+MAX_CLASSES = 10_000
+HOW = "save it anew with numpy.savez(path, x=x, y=y)"
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs as a model takes them, and labels."""
+
+    x: NDArray[Any]  # float32 (N, ...), or int64 (N, L)
+    y: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def load_labels(path: Path) -> NDArray[np.int64]:
+    """The labels alone; the inputs are not read."""
+    return _labels(path, _read(path, ("y",))["y"])
+
+
+def load_samples(path: Path) -> Samples:
+    """All samples of the file."""
+    arrays = _read(path, ("x", "y"), ("mean", "std"))
+    y = _labels(path, arrays["y"])
+    x = arrays["x"]
+    if x.ndim < 2 or len(x) != len(y):
+        raise DataError(f"{path}: x is {x.shape} for {len(y)} labels; give one input per label")
+    return Samples(_inputs(path, x, arrays.get("mean"), arrays.get("std")), y)
+
+
+def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
+    """How many samples each class has, up to the last class that has any."""
+    return tuple(int(n) for n in np.bincount(y))
+
+
+def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: one array, not an .npz with x and y; {HOW}")
+        with loaded as file:
+            missing = [name for name in names if name not in file.files]
+            if missing:
+                raise DataError(f"{path}: no array {missing[0]!r}, only {' '.join(file.files) or 'none'}; {HOW}")
+            return {name: file[name] for name in (*names, *optional) if name in file.files}
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not a readable .npz ({error}); {HOW}") from None
+
+
+def _labels(path: Path, y: NDArray[Any]) -> NDArray[np.int64]:
+    if y.ndim != 1 or y.dtype.kind not in "iu" or not len(y):
+        raise DataError(f"{path}: y is {y.dtype} {y.shape}; give one whole number per sample")
+    if y.min() < 0 or y.max() >= MAX_CLASSES:
+        raise DataError(f"{path}: labels from {y.min()} to {y.max()}; count the classes from 0 up")
+    return y.astype(np.int64)
+
+
+def _inputs(path: Path, x: NDArray[Any], mean: NDArray[Any] | None, std: NDArray[Any] | None) -> NDArray[Any]:
+    if x.dtype == np.float32:
+        if not np.isfinite(x).all():
+            raise DataError(f"{path}: x holds NaN or infinity")
+        return x
+    if x.dtype.kind in "iu" and x.dtype != np.uint8:
+        return x.astype(np.int64)
+    if x.dtype != np.uint8:
+        raise DataError(f"{path}: x is {x.dtype}; give float32, uint8 or token ids in int64")
+    try:
+        shape = (-1,) + (1,) * (x.ndim - 2)
+        centre = np.asarray(0 if mean is None else mean, np.float32).reshape(shape)
+        scale = np.float32(1) / np.asarray(255 if std is None else std, np.float32).reshape(shape)
+        inputs: NDArray[Any] = (x.astype(np.float32) - centre) * scale
+    except ValueError:
+        raise DataError(f"{path}: mean and std do not fit x of {x.shape}; give one number per channel") from None
+    if inputs.shape != x.shape or not np.isfinite(inputs).all():
+        raise DataError(f"{path}: mean and std do not fit x of {x.shape}; give one number per channel, std not 0")
+    return inputs
