@@ -21,13 +21,25 @@ import numpy as np
 from wire.bits import packed_size
 from wire.errors import TensorError
 
-__all__ = ["CODES", "DEFAULT_LIMITS", "PLAIN", "Entry", "Limits", "Part", "check_entries", "layout", "packed_storage"]
+__all__ = [
+    "CODES",
+    "DEFAULT_LIMITS",
+    "DTYPES",
+    "PLAIN",
+    "Entry",
+    "Limits",
+    "Part",
+    "check_entries",
+    "layout",
+    "packed_storage",
+]
 
 #: Storage byte -> safetensors dtype. The order is the format: never reorder.
 PLAIN = ("F32", "F16", "I8", "I32", "I64", "U8")
 ITEM_BYTES = {"F32": 4, "F16": 2, "I8": 1, "I32": 4, "I64": 8, "U8": 1}
 NUMPY = {"F32": "<f4", "F16": "<f2", "I8": "i1", "I32": "<i4", "I64": "<i8", "U8": "u1"}
-CODES = {np.dtype(NUMPY[name]): code for code, name in enumerate(PLAIN)}
+DTYPES = {name: np.dtype(code) for name, code in NUMPY.items()}
+CODES = {DTYPES[name]: code for code, name in enumerate(PLAIN)}
 
 _PACKED, _MEAN, _CHANNEL, _FLOAT32 = 0x80, 0x10, 0x08, 0x04
 

@@ -6,21 +6,23 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wire.errors import TensorError
-from wire.tensor_entries import Entry, Limits, layout
+from wire.tensor_entries import Entry, Limits, Part, layout
 from wire.tensor_header import read_columns, write_columns
 
-__all__ = ["MAGIC", "frame", "unframe"]
+__all__ = ["MAGIC", "frame", "safetensors_file", "unframe"]
 
 MAGIC = b"EST\x01"
 STORED, DEFLATED = 0, 1
 _PREFIX = struct.Struct("<4sBI")
 _CRC = struct.Struct("<I")
+KNOWN, KNOWN_BYTES = 16, 2**14  # headers that are remembered, and the largest of them
 #: Preset dictionary of the header's deflation: words of usual state dicts, the likeliest last. Part of the format.
 DICTIONARY = (
     b"embedding.\nnorm.weight\nattention.features.0.block.layer1.fc1.gn1.downsample.0.shortcut.1.stage1.0.adapter."
@@ -44,8 +46,8 @@ def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: L
     return b"".join([*pieces, _CRC.pack(crc)])
 
 
-def unframe(data: bytes, limits: Limits) -> tuple[list[Entry], bytes]:
-    """Check everything outside the tensors themselves; the entries, and the safetensors file."""
+def unframe(data: bytes, limits: Limits) -> tuple[Sequence[Entry], Sequence[Part], memoryview]:
+    """Check everything outside the tensors themselves; entries, parts in the order of their bytes, and those bytes."""
     if len(data) > limits.max_bytes:
         raise TensorError(f"message of {len(data)} bytes, at most {limits.max_bytes} are allowed")
     if len(data) < _PREFIX.size + _CRC.size:
@@ -59,24 +61,36 @@ def unframe(data: bytes, limits: Limits) -> tuple[list[Entry], bytes]:
     body = view[_PREFIX.size : -_CRC.size]
     if length > len(body):
         raise TensorError(f"header of {length} bytes does not fit the message")
-    entries = read_columns(_decode_header(bytes(body[:length]), coding, limits), limits)
-    return entries, _safetensors_file(entries, body[length:])
+    header = _decode_header(bytes(body[:length]), coding, limits)
+    entries, parts, size = (_known if len(header) <= KNOWN_BYTES else _read)(header, limits)
+    if size != len(body) - length:
+        raise TensorError(f"the header describes {size} bytes of tensors, the message holds {len(body) - length}")
+    return entries, parts, body[length:]
 
 
-def _safetensors_file(entries: list[Entry], data: memoryview) -> bytes:
+def safetensors_file(entries: Sequence[Entry], parts: Sequence[Part], data: memoryview) -> bytes:
+    """The tensors of an unframed message as a safetensors file."""
     described: dict[str, Any] = {}
     packed = {e.name: f'{{"bits":{e.bits},"shape":{list(e.shape)}}}' for e in entries if e.packed}
     if packed:
         described["__metadata__"] = packed
     at = 0
-    for key, dtype, shape, size in layout(entries):
+    for key, dtype, shape, size in parts:
         described[key] = {"dtype": dtype, "shape": shape, "data_offsets": (at, at + size)}
         at += size
-    if at != len(data):
-        raise TensorError(f"the header describes {at} bytes of tensors, the message holds {len(data)}")
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)  # keeps the data aligned
     return b"".join([struct.pack("<Q", len(header)), header, data])
+
+
+def _read(header: bytes, limits: Limits) -> tuple[Sequence[Entry], Sequence[Part], int]:
+    entries = read_columns(header, limits)
+    parts = layout(entries)
+    return tuple(entries), tuple(parts), sum(part.size for part in parts)
+
+
+#: All updates of a prototype have the same header: it is read once.
+_known = lru_cache(KNOWN)(_read)
 
 
 def _code_header(raw: bytes, limits: Limits) -> tuple[bytes, int]:

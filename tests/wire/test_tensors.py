@@ -18,7 +18,8 @@ from wire.tensors import Limits, Packed, Tensor, decode, encode, to_safetensors
 pytestmark = pytest.mark.light
 
 DTYPES = (np.float32, np.float16, np.int8, np.int32, np.int64, np.uint8)
-NAMES = st.text(st.characters(exclude_categories=("C", "Z"), exclude_characters=":"), min_size=1, max_size=12)
+CHARACTERS = st.characters(exclude_categories=("C", "Z"), exclude_characters=":")
+NAMES = st.text(CHARACTERS, min_size=1, max_size=12).filter(lambda name: name != "__metadata__")  # safetensors' own
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 
 
@@ -110,6 +111,25 @@ def test_decoded_arrays_are_read_only():
     w = tensors["w"]
     for array in (tensors["a"], w.levels, w.scale, w.mean):
         assert not array.flags.writeable
+
+
+def test_decoded_arrays_are_aligned_and_outlive_the_message():
+    arrays = {"a": np.array([1.5], np.float32), "b": np.array([7, -7], np.int64), "c": np.array([2], np.float16)}
+    for start in range(8):  # wherever the message lies in memory
+        message = bytearray(start) + encode(arrays)
+        decoded = decode(memoryview(message)[start:])
+        message[:] = bytes(len(message))
+        assert all(same(decoded[name], array) for name, array in arrays.items())
+        assert all(array.flags.aligned for array in decoded.values())
+
+
+def test_a_header_that_was_read_before_says_nothing_of_the_data():
+    first, second = (encode({"a": np.array(values, np.int8)}) for values in ([1, 2], [3, 4]))
+    assert [decode(data)["a"].tolist() for data in (first, second, first)] == [[1, 2], [3, 4], [1, 2]]
+    with pytest.raises(TensorError, match="describes 2 bytes of tensors, the message holds 1"):
+        decode(reseal(first[:-5]))
+    with pytest.raises(TensorError, match="absurd shape"):
+        decode(first, limits=Limits(max_values=1))
 
 
 def test_memory_order_and_byte_order_of_the_input_do_not_matter():
