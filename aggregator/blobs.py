@@ -1,15 +1,15 @@
 """Content-addressed files: a blob is called by its SHA-256, is whole or not there, and never changes.
 
-`put` copies bytes in. `adopt` takes many finished files over by renaming, with their syncs in parallel: the file
-system joins syncs that wait together, so 64 updates cost little more than one. Both return only when the blobs, and
-their names, are on the disk.
+`put` copies bytes in. `begin` takes a finished file over, or writes finished bytes, and syncs them on other threads,
+while the caller looks at the next; the file system joins syncs that wait together. `adopt` waits for all that was
+begun and gives it its names. `put` and `adopt` return only when the blobs, and their names, are on the disk.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from wire.errors import RoundError
@@ -19,6 +19,7 @@ from wire.ids import DIGEST, check_digest, digest_of
 __all__ = ["Blobs"]
 
 SYNCS = 8  # at once
+TOGETHER = 8  # files handed to a thread: handing over one costs as much as writing it
 
 
 class Blobs:
@@ -28,6 +29,9 @@ class Blobs:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._pool: ThreadPoolExecutor | None = None
+        self._begun: dict[str, Path] = {}  # digest: the file that becomes the blob
+        self._next: list[tuple[Path, bytearray | None]] = []  # not handed to a thread yet; bytes to write first
+        self._syncs: list[Future[None]] = []
 
     def path(self, digest: str) -> Path:
         """Where the blob is, or would be."""
@@ -56,18 +60,28 @@ class Blobs:
                 f"blob {digest[:12]}… is not in {self.folder}; was the state folder restored whole?"
             ) from None
 
-    def adopt(self, files: Mapping[str, Path]) -> None:
-        """Make each finished file the blob of the digest that it was checked against; the files are gone afterwards."""
-        if not files:
+    def begin(self, digest: str, held: Path | bytearray) -> None:
+        """Let a finished file, or bytes, which have the digest and do not change any more, become a blob."""
+        data = None if isinstance(held, Path) else held
+        file = self._begun[digest] = held if isinstance(held, Path) else self.folder / f".{digest}"
+        self._next.append((file, data))
+        if len(self._next) == TOGETHER:
+            self._hand_over()
+
+    def adopt(self) -> None:
+        """Make everything that was begun a blob; the files are gone afterwards. On an error all of it is forgotten."""
+        begun, self._begun = self._begun, {}
+        if not begun:
             return
-        self._sync_all(files.values())
-        for digest, file in files.items():
-            os.replace(file, self.path(digest))
-        folder = os.open(self.folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            self._end_syncs()
+            for digest, file in begun.items():
+                os.replace(file, self.path(digest))
+            _sync(self.folder)
+        except BaseException:
+            for file in begun.values():
+                file.unlink(missing_ok=True)
+            raise
 
     def collect(self, named: Iterable[str]) -> int:
         """Delete every blob that is not `named`, and what an interrupted `put` left; how many went."""
@@ -84,20 +98,36 @@ class Blobs:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _sync_all(self, files: Iterable[Path]) -> None:
-        paths = list(files)
-        if len(paths) == 1:
-            _sync(paths[0])
-            return
+    def _hand_over(self) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(SYNCS, thread_name_prefix="sync")
-        for _ in self._pool.map(_sync, paths):
-            pass  # raises what a sync raised
+        self._syncs.append(self._pool.submit(_sync_all, self._next))
+        self._next = []
+
+    def _end_syncs(self) -> None:
+        rest, self._next = self._next, []
+        syncs, self._syncs = self._syncs, []
+        try:
+            _sync_all(rest)
+        finally:
+            wait(syncs)
+        for sync in syncs:
+            sync.result()  # raises what it raised
 
 
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
+def _sync_all(files: Iterable[tuple[Path, bytearray | None]]) -> None:
+    for path, data in files:
+        _sync(path, data)
+
+
+def _sync(path: Path, data: bytearray | None = None) -> None:
+    """Have a file or folder on the disk; with `data`, a new file of it."""
+    flags = os.O_RDONLY if data is None else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    file = os.open(path, flags, 0o600)
     try:
+        left = memoryview(data or b"")
+        while left:
+            left = left[os.write(file, left) :]
         os.fsync(file)
     finally:
         os.close(file)

@@ -1,4 +1,4 @@
-"""Where updates are handed in: chunks to files, files to checks, sound ones to blobs and journal, answers to devices.
+"""Where updates are handed in: chunks together, updates to checks, sound ones to blobs and journal, answers to devices.
 
 Updates that arrive together are accepted together: one batch of syncs, one transaction, then their answers. An answer
 is given only when what it says is durable, and is given again whenever the device asks.
@@ -10,8 +10,6 @@ import logging
 import mmap
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, cast
 
 from aggregator.blobs import Blobs
@@ -58,12 +56,6 @@ class Rounds(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    row: UpdateRow
-    path: Path
-
-
 class Desk:
     """All updates between their first chunk and their answer."""
 
@@ -81,7 +73,7 @@ class Desk:
     ) -> None:
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
-        self._accepted: dict[str, _Waiting] = {}  # by device
+        self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
 
@@ -97,7 +89,7 @@ class Desk:
             self._answer(device, decision)
             return
         waiting = self._accepted.get(device)
-        if waiting is not None and waiting.row.transfer == transfer:
+        if waiting is not None and waiting.transfer == transfer:
             return  # its answer comes with the batch
         try:
             chunk = decode_chunk(payload)
@@ -131,25 +123,24 @@ class Desk:
         try:
             self._commit(accepted, refused)
         finally:  # if the disk is full, the devices send again
-            for waiting in accepted.values():
-                self.uploads.drop(waiting.row.device, waiting.row.transfer)
-        for device, waiting in accepted.items():
-            row = waiting.row
-            self._settle(device, Accepted(transfer=row.transfer, round=row.round))
+            for row in accepted.values():
+                self.uploads.drop(row.device, row.transfer)
+        for row in accepted.values():
+            self._settle(row.device, Accepted(transfer=row.transfer, round=row.round))
         for refusal in refused:
             self._settle(refusal.device, _rejected(refusal))
         if accepted:
             reach("aggregator-acked")
-        for waiting in accepted.values():
-            self._stored(waiting.row)
+        for row in accepted.values():
+            self._stored(row)
 
-    def _commit(self, accepted: dict[str, _Waiting], refused: list[Refusal]) -> None:
-        self.blobs.adopt({waiting.row.digest: waiting.path for waiting in accepted.values()})
+    def _commit(self, accepted: dict[str, UpdateRow], refused: list[Refusal]) -> None:
+        self.blobs.adopt()
         if accepted:
             reach("aggregator-blob-written")
         with self.journal.transaction():
-            for waiting in accepted.values():
-                self.journal.add_update(waiting.row)
+            for row in accepted.values():
+                self.journal.add_update(row)
             for refusal in refused:
                 self.journal.add_refusal(refusal)
         if accepted:
@@ -160,7 +151,7 @@ class Desk:
             self.flush()  # so that the second of two is judged when the first is counted
         content = finished.content
         checked = check_update(
-            _bytes_of(finished.path, content.size),
+            _view_of(finished),
             device=device,
             key=key,
             fleet=self.fleet,
@@ -183,7 +174,8 @@ class Desk:
             late=checked.late,
             metrics=header.metrics,
         )
-        self._accepted[device] = _Waiting(row, finished.path)
+        self.blobs.begin(content.digest, finished.held)
+        self._accepted[device] = row
 
     def _refuse(self, device: str, transfer: str, number: int, reason: str) -> None:
         self.uploads.drop(device, transfer)
@@ -222,8 +214,12 @@ def _rejected(refusal: Refusal) -> Rejected:
     return Rejected(transfer=refusal.transfer, round=refusal.round, reason=refusal.reason)
 
 
-def _bytes_of(path: Path, size: int) -> bytes:
+def _view_of(finished: Finished) -> bytes:
+    """The sealed update where it lies; what is cut out of a view is not copied."""
+    held, size = finished.held, finished.content.size
+    if isinstance(held, bytearray):
+        return cast(bytes, memoryview(held))
     if size < MAPPED:
-        return path.read_bytes()
-    with path.open("rb") as file:
-        return cast(bytes, mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ))
+        return held.read_bytes()
+    with held.open("rb") as file:
+        return cast(bytes, memoryview(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)))

@@ -96,7 +96,7 @@ def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:
     if kind == "onnx":
         from quant.onnx_weights import read_weights  # 30 MB, and few fleets send graphs
 
-        return read_weights(body)
+        return read_weights(bytes(body))
     # twice what is right: a wrong shape is named by _check_shapes, a bomb of 1-bit levels is not unpacked
     values, count = sum(map(math.prod, shapes.values())), len(shapes)
     return decode(body, limits=Limits(max_values=2 * values + 100, max_tensors=2 * count + 10))

@@ -1,8 +1,11 @@
-"""Updates on their way up: a part file and a `Receiver` per transfer, bounded in number and in bytes.
+"""Updates on their way up: a `Receiver` and a part file, or memory, per transfer, bounded in number and in bytes.
 
 A part file is not synced: after a power cut its chunks may be gone, and the device, which keeps its update until it
 is accepted, sends them again. What a receiver holds is saved beside the part file now and then, so that after a
 restart only the newest chunks of a large update must come again. A finished part file becomes the blob as it is.
+
+An update of so few chunks that it would be whole before it is saved once needs no part file: it waits in memory, up
+to `IN_MEMORY` bytes of all such updates, and is written once, as the blob.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from wire.chunks import Chunk, Content
 from wire.errors import DeviceError, TransferError
 from wire.ids import transfer_id
 from wire.ranges import Ranges
+from wire.storage import MemoryStorage
 from wire.transfer import Receiver
 
-__all__ = ["Finished", "PathStorage", "Uploads"]
+__all__ = ["IN_MEMORY", "Finished", "PathStorage", "Uploads"]
 
 ANSWER_EVERY = 2  # new chunks
 SAVE_EVERY = 16  # new chunks
+IN_MEMORY = 16 * 2**20
 
 
 class PathStorage:
@@ -55,7 +60,7 @@ class Finished:
     """All bytes are there and have the digest that they were announced with."""
 
     content: Content
-    path: Path
+    held: Path | bytearray
 
 
 @dataclass(slots=True)
@@ -63,6 +68,8 @@ class _Part:
     receiver: Receiver
     path: Path
     progress: float  # when the last new chunk came
+    data: bytearray | None = None  # in place of the part file
+    on_disk: bool = True
     new: int = 0  # chunks since the start, or the restart
     again: bool = False  # the whole was wrong once
 
@@ -84,6 +91,7 @@ class Uploads:
         self._max_size, self._per_device, self._max_bytes = max_size, per_device, max_bytes
         self._parts: dict[str, dict[str, _Part]] = {}  # by device and transfer, oldest first
         self.size = 0  # bytes that all unfinished updates will have
+        self.in_memory = 0  # of these
         self._restore()
 
     def __len__(self) -> int:
@@ -127,8 +135,11 @@ class Uploads:
         if not mine:
             del self._parts[device]
         self.size -= part.receiver.content.size
-        part.path.unlink(missing_ok=True)
-        _state_file(part.path).unlink(missing_ok=True)
+        if part.data is not None:
+            self.in_memory -= len(part.data)
+        if part.on_disk:
+            part.path.unlink(missing_ok=True)
+            _state_file(part.path).unlink(missing_ok=True)
 
     def drop_device(self, device: str) -> None:
         """Forget all that a device has begun."""
@@ -162,11 +173,16 @@ class Uploads:
         mine = list(self._parts.get(device, ()))
         for old in mine[: max(0, len(mine) - self._per_device + 1)]:
             self.drop(device, old)  # a device that has begun something new has given it up
-        path = self._folder / f"{device}.{transfer}.part"
-        part = _Part(Receiver(content, PathStorage(path)), path, self._clock())
+        part = self._new_part(self._folder / f"{device}.{transfer}.part", content)
         self._keep(device, transfer, part)
-        path.touch(mode=0o600)  # content of 0 bytes is never written
         return part
+
+    def _new_part(self, path: Path, content: Content) -> _Part:
+        if content.count > SAVE_EVERY or self.in_memory + content.size > IN_MEMORY:
+            return _Part(Receiver(content, PathStorage(path)), path, self._clock())
+        data = bytearray(content.size)
+        self.in_memory += content.size
+        return _Part(Receiver(content, MemoryStorage(data)), path, self._clock(), data, on_disk=False)
 
     def _finish(self, part: _Part) -> Finished | Ranges:
         try:
@@ -176,9 +192,12 @@ class Uploads:
                 raise DeviceError("the whole update has another digest than its chunks say") from None
             part.again = True  # the disk may have lost a chunk; let all come again, once
             return part.receiver.missing()
-        return Finished(part.receiver.content, part.path)
+        return Finished(part.receiver.content, part.path if part.data is None else part.data)
 
     def _save(self, part: _Part) -> None:
+        part.on_disk = True
+        if part.data is not None:
+            part.path.write_bytes(part.data)
         beside = part.path.with_suffix(".saving")
         beside.write_bytes(part.receiver.save())
         os.replace(beside, _state_file(part.path))

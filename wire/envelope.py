@@ -102,7 +102,10 @@ def open_envelope(
     kinds: Collection[str] | None = None,
     max_bytes: int = MAX_ENVELOPE,
 ) -> Envelope:
-    """What is in the envelope, if `public_key` signed it for `fleet` and it is of the `sender` and `kinds` expected."""
+    """What is in the envelope, if `public_key` signed it for `fleet` and it is of the `sender` and `kinds` expected.
+
+    The payload of a memoryview is a view of the same bytes.
+    """
     if len(data) > max_bytes:
         raise EnvelopeError(f"envelope of {len(data)} bytes, at most {max_bytes} are allowed")
     if len(data) < 2 + SIGNATURE_BYTES:
@@ -118,8 +121,7 @@ def open_envelope(
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise EnvelopeError(f"envelope: bad head: {exc}") from None
     _check_expected(head, sender, kinds)
-    payload = bytes(memoryview(data)[start:end])
-    return Envelope(kind=head.kind, sender=head.sender, round=head.round, nonce=head.nonce, payload=payload)
+    return Envelope(kind=head.kind, sender=head.sender, round=head.round, nonce=head.nonce, payload=data[start:end])
 
 
 def _check_expected(head: _Head, sender: str | None, kinds: Collection[str] | None) -> None:

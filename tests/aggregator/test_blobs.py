@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.blobs import Blobs
+from aggregator.blobs import TOGETHER, Blobs
 from wire.errors import RoundError, TopicError
 from wire.ids import digest_of
 
@@ -38,19 +38,43 @@ def test_finished_files_are_adopted_without_a_copy(tmp_path: Path, count: int) -
         path.write_bytes(bytes([i]))
         files[digest_of(bytes([i]))] = path
     numbers = {digest: path.stat().st_ino for digest, path in files.items()}
-    blobs.adopt(files)
+    for digest, path in files.items():
+        blobs.begin(digest, path)
+    blobs.adopt()
     assert sorted(blobs) == sorted(files)
     assert {digest: blobs.path(digest).stat().st_ino for digest in files} == numbers
     assert not any(path.exists() for path in files.values())
     blobs.close()
 
 
-def test_adopting_a_missing_file_is_an_error_and_adopts_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, TOGETHER, 20])
+def test_finished_bytes_are_written_and_have_a_name_only_when_adopted(tmp_path: Path, count: int) -> None:
+    blobs = Blobs(tmp_path)
+    contents = {digest_of(data): data for data in (bytearray([i]) * i for i in range(count))}
+    for digest, data in contents.items():
+        blobs.begin(digest, data)
+    assert list(blobs) == []
+    blobs.adopt()
+    assert sorted(os.listdir(tmp_path)) == sorted(contents)
+    assert {digest: blobs.read(digest) for digest in contents} == contents
+    blobs.close()
+
+
+@pytest.mark.parametrize("count", [1, TOGETHER - 1])
+def test_a_file_that_cannot_be_synced_is_an_error_and_nothing_is_adopted(tmp_path: Path, count: int) -> None:
+    """One on the caller's thread, or in the middle of what another thread syncs."""
     blobs = Blobs(tmp_path / "blobs")
     (tmp_path / "a").write_bytes(b"a")
+    blobs.begin(digest_of(b"a"), tmp_path / "a")
+    blobs.begin("0" * 64, tmp_path / "missing")
+    for i in range(count):
+        blobs.begin(digest_of(bytes([i])), bytearray([i]))
     with pytest.raises(FileNotFoundError):
-        blobs.adopt({digest_of(b"a"): tmp_path / "a", digest_of(b"b"): tmp_path / "b"})
-    assert list(blobs) == []
+        blobs.adopt()
+    assert os.listdir(blobs.folder) == []
+    blobs.begin(digest_of(b"b"), bytearray(b"b"))
+    blobs.adopt()
+    assert list(blobs) == [digest_of(b"b")]
     blobs.close()
 
 
@@ -61,9 +85,12 @@ def test_everything_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "replace", lambda a, b: (seen.append("name"), move(a, b))[1])
     blobs = Blobs(tmp_path / "blobs")
     (tmp_path / "a").write_bytes(b"a")
-    (tmp_path / "b").write_bytes(b"b")
-    blobs.adopt({digest_of(b"a"): tmp_path / "a", digest_of(b"b"): tmp_path / "b"})
-    assert seen == ["sync", "sync", "name", "name", "sync"]  # the last is the folder's
+    blobs.begin(digest_of(b"a"), tmp_path / "a")
+    for i in range(TOGETHER):
+        blobs.begin(digest_of(bytes([i])), bytearray([i]))
+    blobs.adopt()
+    count = TOGETHER + 1
+    assert seen == ["sync"] * count + ["name"] * count + ["sync"]  # the last is the folder's
     blobs.close()
 
 

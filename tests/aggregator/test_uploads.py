@@ -1,4 +1,4 @@
-"""Chunks in, part files out; what is missing, when it is said, and what a restart keeps."""
+"""Chunks in, whole updates out; what is missing, when it is said, what waits where, and what a restart keeps."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.uploads import Finished, Uploads
+from aggregator.uploads import IN_MEMORY, SAVE_EVERY, Finished, Uploads
 from wire.chunks import Chunk, Content, decode_chunk, describe, encode_chunk
 from wire.errors import DeviceError
 from wire.ids import transfer_id
 from wire.storage import MemoryStorage
 
 pytestmark = pytest.mark.light
-DATA = bytes(range(256)) * 40  # 10 chunks of 1024
+DATA = bytes(range(256)) * 40  # 10 chunks of 1024: waits in memory
+LARGE = DATA * 2  # 20 chunks: has a part file
 
 
 def chunks(data: bytes = DATA, size: int = 1024) -> list[Chunk]:
@@ -39,8 +40,53 @@ def test_chunks_in_any_order_make_the_whole(tmp_path: Path) -> None:
     results = [desk.add("a", parts[n]) for n in (9, 3, 1, 0, 2, 4, 5, 6, 7, 8)]
     finished = results[-1]
     assert isinstance(finished, Finished)
-    assert finished.path.read_bytes() == DATA
+    assert finished.held == DATA
     assert finished.content == parts[0].content
+
+
+def test_a_large_update_waits_in_a_part_file(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    *_, finished = [desk.add("a", chunk) for chunk in reversed(chunks(LARGE))]
+    assert isinstance(finished, Finished)
+    assert isinstance(finished.held, Path)
+    assert finished.held.read_bytes() == LARGE
+    assert desk.in_memory == 0
+
+
+def test_an_update_that_would_be_whole_before_it_is_saved_needs_no_file(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for chunk in chunks(bytes(1024 * SAVE_EVERY)):
+        desk.add("a", chunk)
+    assert (desk.in_memory, list(tmp_path.iterdir())) == (1024 * SAVE_EVERY, [])
+    desk.drop("a", transfer_id(chunk.content.digest))
+    assert (desk.in_memory, desk.size) == (0, 0)
+
+
+def test_beyond_the_bytes_in_memory_small_updates_have_part_files_too(tmp_path: Path) -> None:
+    desk = uploads(tmp_path, max_size=IN_MEMORY, max_bytes=2 * IN_MEMORY)
+    fill = Content(digest="0" * 64, size=IN_MEMORY - len(DATA), chunk_size=2**20)
+    desk.add("a", decode_chunk(encode_chunk(fill, 0, bytes(2**20))))
+    desk.add("b", chunks()[0])
+    assert (desk.in_memory, list(tmp_path.iterdir())) == (IN_MEMORY, [])
+    *_, finished = [desk.add("c", chunk) for chunk in chunks()]
+    assert isinstance(finished, Finished)
+    assert isinstance(finished.held, Path)
+    assert finished.held.read_bytes() == DATA
+    assert desk.in_memory == IN_MEMORY
+
+
+@pytest.mark.parametrize("data", [DATA, LARGE])
+def test_after_a_clean_end_all_that_is_held_is_there_again(tmp_path: Path, data: bytes) -> None:
+    desk = uploads(tmp_path)
+    for chunk in chunks(data)[:-1]:
+        desk.add("a", chunk)
+    desk.save()
+    again = uploads(tmp_path)
+    assert (again.size, again.in_memory) == (len(data), 0)
+    finished = again.add("a", chunks(data)[-1])
+    assert isinstance(finished, Finished)
+    assert isinstance(finished.held, Path)
+    assert finished.held.read_bytes() == data
 
 
 def test_what_is_missing_is_said_after_every_second_new_chunk(tmp_path: Path) -> None:
@@ -73,9 +119,9 @@ def test_an_update_over_the_limit_is_refused_at_its_first_chunk(tmp_path: Path) 
 def test_a_device_that_begins_too_many_loses_its_oldest(tmp_path: Path) -> None:
     desk = uploads(tmp_path)
     for start in (b"1", b"2", b"3"):
-        desk.add("a", chunks(start + DATA)[0])
+        desk.add("a", chunks(start + LARGE)[0])
     assert len(desk) == 2
-    first = transfer_id(chunks(b"1" + DATA)[0].content.digest)
+    first = transfer_id(chunks(b"1" + LARGE)[0].content.digest)
     assert not desk.has("a", first)
     assert not (tmp_path / f"a.{first}.part").exists()
 
@@ -93,7 +139,7 @@ def test_when_too_many_bytes_are_unfinished_a_new_transfer_waits(tmp_path: Path)
 def test_content_of_0_bytes_is_one_chunk(tmp_path: Path) -> None:
     finished = uploads(tmp_path).add("a", chunks(b"")[0])
     assert isinstance(finished, Finished)
-    assert finished.path.read_bytes() == b""
+    assert finished.held == b""
 
 
 def test_after_a_restart_only_what_was_not_saved_is_missing(tmp_path: Path) -> None:
@@ -118,7 +164,8 @@ def test_after_a_power_cut_chunks_whose_bytes_are_gone_are_missing(tmp_path: Pat
 
 
 def test_a_part_file_without_its_state_is_forgotten(tmp_path: Path) -> None:
-    uploads(tmp_path).add("a", chunks()[0])
+    uploads(tmp_path).add("a", chunks(LARGE)[0])
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
     (tmp_path / "b.0.state").write_bytes(b"left over")
     assert len(uploads(tmp_path)) == 0
     assert list(tmp_path.iterdir()) == []
@@ -149,9 +196,10 @@ def test_what_makes_no_progress_expires(tmp_path: Path) -> None:
 
 def test_a_revoked_device_leaves_nothing_behind(tmp_path: Path) -> None:
     desk = uploads(tmp_path)
-    for start in (b"1", b"2"):
-        desk.add("a", chunks(start + DATA)[0])
+    for data in (DATA, LARGE):
+        desk.add("a", chunks(data)[0])
     desk.save()
+    assert len(list(tmp_path.iterdir())) == 4
     desk.drop_device("a")
     desk.drop_device("nobody")
-    assert (len(desk), desk.size, list(tmp_path.iterdir())) == (0, 0, [])
+    assert (len(desk), desk.size, desk.in_memory, list(tmp_path.iterdir())) == (0, 0, 0, [])

@@ -38,6 +38,14 @@ def test_what_is_sealed_is_what_is_opened(payload, kind, sender, number, nonce):
     assert envelope == Envelope(kind=kind, sender=sender, round=number, nonce=nonce, payload=payload)
 
 
+def test_the_payload_of_a_view_is_not_copied():
+    data = bytearray(sealed(b"payload"))
+    payload = opened(memoryview(data)).payload
+    assert payload == b"payload"
+    data[-64 - 7] = ord("P")
+    assert payload == b"Payload"
+
+
 def test_the_bytes_of_an_envelope_are_these():
     head = b"\x94\xa6update\xa5pi-07\x03\xc4\x0cnonce-of-12!"
     data = sealed()
