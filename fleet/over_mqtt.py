@@ -11,6 +11,7 @@ Devices, data, seeds and the order of fusion are those of the in-process simulat
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from fleet.processes import Processes
 from fleet.runs import PrototypeResult, RoundResult
 from fleet.simulate import FLEET, SimulatedDevice, Simulation
 from transport.config import BrokerConfig
-from wire.errors import ConfigError
+from wire.errors import ConfigError, TransportError
 from wire.files import write_atomic
 from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_private_key
 
@@ -55,6 +56,7 @@ class MqttSimulation:
         return sorted((d for g in self.simulation.groups for d in g.devices), key=lambda d: d.id)
 
     def __enter__(self) -> MqttSimulation:
+        self._check_broker()
         if (self.folder / "aggregator").exists():
             raise ConfigError(f"{self.folder}: holds an earlier fleet; choose another folder or remove it")
         self.write_files()
@@ -65,6 +67,17 @@ class MqttSimulation:
 
     def __exit__(self, *_: object) -> None:
         self.processes.stop()
+
+    def _check_broker(self) -> None:
+        """Agents wait for ever for a broker; a person should hear at once that there is none."""
+        where = (self.broker.host, self.broker.port)
+        try:
+            socket.create_connection(where, timeout=5).close()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise TransportError(
+                f"no broker at {where[0]}:{where[1]}: {reason}; start one, or leave --broker out"
+            ) from None
 
     def start_aggregator(self, **environment: str) -> None:
         """Start the aggregator's process, or start it again."""

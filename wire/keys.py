@@ -95,4 +95,4 @@ def _read(path: Path | str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(MAX_FILE)
     except OSError as exc:
-        raise ConfigError(f"key {path}: cannot be read: {exc.strerror}; make one with `edgestill provision`") from None
+        raise ConfigError(f"key {path}: cannot be read: {exc.strerror}; make one with `edgestill keys make`") from None

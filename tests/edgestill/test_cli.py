@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -161,6 +162,15 @@ def test_a_mistake_about_the_transport_is_one_line(args: list, words: str, capsy
         main(["simulate", *args])
     assert stopped.value.code == 3
     assert words in capsys.readouterr().err
+
+
+def test_no_broker_is_told_at_once(capsys: pytest.CaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(SystemExit) as stopped:
+        main([*SMALL, "--transport", "mqtt", "--broker", f"127.0.0.1:{port}"])
+    assert stopped.value.code == 8
+    assert f"no broker at 127.0.0.1:{port}: connection refused" in capsys.readouterr().err
 
 
 def test_ctrl_c_leaves_the_rounds_that_are_done(tmp_path: Path) -> None:
