@@ -127,23 +127,27 @@ def test_the_fleet_of_the_quickstart_learns_and_predicts(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     script = "".join(s.code for s in snippets(ROOT / "docs" / "quickstart-fleet.md") if s.language == "bash")
-    shorter = {"EDGESTILL_AGGREGATOR_ROUND_ROUNDS": "1", "EDGESTILL_AGGREGATOR_TRAIN_EPOCHS": "1"}
-    env = {**environment(tmp_path), **shorter, "EDGESTILL_BROKER_PORT": port}
-    done = subprocess.Popen(
+    here = {
+        "EDGESTILL_BROKER_PORT": port,
+        "EDGESTILL_AGGREGATOR_ROUND_ROUNDS": "1",
+        "EDGESTILL_AGGREGATOR_TRAIN_EPOCHS": "1",
+        "EDGESTILL_AGENT_TRAIN_NICE": "0",  # with other tests beside it, a polite child takes twice as long
+    }
+    shell = subprocess.Popen(
         ["bash", "-e", "-c", "trap 'test ! -f pids || kill $(cat pids)' EXIT\n" + script.replace("1883", port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=tmp_path,
-        env=env,
+        env={**environment(tmp_path), **here},
         start_new_session=True,  # so that what it leaves behind ends with it
     )
     try:
-        said, _ = done.communicate(timeout=120)
+        said, _ = shell.communicate(timeout=120)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(done.pid, signal.SIGKILL)
-    assert done.returncode == 0, said
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, said
     assert re.search(r"round 1 closed: accuracy cnn:w1 0\.\d+", said), said
     predicted = said.partition("wrote cnn-w1.onnx")[2].splitlines()[1:]
     assert len(predicted) == 20, said
