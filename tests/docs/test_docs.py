@@ -122,6 +122,7 @@ def test_the_own_model_of_the_page_joins_a_fleet_as_the_page_says(tmp_path: Path
     assert list(read_run(tmp_path / "mine")["rounds"][0]["prototypes"]) == prototypes.split(",")
 
 
+@pytest.mark.slow
 def test_the_fleet_of_the_quickstart_learns_and_predicts(tmp_path: Path) -> None:
     """The page's script as it stands, but for the port, and one short round instead of five."""
     with socket.create_server(("127.0.0.1", 0)) as free:
