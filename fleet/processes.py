@@ -15,6 +15,7 @@ from wire.errors import RoundError
 __all__ = ["Processes"]
 
 STOP_S = 10.0
+CONFIG_VARIABLES = ("EDGESTILL_AGENT_", "EDGESTILL_AGGREGATOR_", "EDGESTILL_BROKER_")
 
 
 class Processes:
@@ -26,7 +27,9 @@ class Processes:
 
     def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start `edgestill ARGUMENTS`; what it says goes to the log, after what an earlier start said."""
-        env = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        # the configurations are written for this fleet: what the user's shell says of another one must not reach it
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(CONFIG_VARIABLES)}
+        env = {**inherited, "OMP_NUM_THREADS": "1", **(environment or {})}
         # the children run in another folder: let them find the packages where this process found them
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), env.get("PYTHONPATH", "")]))
         with (self.folder / f"{name}.log").open("ab") as log:
