@@ -89,16 +89,19 @@ class MqttSimulation:
         self.processes.start(device, ["agent", "run", "--config", f"{device}/agent.toml"], environment)
 
     def rounds(self, *, on_device: OnDevice = lambda _: None) -> Iterator[RoundResult]:
-        """Rounds as they are closed; `on_device` hears of every accepted update."""
+        """Rounds as they are closed; `on_device` hears of every accepted update. Abandoned rounds are passed over."""
         seen: set[tuple[int, str]] = set()
-        for number in range(1, self.config.rounds + 1):
-            while True:
-                self.processes.check()
-                row = self._look(number, seen, on_device)
-                if row is not None and row.phase == "closed":
-                    break
+        number, closed = 1, 0
+        while closed < self.config.rounds:
+            self.processes.check()
+            row = self._look(number, seen, on_device)
+            if row is None or row.phase not in ("closed", "abandoned"):
                 time.sleep(POLL_S)
-            yield self._result(row)
+                continue
+            number += 1
+            if row.phase == "closed":
+                closed += 1
+                yield self._result(row)
 
     @property
     def state(self) -> Path:
