@@ -29,7 +29,7 @@ from wire.topics import UpdateChunk
 __all__ = ["Desk", "Rounds"]
 
 log = logging.getLogger("edgestill.aggregator")
-BATCH = 64  # updates
+BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
 REMEMBERED = 20_000  # answers
 STALE_S = 6 * 3600.0
