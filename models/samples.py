@@ -67,7 +67,7 @@ def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) ->
                 raise DataError(f"{path}: no array {missing[0]!r}, only {' '.join(file.files) or 'none'}; {HOW}")
             return {name: file[name] for name in (*names, *optional) if name in file.files}
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
+        raise DataError(f"{path}: {error.strerror or error}; give an .npz with x and y") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable .npz ({error}); {HOW}") from None
 

@@ -118,7 +118,7 @@ def test_a_crash_point_in_the_worker_is_met_once(tmp_path: Path, monkeypatch: py
 def test_an_error_of_ours_is_an_answer_in_one_line(tmp_path: Path) -> None:
     with Asking(tmp_path, validation=str(tmp_path / "none.npz")) as asking:
         asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
-        assert "none.npz: not a readable .npz" in asking.answer()["error"]
+        assert "none.npz: No such file or directory" in asking.answer()["error"]
 
 
 def test_a_worker_that_cannot_live_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
