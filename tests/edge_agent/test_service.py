@@ -269,7 +269,7 @@ def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
         Service(read_agent_config(config))
     process = start_agent(config)
     assert process.wait(20) == DataError.exit_code
-    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory\n"
+    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; give an .npz with x and y\n"
     os.chmod(folder / "device.pem", 0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         Service(read_agent_config(config))
