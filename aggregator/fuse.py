@@ -1,4 +1,4 @@
-"""One prototype's round, fused: updates from disk in, the next model, its scores and its artifact out.
+"""A round, fused: updates from disk in, the next model of every prototype, its scores and its artifact out.
 
 A model's artifact holds its full-precision state, as float16 for prototypes whose devices quantize it anyway. The
 same updates give the same bits: they are taken in the order of their device ids, and nothing here depends on a clock.
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aggregator.artifacts import seal_artifact
 from aggregator.blobs import Blobs
 from aggregator.evaluate import evaluate
-from aggregator.recipes import find_recipe
+from aggregator.fusion.round import fuse_round
+from aggregator.fusion.types import Fused, Group, Memory, Received, Server
+from aggregator.recipes import Recipe
 from aggregator.rows import UpdateRow
-from aggregator.stored import StoredUpdates, base_arrays
+from aggregator.stored import base_arrays, received
 from models.build import build
-from models.roles import merge_state
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 from models.split import Prototype
@@ -29,7 +32,7 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import ModelHeader
 from wire.tensors import encode
 
-__all__ = ["Fuser", "wire_floats"]
+__all__ = ["Fuser", "StoredGroup", "wire_floats"]
 
 PARENTS = 900  # that a header can name; the journal names all
 State = dict[str, torch.Tensor]
@@ -40,6 +43,28 @@ def wire_floats(spec: PrototypeSpec) -> str:
     return "fp16" if spec.precision.quantized else "fp32"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """One prototype in one round as the journal has it; rows are in the order of their device ids."""
+
+    spec: PrototypeSpec
+    base: str  # the model that was published
+    rows: Sequence[UpdateRow]
+    late: Sequence[tuple[UpdateRow, str]] = ()  # of an earlier round, each with the model that it started from
+
+
+class _Bases(dict[str, dict[str, NDArray[Any]]]):
+    """Published models as arrays, by digest, each read once."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        super().__init__()
+        self._blobs = blobs
+
+    def __missing__(self, digest: str) -> dict[str, NDArray[Any]]:
+        self[digest] = base_arrays(self._blobs.read(digest))
+        return self[digest]
+
+
 @dataclass(slots=True)
 class Fuser:
     """What all prototypes and rounds have in common."""
@@ -47,7 +72,8 @@ class Fuser:
     blobs: Blobs
     key: Ed25519PrivateKey
     fleet: str
-    validation: tuple[torch.Tensor, torch.Tensor] | None = None
+    validation: tuple[torch.Tensor, torch.Tensor] | None = None  # to score published models on
+    server: Server = field(default_factory=Server)  # what fusion itself works with
     models: dict[PrototypeSpec, Prototype] = field(default_factory=dict)  # to score with; their weights are replaced
 
     def start(self, spec: PrototypeSpec, seed: int) -> tuple[str, ModelHeader]:
@@ -57,32 +83,41 @@ class Fuser:
         return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
 
     def fuse(
-        self, spec: PrototypeSpec, number: int, recipe: str, base: str, rows: Sequence[UpdateRow]
-    ) -> tuple[str, ModelHeader]:
-        """The next model from the model `base` and the updates `rows`, which are in the order of their device ids."""
+        self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
+    ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
+        """The next model of every prototype of which updates came in time, and what fusion says of the round."""
+        bases = _Bases(self.blobs)
+        taken = [self._group(group, bases) for group in groups]
+        fused = fuse_round(recipe, taken, self.server, number, memory)
+        made = []
+        for group in groups:
+            if not group.rows:
+                continue  # late teachers alone: the prototype's model stays
+            name = str(group.spec)
+            parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
+            metrics = {**_train_loss(group.rows), **fused.metrics[name]}
+            made.append(
+                self._publish(
+                    self._model(group.spec),
+                    dict(fused.states[name]),
+                    round=number,
+                    recipe=recipe.name,
+                    parents=parents,
+                    metrics=metrics,
+                )
+            )
+        return made, fused
+
+    def _group(self, group: StoredGroup, bases: _Bases) -> Group:
+        base = bases[group.base]
+        updates: list[Received] = [received(row, self.blobs, base) for row in group.rows]
+        updates += [received(row, self.blobs, bases[digest], late=True) for row, digest in group.late]
+        return Group(spec=group.spec, previous=unpack(base), updates=updates)
+
+    def _model(self, spec: PrototypeSpec) -> Prototype:
         if spec not in self.models:
             self.models[spec] = build(spec)
-        model = self.models[spec]
-        state = self._fused(recipe, base, rows)
-        examples = [row.num_examples for row in rows]
-        losses = [row.metrics.get("train_loss", float("nan")) for row in rows]
-        loss = float(np.average(losses, weights=examples))
-        metrics = {"train_loss": loss} if np.isfinite(loss) else {}
-        parents = (base, *(row.digest for row in rows))[:PARENTS]
-        return self._publish(model, state, round=number, recipe=recipe, parents=parents, metrics=metrics)
-
-    def _fused(self, recipe: str, base: str, rows: Sequence[UpdateRow]) -> State:
-        """Whoever sent all tensors is fused; predictors are fused over all devices; what nobody sent stays."""
-        arrays = base_arrays(self.blobs.read(base))
-        whole = [row for row in rows if row.kind != "predictor"]
-        fuse = find_recipe(recipe)
-        state = unpack(arrays)
-        if whole:
-            state = fuse(StoredUpdates(whole, self.blobs, arrays), [row.num_examples for row in whole])
-        if len(whole) < len(rows):
-            predictors = StoredUpdates(rows, self.blobs, arrays, predictor=True)
-            state = merge_state(state, fuse(predictors, [row.num_examples for row in rows]))
-        return state
+        return self.models[spec]
 
     def _publish(
         self,
@@ -119,3 +154,9 @@ class Fuser:
         if model.spec.precision.quantized:
             scores["accuracy_quantized"] = evaluate(model, *self.validation).accuracy
         return scores
+
+
+def _train_loss(rows: Sequence[UpdateRow]) -> dict[str, float]:
+    losses = [row.metrics.get("train_loss", float("nan")) for row in rows]
+    loss = float(np.average(losses, weights=[row.num_examples for row in rows]))
+    return {"train_loss": loss} if np.isfinite(loss) else {}

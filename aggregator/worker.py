@@ -23,8 +23,10 @@ from typing import Any, TextIO
 import torch
 
 from aggregator.blobs import Blobs
-from aggregator.fuse import Fuser
+from aggregator.fuse import Fuser, StoredGroup
+from aggregator.fusion.types import Memory
 from aggregator.journal import Journal
+from aggregator.recipes import find_recipe
 from aggregator.rows import UpdateRow
 from aggregator.validation import load_validation
 from models.spec import PrototypeSpec, parse_prototype
@@ -69,10 +71,11 @@ class Worker:
         finally:
             journal.close()
         reach("worker-fusing")
-        return [
-            self.fuser.fuse(self._spec(name), number, recipe, models[name], rows)
-            for name, rows in sorted(groups.items())
+        stored = [
+            StoredGroup(spec=self._spec(name), base=models[name], rows=rows) for name, rows in sorted(groups.items())
         ]
+        made, _ = self.fuser.fuse(find_recipe(recipe), number, stored, Memory())
+        return made
 
     def _spec(self, name: str) -> PrototypeSpec:
         setup = self.setup

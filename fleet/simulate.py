@@ -10,11 +10,15 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from aggregator.evaluate import evaluate
+from aggregator.fusion import types as fusion
+from aggregator.fusion.round import fuse_round
+from aggregator.fusion.types import Memory, Received, Server
 from aggregator.intake import read_state
 from aggregator.recipes import find_recipe
 from edge_agent.work import local_update
@@ -91,6 +95,14 @@ class Group:
     shapes: dict[str, tuple[int, ...]]  # what an update must look like
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Collected:
+    """What a group's devices sent in a round, and facts for its result."""
+
+    group: fusion.Group
+    facts: dict[str, Any]
+
+
 class Simulation:
     """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn."""
 
@@ -101,6 +113,8 @@ class Simulation:
         self.test_x = torch.from_numpy(dataset.inputs(dataset.x_test))
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         devices = make_devices(config, dataset)
+        self.server = Server(seed=config.seed)
+        self.memory = Memory()
         self.groups = [self._make_group(name, devices, dataset) for name in config.prototypes]
 
     def _make_group(self, name: str, devices: list[SimulatedDevice], dataset: Dataset) -> Group:
@@ -126,30 +140,37 @@ class Simulation:
     def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
         """Invite, train, fuse and score every prototype."""
         start = time.perf_counter()
-        results = {group.name: self._run_group(group, number, on_device) for group in self.groups}
+        sent = [self._collect(group, number, on_device) for group in self.groups]
+        fused = fuse_round(self.recipe, [s.group for s in sent], self.server, number, self.memory)
+        self.memory = fused.memory
+        results = {}
+        for group, collected in zip(self.groups, sent, strict=True):
+            group.state = dict(fused.states[group.name])
+            results[group.name] = PrototypeResult(**{**collected.facts, **self._score(group)})
         return RoundResult(round=number, prototypes=results, seconds=time.perf_counter() - start)
 
-    def _run_group(self, group: Group, number: int, on_device: OnDevice) -> PrototypeResult:
+    def _collect(self, group: Group, number: int, on_device: OnDevice) -> _Collected:
+        """Have the group's devices train; their updates, as the aggregator reads them from the wire."""
         floats = self.config.floats_of(group.model.spec.precision.quantized)
         published = encode(pack_state(group.state, floats=floats))
-        states, examples, losses, bytes_up = [], [], [], 0
+        updates, losses, bytes_up = [], [], 0
         for device in self.invited(group, number):
             message = device.answer(group.model, published, self.config, number)
             envelope = open_envelope(message, public_key=device.key.public_key(), fleet=FLEET, sender=device.id)
             header, body = decode_update(envelope.payload)
-            states.append(read_state(device.id, decode(body), group.shapes))
-            examples.append(header.num_examples)
+            state = read_state(device.id, decode(body), group.shapes)
+            updates.append(Received(device=device.id, num_examples=header.num_examples, state=_held(state)))
             losses.append(header.metrics["train_loss"])
             bytes_up += len(message)
             on_device(device.id)
-        group.state = self.recipe(states, examples)
-        scores = self._score(group)
-        return PrototypeResult(
-            **scores,
-            train_loss=float(np.average(losses, weights=examples)),
-            devices=len(states),
-            bytes_up=bytes_up,
-            bytes_down=len(published) * len(states),
+        return _Collected(
+            group=fusion.Group(spec=group.model.spec, previous=unpack(decode(published)), updates=updates),
+            facts={
+                "train_loss": float(np.average(losses, weights=[u.num_examples for u in updates])),
+                "devices": len(updates),
+                "bytes_up": bytes_up,
+                "bytes_down": len(published) * len(updates),
+            },
         )
 
     def _score(self, group: Group) -> dict[str, float]:
@@ -170,6 +191,10 @@ class Simulation:
             for d in devices
         ]
         return Run(config=self.config.to_json(), fleet=facts)
+
+
+def _held(state: dict[str, torch.Tensor]) -> Callable[[], dict[str, torch.Tensor]]:
+    return lambda: state
 
 
 def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:

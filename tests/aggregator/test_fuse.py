@@ -10,10 +10,12 @@ import torch
 
 from aggregator.artifacts import open_artifact, payload_of
 from aggregator.blobs import Blobs
-from aggregator.fuse import Fuser, wire_floats
+from aggregator.fuse import Fuser, StoredGroup, wire_floats
 from aggregator.fusion.average import weighted_mean
+from aggregator.fusion.types import Memory
+from aggregator.recipes import find_recipe
 from aggregator.rows import UpdateRow
-from aggregator.stored import StoredUpdates, base_arrays
+from aggregator.stored import base_arrays, received
 from models.build import build
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
@@ -22,7 +24,7 @@ from quant.onnx_export import export_onnx
 from quant.pack import load_packed, pack, pack_state, unpack
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from wire.ids import AGGREGATOR
-from wire.messages import UpdateHeader
+from wire.messages import ModelHeader, UpdateHeader
 from wire.tensors import decode, encode
 from wire.update import encode_update
 
@@ -67,6 +69,12 @@ def send(
     )
 
 
+def fuse(fuser: Fuser, spec: PrototypeSpec, base: str, rows: list[UpdateRow]) -> tuple[str, ModelHeader]:
+    group = StoredGroup(spec=spec, base=base, rows=rows)
+    ((digest, header),), _ = fuser.fuse(find_recipe("fedavg"), 1, [group], Memory())
+    return digest, header
+
+
 def trained(spec: PrototypeSpec, number: int) -> torch.nn.Module:
     return build(spec, generator=torch_rng(number, "another start"))
 
@@ -91,22 +99,22 @@ def test_the_fused_model_has_the_bits_of_the_recipe_in_memory(fuser: Fuser, spec
     base, _ = fuser.start(spec, SEED)
     packed = [pack(trained(spec, n), floats=wire_floats(spec)) for n in range(3)]
     rows = [send(fuser, f"d{n}", spec, encode(p), examples=n + 1) for n, p in enumerate(packed)]
-    digest, header = fuser.fuse(spec, 1, "fedavg", base, rows)
+    digest, header = fuse(fuser, spec, base, rows)
     expected = weighted_mean([unpack(decode(encode(p))) for p in packed], [1, 2, 3])
     assert open_artifact(fuser.blobs.read(digest))[1] == encode(pack_state(expected, floats=wire_floats(spec)))
     assert header.parents == (base, *(row.digest for row in rows))
     assert header.metrics["train_loss"] == pytest.approx((1 + 4 + 9) / 6)
-    assert fuser.fuse(spec, 1, "fedavg", base, rows)[0] == digest
+    assert fuse(fuser, spec, base, rows)[0] == digest
 
 
 def test_the_scores_are_those_of_the_fused_model_and_at_its_precision(fuser: Fuser) -> None:
     base, header = fuser.start(W1, SEED)
     assert set(header.metrics) == {"accuracy", "loss", "accuracy_quantized"}
     row = send(fuser, "d0", W1, encode(pack(trained(W1, 0))))
-    _, header = fuser.fuse(W1, 1, "fedavg", base, [row])
+    _, header = fuse(fuser, W1, base, [row])
     assert set(header.metrics) == {"accuracy", "loss", "accuracy_quantized", "train_loss"}
     without = Fuser(fuser.blobs, fuser.key, FLEET)
-    assert set(without.fuse(W1, 1, "fedavg", base, [row])[1].metrics) == {"train_loss"}
+    assert set(fuse(without, W1, base, [row])[1].metrics) == {"train_loss"}
 
 
 def test_a_delta_is_added_to_the_model_it_started_from(fuser: Fuser) -> None:
@@ -114,7 +122,7 @@ def test_a_delta_is_added_to_the_model_it_started_from(fuser: Fuser) -> None:
     arrays = base_arrays(fuser.blobs.read(base))
     new = {name: array + np.float32(0.5) for name, array in arrays.items()}
     delta, left = encode_delta(new, arrays, None, 8)
-    digest, _ = fuser.fuse(FP32, 1, "fedavg", base, [send(fuser, "d0", FP32, encode(delta), "delta")])
+    digest, _ = fuse(fuser, FP32, base, [send(fuser, "d0", FP32, encode(delta), "delta")])
     for name, array in tensors_of(fuser, digest).items():
         np.testing.assert_array_equal(array, new[name] - left[name])
 
@@ -126,7 +134,7 @@ def test_predictors_alone_leave_the_extractor_as_it_was(fuser: Fuser) -> None:
         send(fuser, "d0", FP32, encode(predictor), "predictor", examples=1),
         send(fuser, "d1", FP32, encode({n: 3 * a for n, a in predictor.items()}), "predictor", examples=1),
     ]
-    fused, before = (tensors_of(fuser, d) for d in (fuser.fuse(FP32, 1, "fedavg", base, rows)[0], base))
+    fused, before = (tensors_of(fuser, d) for d in (fuse(fuser, FP32, base, rows)[0], base))
     for name, array in before.items():
         expected = np.full_like(array, 2) if name in predictor else array
         np.testing.assert_array_equal(fused[name], expected)
@@ -141,7 +149,7 @@ def test_in_a_mixed_round_predictors_are_fused_over_all_and_the_rest_over_who_se
             fuser, "d1", FP32, encode({n: 3 * a for n, a in ones.items() if n.startswith("predictor")}), "predictor", 1
         ),
     ]
-    for name, array in tensors_of(fuser, fuser.fuse(FP32, 1, "fedavg", base, rows)[0]).items():
+    for name, array in tensors_of(fuser, fuse(fuser, FP32, base, rows)[0]).items():
         assert (array == (2 if name.startswith("predictor") else 1)).all(), name
 
 
@@ -149,7 +157,7 @@ def test_a_graph_is_fused_by_the_names_of_its_weights(fuser: Fuser) -> None:
     base, _ = fuser.start(W1, SEED)
     model = trained(W1, 7).eval()
     graph = export_onnx(model, model.example_input(2)).data
-    digest, _ = fuser.fuse(W1, 1, "fedavg", base, [send(fuser, "d0", W1, graph, "onnx")])
+    digest, _ = fuse(fuser, W1, base, [send(fuser, "d0", W1, graph, "onnx")])
     expected = pack_state(unpack(pack(model, floats="fp32")), floats="fp16")
     assert open_artifact(fuser.blobs.read(digest))[1] == encode(expected)
 
@@ -160,19 +168,19 @@ def test_updates_are_read_when_they_are_asked_for_and_not_kept(fuser: Fuser, mon
     read: list[str] = []
     real = Blobs.read
     monkeypatch.setattr(Blobs, "read", lambda self, digest: (read.append(digest), real(self, digest))[1])
-    updates = StoredUpdates(rows, fuser.blobs, base_arrays(fuser.blobs.read(base)))
+    base_model = base_arrays(fuser.blobs.read(base))
+    updates = [received(row, fuser.blobs, base_model) for row in rows]
     read.clear()
-    assert (len(updates), read) == (3, [])
-    assert updates[1].keys() == updates[-2].keys()
+    assert [update.device for update in updates] == ["d0", "d1", "d2"]
+    assert read == []
+    assert updates[1].state().keys() == updates[1].state().keys() == base_model.keys()
     assert read == [rows[1].digest] * 2
-    assert len(updates[1:]) == 2
-    assert [set(update) for update in updates] == [set(updates[0])] * 3
 
 
 def test_a_header_names_as_many_parents_as_fit(fuser: Fuser) -> None:
     base, _ = fuser.start(FP32, SEED)
     row = send(fuser, "d0", FP32, encode(pack(trained(FP32, 0), floats="fp32")))
-    _, header = Fuser(fuser.blobs, fuser.key, FLEET).fuse(FP32, 1, "fedavg", base, [row] * 950)
+    _, header = fuse(Fuser(fuser.blobs, fuser.key, FLEET), FP32, base, [row] * 950)
     assert len(header.parents) == 900
 
 

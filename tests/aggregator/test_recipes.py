@@ -1,16 +1,10 @@
 """Recipes by name."""
 
 import pytest
-import torch
 
 from aggregator.config_tables import RECIPES as NAMES
 from aggregator.recipes import RECIPES, find_recipe
 from wire.errors import ConfigError
-
-
-def test_fedavg_is_the_example_weighted_mean() -> None:
-    fused = find_recipe("fedavg")([{"w": torch.tensor([0.0])}, {"w": torch.tensor([1.0])}], [1, 3])
-    assert fused["w"].item() == 0.75
 
 
 def test_an_unknown_recipe_gets_a_suggestion_and_the_list() -> None:

@@ -1,0 +1,97 @@
+"""Fusion parts by kind and name: the built-in table, and users' own by entry point. A part is imported on first use.
+
+A user's package declares its part in `pyproject.toml`, under the kind and the name that recipes call it by:
+
+    [project.entry-points."edgestill.fusion"]
+    "weigh.mine" = "mypackage.parts:mine"
+
+The kinds, and what a part of each is called with (`aggregator/fusion/types.py`):
+
+    screen    (view) -> list[str | None]     why an update is left out, None where it stays
+    weigh     (view) -> Sequence[float]      one weight >= 0 per update, not all zero
+    average   (view, weights) -> State       the prototype's average
+    teach     (logits (K, B, C)) -> (B, C)   what K teachers say together of B samples, as logits
+
+The built-in names are reserved.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from wire.errors import ConfigError, did_you_mean
+
+__all__ = ["GROUP", "PARTS", "find_part", "part_names"]
+
+GROUP = "edgestill.fusion"
+Part = Callable[..., Any]
+_HERE = "aggregator.fusion"
+#: By kind and name: where the part is.
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "screen": {
+        "drop-worst": f"{_HERE}.screens:drop_worst",
+        "blocked": f"{_HERE}.screens:blocked",
+    },
+    "weigh": {
+        "examples": f"{_HERE}.weights:examples",
+        "uniform": f"{_HERE}.weights:uniform",
+        "median-score": f"{_HERE}.weights:median_score",
+        "multi-krum": f"{_HERE}.krum:multi_krum",
+        "afa": f"{_HERE}.afa:afa",
+        "fedmgda": f"{_HERE}.fedmgda:fedmgda",
+    },
+    "average": {
+        "mean": f"{_HERE}.average:mean",
+        "median": f"{_HERE}.median:median",
+        "matched": f"{_HERE}.fedma:matched",
+    },
+    "teach": {
+        "mean-logits": f"{_HERE}.ensemble:mean_logits",
+        "median-logits": f"{_HERE}.ensemble:median_logits",
+        "mean-probabilities": f"{_HERE}.ensemble:mean_probabilities",
+    },
+}
+
+
+def part_names(kind: str) -> tuple[str, ...]:
+    """Every name that a part of this kind has: the built-in ones, then users'."""
+    users = {point.name.partition(".")[2] for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")}
+    return (*PARTS[kind], *sorted(users - PARTS[kind].keys()))
+
+
+def find_part(kind: str, name: str) -> Part:
+    """The part; `ConfigError` names those that there are."""
+    built_in = PARTS[kind].get(name)
+    points = tuple(entry_points(group=GROUP, name=f"{kind}.{name}"))
+    if built_in is not None:
+        if points:
+            raise ConfigError(f"{_origin(points[0])}: {kind}.{name} is a built-in part; rename the entry point")
+        module, _, function = built_in.partition(":")
+        part: Part = getattr(importlib.import_module(module), function)
+        return part
+    if not points:
+        known = part_names(kind)
+        hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
+        raise ConfigError(f"no fusion part {kind}.{name}{hint}")
+    if len(points) > 1:
+        raise ConfigError(f"part {kind}.{name} comes from {' and '.join(map(_origin, points))}; uninstall one")
+    return _load(points[0])
+
+
+def _load(point: EntryPoint) -> Part:
+    try:
+        part = point.load()
+    except Exception as error:  # whatever a user's module raises while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{_origin(point)}: part {point.name} does not load ({reason})") from error
+    if not callable(part):
+        raise ConfigError(f"{_origin(point)}: part {point.name} is no function but a {type(part).__name__}")
+    return part  # type: ignore[no-any-return]
+
+
+def _origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "an unnamed package"
+    return f"entry point {point.value!r} of {package}"

@@ -1,0 +1,118 @@
+"""What fusion takes and gives, as values. One round of all prototypes in, the next model of each out.
+
+Parts see a prototype's round as a `View`; what must be remembered until the next round (server momentum, trust in
+devices) lives in `Memory`, which the caller keeps: the same inputs and the same memory give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from models.seeding import torch_rng
+from models.spec import PrototypeSpec
+
+if TYPE_CHECKING:
+    from aggregator.fusion.ensemble import Ensemble
+
+__all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "View"]
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One device's update. `state` reads its tensors: float32, quantized weights at the values that they stand for."""
+
+    device: str
+    num_examples: int  # n_k
+    state: Callable[[], Mapping[str, Tensor]]
+    label_counts: tuple[int, ...] = ()
+    predictor_only: bool = False  # then `state` has the predictor's tensors alone
+    late: bool = False  # it came after its round was closed: a teacher, never averaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One prototype in one round: the model that was published, and what came back, in the order of device ids."""
+
+    spec: PrototypeSpec
+    previous: Mapping[str, Tensor]
+    updates: Sequence[Received]
+
+    @property
+    def name(self) -> str:
+        """The prototype's name, such as `cnn:w1`."""
+        return str(self.spec)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a recipe carries from round to round, by name; facts are plain JSON values."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What the aggregator itself brings: samples without labels, samples with, a device to compute on."""
+
+    seed: int = 0
+    source: Tensor | None = None  # unlabeled inputs (N, *input_shape)
+    validation: tuple[Tensor, Tensor] | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    processes: int = 1  # how many prototypes may distill at once
+    teachers: Sequence[bytes] = ()  # further teachers as ONNX graphs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One prototype's round as parts see it. `updates` holds whole models only, those that were not screened out."""
+
+    spec: PrototypeSpec
+    number: int  # of the round
+    previous: Mapping[str, Tensor]
+    updates: Sequence[Received]
+    memory: Memory  # a part's names start with its own name and the prototype's; parts may write to it
+    options: Mapping[str, Any]  # of the recipe's parts
+    server: Server
+    ensemble: Ensemble | None = None  # all teachers of all prototypes, where there is a source
+
+    @property
+    def num_examples(self) -> list[int]:
+        """n_k of every update."""
+        return [update.num_examples for update in self.updates]
+
+    @property
+    def devices(self) -> list[str]:
+        """Who sent them."""
+        return [update.device for update in self.updates]
+
+    def rng(self, *purpose: object) -> torch.Generator:
+        """Randomness for `purpose`, by seed, round and prototype."""
+        return torch_rng(self.server.seed, "fusion", self.number, str(self.spec), *purpose)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReport:
+    """What fusion made of one device's update."""
+
+    weight: float  # its share in its prototype's average
+    score: float | None = None  # share of the median logits that are its own (FedRAD), of all teachers' together
+    screened: str | None = None  # why it was left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fused:
+    """The next models, and how they came about."""
+
+    states: Mapping[str, State]  # by prototype
+    memory: Memory
+    devices: Mapping[str, DeviceReport]
+    metrics: Mapping[str, dict[str, float]]  # by prototype: average_accuracy, ensemble_accuracy, distill_steps, ...
+    seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, distill
