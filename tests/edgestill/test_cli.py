@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,9 @@ def test_no_broker_is_told_at_once(capsys: pytest.CaptureFixture) -> None:
 
 def test_ctrl_c_leaves_the_rounds_that_are_done(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edgestill", *SMALL, "--rounds", "2000", "--out", str(tmp_path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=listening, **pipes) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "run.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
