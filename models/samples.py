@@ -4,7 +4,7 @@ y      whole numbers 0 .. C-1, one per sample
 x      float32, used as it is; or uint8, brought to (x - mean) / std by the arrays `mean` and `std` of the file (one
        number, or one per channel; without them, x / 255); or int64 token ids
 
-A device's own samples and the aggregator's validation set are such files.
+A device's own samples and the aggregator's validation set are such files; its unlabeled samples are too, without y.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wire.errors import DataError
 
-__all__ = ["Samples", "count_labels", "load_labels", "load_samples"]
+__all__ = ["Samples", "count_labels", "load_inputs", "load_labels", "load_samples"]
 
 MAX_CLASSES = 10_000
 HOW = "save it anew with numpy.savez(path, x=x, y=y)"
@@ -49,6 +49,17 @@ def load_samples(path: Path) -> Samples:
     if x.ndim < 2 or len(x) != len(y):
         raise DataError(f"{path}: x is {x.shape} for {len(y)} labels; give one input per label")
     return Samples(_inputs(path, x, arrays.get("mean"), arrays.get("std")), y)
+
+
+def load_inputs(path: Path, *, labels: bool = False) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    """The inputs alone; with `labels` these too. Without, a `y` in the file is not even read."""
+    arrays = _read(path, ("x", "y") if labels else ("x",), ("mean", "std"))
+    x = arrays["x"]
+    y = _labels(path, arrays["y"]) if labels else None
+    if x.ndim < 2 or not len(x) or (y is not None and len(y) != len(x)):
+        of = "" if y is None else f" for {len(y)} labels"
+        raise DataError(f"{path}: x is {x.shape}{of}; give one or more inputs (N, ...)")
+    return _inputs(path, x, arrays.get("mean"), arrays.get("std")), y
 
 
 def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
