@@ -1,0 +1,127 @@
+"""All teachers of a round, of every prototype, on the samples that distillation uses: one pass, everything from it.
+
+Each teacher sees each sample once. A mean is summed teacher by teacher and needs N x C numbers; the median, FedRAD's
+scores and users' parts need K answers side by side and get them in blocks of samples, within `budget` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from aggregator.fusion.forward import CPU, Teacher, all_logits
+from aggregator.fusion.scores import count_medians
+from aggregator.fusion.teachers import STREAMS, TEACH, Running, Teach, mean_logits, median_logits, without_broken_rows
+from wire.errors import ModelError, RoundError
+
+__all__ = ["Ensemble"]
+
+BUDGET = 64 * 2**20
+UNKNOWN_CLASSES = 1000  # of graphs, which do not tell
+
+
+class Ensemble:
+    """`teachers` on the samples `x` (N, ...).
+
+    `teach` (a part, or the name of a built-in one) and `temperature` say what will be asked, and `scored` that scores
+    will be, so that one pass gives both. `where` is the device that teachers run on.
+    """
+
+    def __init__(
+        self,
+        teachers: Sequence[Teacher],
+        x: Tensor,
+        *,
+        teach: Teach | str | None = None,
+        temperature: float = 1.0,
+        scored: bool = False,
+        where: torch.device = CPU,
+        workers: int | None = None,
+        budget: int = BUDGET,
+    ) -> None:
+        self.devices = [teacher.device for teacher in teachers]
+        if len(set(self.devices)) < len(self.devices) or not teachers or not len(x):
+            raise RoundError(f"an ensemble of {self.devices[:5]} on {len(x)} samples; give distinct names and samples")
+        self._teachers, self._x = teachers, x
+        self._teach = _part(teach) if teach is not None else None
+        self._temperature, self._scored = temperature, scored
+        self._where, self._workers, self._budget = where, workers, budget
+        self._targets: dict[tuple[Teach, float], Tensor] = {}
+        self._scores: Tensor | None = None
+
+    def taught(self, how: Teach | str | None = None, temperature: float | None = None) -> Tensor:
+        """Targets (N, C) as logits: T part(f / T), so that their softmax at temperature T is what the part means.
+
+        Without arguments, what the ensemble was built for; anything else costs another pass, once.
+        """
+        part = self._teach if how is None else _part(how)
+        if part is None:
+            raise RoundError("the ensemble was not told what to teach")
+        key = (part, self._temperature if temperature is None else temperature)
+        if key not in self._targets:
+            self._pass(*key)
+        return self._targets[key]
+
+    def scores(self) -> Tensor:
+        """Every teacher's share of the medians, (K,) float64, in the order of `devices`; see scores.py."""
+        if self._scores is None:
+            self._scored = True
+            self._pass(self._teach or median_logits, self._temperature)
+        assert self._scores is not None
+        return self._scores
+
+    def accuracy(self, x: Tensor, y: Tensor, how: Teach | str | None = None) -> float:
+        """Share of labelled samples that the teachers together get right; by default by the part they teach with."""
+        part = _part(how) if how is not None else self._teach or mean_logits
+        targets, _ = self._run(part, self._temperature, x, scored=False)
+        return float((targets.argmax(1) == y.cpu()).double().mean())
+
+    def _pass(self, part: Teach, temperature: float) -> None:
+        targets, counts = self._run(part, temperature, self._x, scored=self._scored and self._scores is None)
+        if bool(targets.isnan().any()):
+            lost = int(targets.isnan().any(1).sum())
+            raise RoundError(f"no teacher has finite logits for {lost} of {len(targets)} samples; is the source sane?")
+        self._targets[part, temperature] = targets
+        if counts is not None:
+            self._scores = counts.double() / counts.sum().clamp_min(1)
+
+    def _run(self, part: Teach, temperature: float, x: Tensor, *, scored: bool) -> tuple[Tensor, Tensor | None]:
+        """Targets for `x` and, if asked for, the counts of medians."""
+        stream = STREAMS.get(part)
+        if stream is not None and not scored:
+            running = Running(stream)
+            for logits in self._logits(x):
+                running.add(logits if temperature == 1 else logits / temperature)
+            return _warmed(running.result(), temperature), None
+        targets, counts = [], torch.zeros(len(self.devices), dtype=torch.long)
+        for block in self._blocks(x):
+            targets.append(_warmed(part(block if temperature == 1 else block / temperature), temperature))
+            if scored:
+                counts += count_medians(block, median_logits(block))
+        return torch.cat(targets), counts if scored else None
+
+    def _logits(self, x: Tensor) -> Iterator[Tensor]:
+        shape: torch.Size | None = None
+        answers = all_logits(self._teachers, x, where=self._where, workers=self._workers)
+        for device, logits in zip(self.devices, answers, strict=True):
+            shape = shape or logits.shape
+            if logits.shape != shape or logits.ndim != 2 or len(logits) != len(x):
+                raise ModelError(f"teacher {device!r} answers {tuple(logits.shape)}, expected {tuple(shape)}")
+            yield without_broken_rows(logits)
+
+    def _blocks(self, x: Tensor) -> Iterator[Tensor]:
+        """(K, B, C) for as many samples at a time as the budget allows."""
+        classes = max((teacher.classes or 0 for teacher in self._teachers), default=0) or UNKNOWN_CLASSES
+        size = max(1, self._budget // (4 * len(self._teachers) * classes))
+        for start in range(0, len(x), size):
+            yield torch.stack(list(self._logits(x[start : start + size])))
+
+
+def _part(how: Teach | str) -> Teach:
+    return TEACH[how] if isinstance(how, str) else how
+
+
+def _warmed(targets: Tensor, temperature: float) -> Tensor:
+    return targets if temperature == 1 else targets * temperature
