@@ -18,6 +18,7 @@ import typer
 from edgestill import __version__
 from edgestill.commands import agent, aggregator, config, data, device, keys, model, prototypes
 from edgestill.commands.broker import broker
+from edgestill.commands.experiment import experiment
 from edgestill.commands.simulate import simulate
 from edgestill.commands.status import status
 from edgestill.output import err, print_json
@@ -52,6 +53,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(data.app, name="data")
 app.add_typer(prototypes.app, name="prototype")
+app.command()(experiment)
 
 
 def _version(asked: bool) -> None:

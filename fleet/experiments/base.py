@@ -59,7 +59,7 @@ class Setting:
 
     fidelity: str
     seed: int
-    folder: Path  # for files of its own
+    folder: Path  # for files of its own; it is not made yet
     say: Callable[[str], None] = lambda _: None  # where it is, in a few words: "round 3/30, 91.2 %"
 
 

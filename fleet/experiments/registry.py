@@ -1,0 +1,39 @@
+"""Experiments by name, found by looking: a module of this folder with an `EXPERIMENT` is one. Imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+from fleet.experiments.base import Experiment
+from wire.errors import ConfigError, did_you_mean
+
+__all__ = ["find_experiment", "names"]
+
+FOLDER = Path(__file__).parent
+
+
+def names() -> dict[str, str]:
+    """Name and first line of the docstring of every experiment; none is imported."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        tree = ast.parse(path.read_text())
+        if any(_assigns(node) for node in tree.body):
+            found[path.stem.replace("_", "-")] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def _assigns(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(target, ast.Name) and target.id == "EXPERIMENT" for target in targets)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment called `name`."""
+    known = names()
+    if name not in known:
+        raise ConfigError(f"unknown experiment {name!r}; known: {' '.join(known)}{did_you_mean(name, known)}")
+    module = importlib.import_module(f"fleet.experiments.{name.replace('-', '_')}")
+    experiment: Experiment = module.EXPERIMENT
+    return experiment

@@ -1,0 +1,98 @@
+"""What runs measured, on disk: one file per run, fidelity and seed, written whole when the run ends.
+
+DIR/cells/RUN.FIDELITY.SEED.json     {"run", "fidelity", "seed", "seconds", "versions", "facts": {...}}
+DIR/logs/RUN.FIDELITY.SEED.log       what it said meanwhile
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wire.errors import ConfigError, DataError
+from wire.files import write_atomic
+from wire.versions import versions
+
+__all__ = ["Store", "Work"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Work:
+    """One run to make."""
+
+    run: str
+    fidelity: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.run} ({self.fidelity}, seed {self.seed})"
+
+    @property
+    def stem(self) -> str:
+        """Its name as that of a file; another name gives another file."""
+        plain = re.sub(r"[^\w+-]", lambda found: f"%{ord(found[0]):x}", self.run)
+        return f"{plain}.{self.fidelity}.{self.seed}"
+
+
+class Store:
+    """The folder of an experiment's runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(self) -> None:
+        """Make the folders."""
+        try:
+            for name in ("cells", "logs"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--out {self.folder}: {error.strerror}; choose another folder") from error
+
+    def path(self, work: Work) -> Path:
+        """Of the measured facts."""
+        return self.folder / "cells" / f"{work.stem}.json"
+
+    def log(self, work: Work) -> Path:
+        """Of what it says."""
+        return self.folder / "logs" / f"{work.stem}.log"
+
+    def scratch(self, work: Work) -> Path:
+        """Its own folder for files, which it makes if it needs one."""
+        return self.folder / "files" / work.stem
+
+    def write(self, work: Work, facts: Any, seconds: float) -> None:
+        """Keep what a run measured."""
+        kept = {
+            "run": work.run,
+            "fidelity": work.fidelity,
+            "seed": work.seed,
+            "seconds": round(seconds, 1),
+            "versions": versions(),
+            "facts": facts,
+        }
+        write_atomic(self.path(work), json.dumps(kept, indent=1) + "\n")
+
+    def read(self, work: Work) -> dict[str, Any] | None:
+        """The file of a run, or None if it was not made."""
+        path = self.path(work)
+        try:
+            kept: dict[str, Any] = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: not readable ({error}); remove it, and it is measured again") from error
+        return kept
+
+    def seeds(self, fidelity: str, runs: Iterable[str]) -> list[int]:
+        """The seeds for which all of `runs` were made."""
+        sets = [self._seeds_of(run, fidelity) for run in runs]
+        return sorted(set.intersection(*sets)) if sets else []
+
+    def _seeds_of(self, run: str, fidelity: str) -> set[int]:
+        start = Work(run, fidelity, 0).stem.rpartition(".")[0] + "."
+        names = [p.name.removeprefix(start).removesuffix(".json") for p in (self.folder / "cells").glob("*.json")]
+        return {int(name) for name in names if name.isdecimal()}

@@ -1,0 +1,46 @@
+"""One run in a process of its own: python -m fleet.experiments.worker EXPERIMENT RUN FIDELITY SEED FOLDER."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from fleet.experiments.base import Setting
+from fleet.experiments.registry import find_experiment
+from fleet.experiments.store import Store, Work
+from wire.errors import EdgestillError
+
+__all__ = ["main", "measure"]
+
+
+def measure(experiment: str, work: Work, store: Store) -> None:
+    """Make the run and keep what it measured."""
+    import torch
+
+    torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
+    runs = find_experiment(experiment).runs(work.fidelity)
+    setting = Setting(fidelity=work.fidelity, seed=work.seed, folder=store.scratch(work), say=_say)
+    start = time.perf_counter()
+    facts = runs[work.run](setting)
+    store.write(work, dict(facts), time.perf_counter() - start)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0 if the run was made; else the last line says why not."""
+    name, run, fidelity, seed, folder = argv
+    try:
+        measure(name, Work(run, fidelity, int(seed)), Store(Path(folder)))
+    except EdgestillError as error:
+        _say(str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
