@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
+
+from torch import Tensor
 
 from aggregator.evaluate import evaluate
 from aggregator.fusion.types import View
+from aggregator.fusion.vectors import States
 from models.build import build
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
@@ -42,18 +45,18 @@ def drop_worst(view: View) -> list[str | None]:
     """Leave out models that are no better than chance on the validation set; the maths are in `worst`."""
     if view.server.validation is None:
         raise ConfigError("the screen 'drop-worst' needs labelled samples: give a validation set, or drop the screen")
-    return worst(accuracies(view), view.spec.classes)
+    return worst(accuracies(view, States(view.updates)), view.spec.classes)
 
 
-def accuracies(view: View) -> list[float]:
-    """Top-1 of every update on the validation set, at the very weights that were received."""
+def accuracies(view: View, states: Sequence[Mapping[str, Tensor]]) -> list[float]:
+    """Top-1 of every state on the validation set, at the very weights that it has."""
     assert view.server.validation is not None
     x, y = (t.to(view.server.device) for t in view.server.validation)
     model = build(view.spec).to(view.server.device)
     found = []
-    for update in view.updates:
-        load_packed(model, pack_state(update.state(), floats="fp32"))
-        with weights_as_they_are(model):  # they are quantized already: twice is not once
+    for state in states:
+        load_packed(model, pack_state(state, floats="fp32"))
+        with weights_as_they_are(model):  # received ones are quantized already: twice is not once
             found.append(evaluate(model, x, y).accuracy)
     return found
 

@@ -66,12 +66,19 @@ def squared_distances(states: Sequence[Mapping[str, Tensor]], *, values: int = V
     return squares
 
 
-def gram(states: Sequence[Mapping[str, Tensor]], *, values: int = VALUES) -> Tensor:
-    """<w_i, w_j> of all pairs (K, K), float64."""
+def gram(
+    states: Sequence[Mapping[str, Tensor]], *, centre: Mapping[str, Tensor] | None = None, values: int = VALUES
+) -> Tensor:
+    """<w_i - centre, w_j - centre> of all pairs (K, K), float64; without a centre, of the states themselves."""
     products = torch.zeros(len(states), len(states), dtype=torch.float64)
+    middle = None if centre is None else to_vector(centre, list(states[0]))
+    place = 0
     for block in blocks(states, values=values):
         for part in block.split(COLUMNS, dim=1):
             wide = part.double()
+            if middle is not None:
+                wide -= middle[place : place + part.shape[1]].double()
+            place += part.shape[1]
             products += wide @ wide.T
     return products
 

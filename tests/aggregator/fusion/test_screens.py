@@ -57,7 +57,7 @@ def test_accuracy_is_that_of_the_weights_that_were_received(precision: str) -> N
     with torch.no_grad():
         y = model(x).argmax(1)
     view = view_of([good, bad, good], spec=spec, server=Server(validation=(x, y)))
-    assert accuracies(view) == [1.0, 0.0, 1.0]
+    assert accuracies(view, [good, bad, good]) == [1.0, 0.0, 1.0]
     assert [why is not None for why in drop_worst(view)] == [False, True, False]
 
 

@@ -1,0 +1,110 @@
+"""Lambda, the weights of FedMGDA+ and FedMGDA++: how they are found, as pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+__all__ = ["Pace", "common_direction", "cut_off", "lambda_step", "lambda_steps_in_turn", "nearest_share"]
+
+MOMENTUM = 0.5
+ROUNDING = 1e-9  # equal distances give equal lambdas up to this share
+STEPS, HALVINGS = 500, 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast lambda is learned, and how many deviations below the mean block a device."""
+
+    lr: float = 0.1
+    multiplier: float = 1.5
+    error: float = 1.0  # of the model before the last
+    newly: int = 0  # blocked in the last round
+
+    def adapted(self, error: float | None) -> Pace:
+        """After a round that ended with `error` (None: nobody measured).
+
+        s devices were blocked:  lr * 0.9^s, multiplier * 1.05^s
+        error not better:        lr * 1.3,   multiplier / 1.05
+        error better:            lr * 0.9
+        """
+        now = replace(self, error=self.error if error is None else error, newly=0)
+        if self.newly:
+            return replace(now, lr=self.lr * 0.9**self.newly, multiplier=self.multiplier * 1.05**self.newly)
+        if error is None:
+            return now
+        if error >= self.error:
+            return replace(now, lr=self.lr * 1.3, multiplier=self.multiplier / 1.05)
+        return replace(now, lr=self.lr * 0.9)
+
+
+def lambda_step(distances: Tensor, start: Tensor, lr: float) -> Tensor:
+    """lambda_i - lr d_i / max(lambda): one step for all devices at once, on L_i = d_i lambda_i / max(lambda).
+
+    d_i = ||w_i - w_global||. The maximum counts as a constant, so a device that is far off is lowered whoever it is.
+    """
+    return start - lr * distances / start.max()
+
+
+def lambda_steps_in_turn(distances: Tensor, start: Tensor, lr: float) -> Tensor:
+    """What FedRAD's code does instead: SGD with momentum 0.5, one step for each device in turn, on all lambdas.
+
+        L_i = d_i |lambda_i / max(lambda)|
+
+    Here the maximum has a gradient too, shared by those that tie for it: the others rise. By its turn, the last device
+    has risen above all others, is itself the maximum, and so is never lowered, however far it is.
+    """
+    weights, velocity = start.clone(), torch.zeros_like(start)
+    for i, d in enumerate(distances):
+        if weights[i] == 0:
+            continue
+        top = weights.max()
+        ties = (weights == top).to(weights.dtype)
+        gradient = -ties / ties.sum() * weights[i] / top**2
+        gradient[i] += 1 / top
+        velocity = MOMENTUM * velocity + gradient * d * (weights[i] / top).sign()
+        weights = weights - lr * velocity
+    return weights
+
+
+def cut_off(weights: Tensor, multiplier: float) -> Tensor:
+    """0 for what is not positive, then for what is below mean - multiplier * std of the rest; std divides by K - 1."""
+    kept = weights.clamp(min=0)
+    rest = kept[kept > 0]
+    if len(rest) < 2:
+        return kept
+    cut = rest.mean() * (1 - ROUNDING) - multiplier * rest.std()
+    return torch.where(kept < cut, 0.0, kept)
+
+
+def common_direction(products: Tensor, start: Tensor, epsilon: float) -> Tensor:
+    """lambda* = argmin ||sum_k lambda_k g_k||^2  with  sum lambda = 1, lambda >= 0, |lambda_k - start_k| <= epsilon
+
+    Hu et al. 2020 (FedMGDA+), equation 7, arXiv:2006.11489; `products` are <g_i, g_j> of the normalised directions.
+    epsilon = 0 gives `start`, FedAvg; epsilon = 1 is MGDA, no device is led astray. By projected gradients with a
+    step of 1 / trace, which is at most 1 / the largest eigenvalue: each of them lowers the objective.
+    """
+    low, high = (start - epsilon).clamp(min=0), (start + epsilon).clamp(max=1)
+    step = 1 / products.trace().clamp(min=torch.finfo(products.dtype).tiny)
+    found = start
+    for _ in range(STEPS):
+        following = nearest_share(found - step * (products @ found), low, high)
+        if torch.equal(following, found):
+            break
+        found = following
+    return found
+
+
+def nearest_share(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The nearest vector of sum 1 between `low` and `high`: clamp(point - t), with t by bisection."""
+    below, above = (point - high).min(), (point - low).max()  # all at `high`; all at `low`
+    for _ in range(HALVINGS):
+        middle = (below + above) / 2
+        if (point - middle).clamp(low, high).sum() > 1:
+            below = middle
+        else:
+            above = middle
+    found = (point - above).clamp(low, high)
+    return found / found.sum()
