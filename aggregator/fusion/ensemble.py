@@ -25,8 +25,9 @@ UNKNOWN_CLASSES = 1000  # of graphs, which do not tell
 class Ensemble:
     """`teachers` on the samples `x` (N, ...).
 
-    `teach` (a part, or the name of a built-in one) and `temperature` say what will be asked, and `scored` that scores
-    will be, so that one pass gives both. `where` is the device that teachers run on.
+    A device that teaches twice, with a late model too, is in `devices` twice. `teach` (a part, or the name of a
+    built-in one) and `temperature` say what will be asked, and `scored` that scores will be, so that one pass gives
+    both. `where` is the device that teachers run on.
     """
 
     def __init__(
@@ -42,8 +43,8 @@ class Ensemble:
         budget: int = BUDGET,
     ) -> None:
         self.devices = [teacher.device for teacher in teachers]
-        if len(set(self.devices)) < len(self.devices) or not teachers or not len(x):
-            raise RoundError(f"an ensemble of {self.devices[:5]} on {len(x)} samples; give distinct names and samples")
+        if not teachers or not len(x):
+            raise RoundError(f"an ensemble of {len(teachers)} teachers on {len(x)} samples")
         self._teachers, self._x = teachers, x
         self._teach = _part(teach) if teach is not None else None
         self._temperature, self._scored = temperature, scored

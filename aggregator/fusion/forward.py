@@ -38,7 +38,7 @@ class Teacher(Protocol):
 
     @property
     def device(self) -> str:
-        """The device that sent it, or another name that no other teacher has."""
+        """The device that sent it, or another name."""
 
     @property
     def classes(self) -> int | None:

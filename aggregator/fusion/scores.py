@@ -40,6 +40,7 @@ def median_score(view: View) -> Sequence[float]:
     """Weigh part: s_k n_k. Where no device of this prototype ever is the median, n_k alone."""
     if view.ensemble is None:
         raise RoundError(f"{view.spec}: median scores need samples without labels; give the fusion a source")
-    scores = dict(zip(view.ensemble.devices, view.ensemble.scores().tolist(), strict=True))
+    pairs = list(zip(view.ensemble.devices, view.ensemble.scores().tolist(), strict=True))
+    scores = dict(reversed(pairs))  # of a device that also teaches with a late model, the first
     weights = [scores.get(update.device, 0.0) * update.num_examples for update in view.updates]
     return weights if sum(weights) > 0 else [float(n) for n in view.num_examples]

@@ -108,6 +108,8 @@ def test_teachers_must_agree_on_the_classes() -> None:
         Ensemble(teachers, numbered(1)).taught("mean-logits")
 
 
-def test_two_teachers_of_one_name_are_refused() -> None:
-    with pytest.raises(RoundError, match="distinct names"):
-        Ensemble([Says("a", [[1.0]]), Says("a", [[1.0]])], numbered(1))
+def test_an_ensemble_needs_teachers_and_samples() -> None:
+    with pytest.raises(RoundError, match="0 teachers on 1 samples"):
+        Ensemble([], numbered(1))
+    with pytest.raises(RoundError, match="1 teachers on 0 samples"):
+        Ensemble([Says("a", [[1.0]])], numbered(0))

@@ -66,6 +66,12 @@ def test_a_prototype_that_is_never_the_median_is_weighed_by_examples() -> None:
     assert list(median_score(view({"a": 10, "c": 5}, ensemble))) == [10.0, 5.0]
 
 
+def test_the_score_of_a_late_model_is_not_that_of_the_device() -> None:
+    teachers = [Says("a", [[2.0]]), Says("b", [[1.0]]), Says("a", [[0.0]]), Says("b", [[9.0]])]
+    ensemble = Ensemble(teachers, torch.zeros(1, 1))
+    assert list(median_score(view({"a": 1, "b": 7}, ensemble))) == [0.0, 7.0]
+
+
 def test_scores_need_samples() -> None:
     with pytest.raises(RoundError, match="give the fusion a source"):
         median_score(view({"a": 1}, None))

@@ -1,0 +1,147 @@
+"""Processes that stay warm: each does what it is asked, one JSON line in, one JSON line out.
+
+    {"call": "package.module:function", "request": {...}}      answered by {"answer": {...}} or {"error": "..."}
+
+A process ends with its stdin, in the middle of its work too: when this process dies, they all do. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from wire.errors import EdgestillError, RoundError
+
+__all__ = ["Pool", "main", "shared_pool"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Process:
+    """One of the pool; started on its first request."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Send, and wait for the answer."""
+        process = self._process = self._process or _start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(message) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            self.close()
+            raise RoundError(f"a student's process ended with code {process.returncode}; is there enough memory?")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RoundError(answer["error"])
+        return dict(answer["answer"])
+
+    def close(self) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _start() -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    return subprocess.Popen(
+        [sys.executable, "-m", "aggregator.fusion.pool"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,  # Ctrl-C is for the process that asks
+    )
+
+
+class Pool:
+    """`size` processes. Requests are handed out in order, to whoever is free."""
+
+    def __init__(self, size: int) -> None:
+        self._free: SimpleQueue[_Process] = SimpleQueue()
+        self._all = [_Process() for _ in range(size)]
+        for process in self._all:
+            self._free.put(process)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of `call`, a `module:function`, to each request, in order."""
+
+        def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+            process = self._free.get()
+            try:
+                return process.ask({"call": call, "request": request})
+            finally:
+                self._free.put(process)
+
+        with ThreadPoolExecutor(len(self._all)) as threads:
+            return list(threads.map(ask, requests))
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.close()
+
+
+_shared: Pool | None = None
+
+
+def shared_pool(size: int) -> Pool:
+    """This process' pool, of at least `size`; it is kept until the process ends."""
+    global _shared
+    if _shared is None or len(_shared) < size:
+        if _shared is not None:
+            _shared.close()
+        _shared = Pool(size)
+        atexit.register(_shared.close)
+    return _shared
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # stdout is for answers alone: what a library prints goes to stderr
+    requests: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        message = json.loads(requests.get())
+        module, _, function = message["call"].partition(":")
+        try:
+            answer = {"answer": getattr(importlib.import_module(module), function)(message["request"])}
+        except EdgestillError as error:
+            answer = {"error": str(error)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
