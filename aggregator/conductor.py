@@ -66,6 +66,7 @@ class Conductor:
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
         self._made: list[dict[str, Any]] = []  # by the worker, to be committed
+        self._report: dict[str, Any] = {}  # of the round that it fused
         self._failures = 0
         self._before: set[str] = set()  # artifacts of the round before
         self._points: list[str] = []  # crash points to pass when all is said
@@ -102,7 +103,7 @@ class Conductor:
             self._worker_failed(answer["error"])
             return
         self._failures = 0
-        self._made = answer["models"]
+        self._made, self._report = answer["models"], answer.get("report", {})
         if answer["task"] == "start":
             with self.journal.transaction():
                 self._add_models("start")
@@ -157,6 +158,8 @@ class Conductor:
                 log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
                 with self.journal.transaction():
                     self.journal.set_round(number, phase="fusing")
+                    if self.config.round.late == "keep":
+                        self.journal.note_late(number)
                 self.worker.ask({"task": "fuse", "round": number})
             case Close(number):
                 self._close(number)
@@ -188,11 +191,15 @@ class Conductor:
         self._before = set(self._artifacts())
         with self.journal.transaction():
             self._add_models("fused")
+            self.journal.add_report(number, self._report)
             self.journal.set_round(number, phase="closed", closed=self._clock())
         reach("aggregator-round-committed")
         self._points.append("aggregator-published")
         scores = [f"{m['prototype']} {m['metrics']['accuracy']:.3f}" for m in self._made if "accuracy" in m["metrics"]]
         log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
+        for device, facts in self._report.get("devices", {}).items():
+            if facts["screened"]:
+                log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
         self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
 
     def _add_models(self, origin: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator.config_tables import ENV, TABLES, as_environment, device_keys, split_tables
+from aggregator.fusion_config import FusionConfig, fusion_config
 from models.spec import PrototypeSpec, parse_prototype
 from transport.config import BrokerConfig, broker_config
 from wire.errors import ConfigError, EdgestillError
@@ -86,11 +87,16 @@ class FleetConfig:
     prototypes: tuple[str, ...]
     round: RoundConfig
     hyper: Hyper
-    recipe: str
+    fusion: FusionConfig
     devices: Mapping[str, Ed25519PublicKey]
     limits: LimitConfig
     log_format: str
     log_level: str
+
+    @property
+    def recipe(self) -> str:
+        """The recipe and its overrides as the journal has them."""
+        return self.fusion.text
 
     def spec(self, prototype: str) -> PrototypeSpec:
         """The prototype called `prototype`, ready to be built."""
@@ -107,7 +113,7 @@ class FleetConfig:
             "prototypes": {"names": list(self.prototypes)},
             "round": asdict(self.round),
             "train": _hyper_json(self.hyper),
-            "fusion": {"recipe": self.recipe},
+            "fusion": self.fusion.to_json(),
             "devices": {name: public_key_hex(key) for name, key in sorted(self.devices.items())},
             "limits": asdict(self.limits),
             "log": {"format": self.log_format, "level": self.log_level},
@@ -144,6 +150,10 @@ def _config(
     path: Path, values: dict[str, dict[str, Any]], broker: BrokerConfig, devices: dict[str, Ed25519PublicKey]
 ) -> FleetConfig:
     check_id(values["fleet"]["id"], f"{path} [fleet]: 'id'")
+    task = _task(values["task"], path)
+    fusion = fusion_config(
+        values["fusion"], f"{path} [fusion]", path.resolve().parent, labelled=task.validation is not None
+    )
     config = FleetConfig(
         path=path,
         fleet=values["fleet"]["id"],
@@ -152,11 +162,11 @@ def _config(
         state=values["state"]["dir"],
         key=values["state"]["key"],
         keep_rounds=values["state"]["keep_rounds"],
-        task=_task(values["task"], path),
+        task=task,
         prototypes=_prototypes(values["prototypes"]["names"], path),
         round=RoundConfig(**values["round"]),
-        hyper=_hyper(values["train"], values["fleet"]["seed"], path),
-        recipe=values["fusion"]["recipe"],
+        hyper=_hyper(values["train"], values["fleet"]["seed"], fusion.recipe.local, path),
+        fusion=fusion,
         devices=devices,
         limits=LimitConfig(**values["limits"]),
         log_format=values["log"]["format"],
@@ -192,15 +202,16 @@ def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
     return full
 
 
-def _hyper(values: dict[str, Any], seed: int, path: Path) -> Hyper:
+def _hyper(values: dict[str, Any], seed: int, local: Mapping[str, float], path: Path) -> Hyper:
     prox = values.pop("prox")
+    extra = {**local, **({} if prox is None else {"prox": prox})}
     if values["epochs"] is None and values["steps"] is None:
         values["epochs"] = 1
     if values["epochs"] is not None and values["steps"] is not None:
         raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
     if values["lr"] == 0:
         raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
-    return Hyper(seed=seed, extra={"prox": prox} if prox else {}, **values)
+    return Hyper(seed=seed, extra={name: value for name, value in extra.items() if value}, **values)
 
 
 def _hyper_json(hyper: Hyper) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from aggregator.fusion_config import FUSION_KEYS, list_of_words
 from transport.config import ENV as BROKER_ENV
 from transport.config import BrokerConfig
 from wire.errors import ConfigError, EdgestillError, did_you_mean
@@ -18,8 +19,6 @@ from wire.toml import Key, sub_table, take
 __all__ = ["ENV", "TABLES", "as_environment", "device_keys", "split_tables"]
 
 ENV = "EDGESTILL_AGGREGATOR"
-#: The names of aggregator/recipes.py, which imports torch.
-RECIPES = ("fedavg",)
 TABLES: dict[str, dict[str, Key]] = {
     "fleet": {"id": Key(str), "seed": Key(int, 0, least=0, most=2**53)},
     "state": {"dir": Key(Path), "key": Key(Path), "keep_rounds": Key(int, 2, least=1)},
@@ -48,9 +47,9 @@ TABLES: dict[str, dict[str, Key]] = {
         "steps": Key(int, None, least=1),
         "momentum": Key(float, 0.9, least=0, most=0.999999),
         "weight_decay": Key(float, 0.0, least=0),
-        "prox": Key(float, 0.0, least=0),
+        "prox": Key(float, None, least=0),  # by default what the recipe says
     },
-    "fusion": {"recipe": Key(str, "fedavg", choices=RECIPES)},
+    "fusion": FUSION_KEYS,
     "limits": {
         "update_mb": Key(int, 64, least=1, most=256),
         "parts_mb": Key(int, 2048, least=1),
@@ -75,6 +74,9 @@ def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, A
     shape = found["task"].get("input_shape")
     if isinstance(shape, list):
         found["task"] = {**found["task"], "input_shape": "x".join(map(str, shape))}
+    if "source_classes" in found["fusion"]:
+        classes = list_of_words(found["fusion"]["source_classes"])
+        found["fusion"] = {**found["fusion"], "source_classes": classes}
     return found
 
 

@@ -6,7 +6,8 @@ same updates give the same bits: they are taken in the order of their device ids
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from aggregator.artifacts import seal_artifact
 from aggregator.blobs import Blobs
-from aggregator.evaluate import evaluate
+from aggregator.evaluate import score_state
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
+from aggregator.journal import Journal
 from aggregator.recipes import Recipe
 from aggregator.rows import UpdateRow
 from aggregator.stored import base_arrays, received
@@ -26,13 +28,12 @@ from models.build import build
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 from models.split import Prototype
-from quant.layers import weights_as_they_are
-from quant.pack import load_packed, pack_state, unpack
+from quant.pack import pack_state, unpack
 from wire.keys import Ed25519PrivateKey
 from wire.messages import ModelHeader
 from wire.tensors import encode
 
-__all__ = ["Fuser", "StoredGroup", "wire_floats"]
+__all__ = ["Fuser", "StoredGroup", "round_groups", "wire_floats"]
 
 PARENTS = 900  # that a header can name; the journal names all
 State = dict[str, torch.Tensor]
@@ -138,25 +139,29 @@ class Fuser:
             latent=model.latent,
             recipe=recipe,
             parents=parents,
-            metrics={**metrics, **self._score(model, state)},
+            metrics={**metrics, **({} if self.validation is None else score_state(model, state, *self.validation))},
         )
         body = encode(pack_state(state, floats=wire_floats(spec)))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
-
-    def _score(self, model: Prototype, state: State) -> dict[str, float]:
-        """Of the fused model: as it is, and at the prototype's own precision."""
-        if self.validation is None:
-            return {}
-        load_packed(model, pack_state(state, floats="fp32"))
-        with weights_as_they_are(model):
-            full = evaluate(model, *self.validation)
-        scores = {"accuracy": full.accuracy, "loss": full.loss}
-        if model.spec.precision.quantized:
-            scores["accuracy_quantized"] = evaluate(model, *self.validation).accuracy
-        return scores
 
 
 def _train_loss(rows: Sequence[UpdateRow]) -> dict[str, float]:
     losses = [row.metrics.get("train_loss", float("nan")) for row in rows]
     loss = float(np.average(losses, weights=[row.num_examples for row in rows]))
     return {"train_loss": loss} if np.isfinite(loss) else {}
+
+
+def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:
+    """A round as the journal has it, by prototype, with the late updates that were noted when it began to fuse."""
+    rows: dict[str, list[UpdateRow]] = defaultdict(list)
+    for row in journal.updates(number):
+        rows[row.prototype].append(row)
+    bases = {i.prototype: i.model for i in journal.invitations(number)}
+    late: dict[str, list[tuple[UpdateRow, str]]] = defaultdict(list)
+    for row, model in journal.late_teachers(number):
+        late[row.prototype].append((row, model))
+    current = journal.current()
+    return [
+        StoredGroup(spec=spec(name), base=bases.get(name) or current[name].digest, rows=rows[name], late=late[name])
+        for name in sorted({*rows, *late})
+    ]

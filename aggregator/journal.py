@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = ["Journal"]
 
 #: Refusals kept per device: enough to answer again, too few to fill a disk.
 REFUSALS = 200
+REPORTS = 50  # rounds whose reports are kept
 T = TypeVar("T")
 
 
@@ -137,6 +138,36 @@ class Journal:
         """The updates that count for a round (or came late for it), in the order of their device ids."""
         rows = self._rows("updates", "round = ? AND late = ? ORDER BY device", number, int(late))
         return [UpdateRow(**{**row, "late": late, "metrics": json.loads(row["metrics"])}) for row in rows]
+
+    def note_late(self, number: int) -> None:
+        """Settle which late updates teach in round `number`: those of the round before that are here by now."""
+        devices = [row.device for row in self.updates(number - 1, late=True)]
+        self.put("late", json.dumps({"round": number, "devices": devices}))
+
+    def late_teachers(self, number: int) -> list[tuple[UpdateRow, str]]:
+        """The late updates that teach in round `number`, and the models they started from, by device.
+
+        Without those of devices that answered this round in time too, or that were put out of the round before.
+        """
+        noted = json.loads(self.get("late", "{}"))
+        if noted.get("round") != number:
+            return []
+        models = {i.device: i.model for i in self.invitations(number - 1)}
+        wanted = set(noted["devices"]) - {row.device for row in self.updates(number)}
+        rows = self.updates(number - 1, late=True)
+        return [(r, models[r.device]) for r in rows if r.device in wanted and r.device in models]
+
+    def add_report(self, number: int, report: Mapping[str, Any]) -> None:
+        """What fusion says of a round; those of the newest rounds are kept."""
+        self.put(f"report:{number}", json.dumps(report))
+        self.db.execute(
+            "DELETE FROM meta WHERE key LIKE 'report:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
+        )
+
+    def report(self, number: int) -> dict[str, Any]:
+        """What fusion said of a round: `devices` and `seconds`; empty where nothing is known."""
+        facts: dict[str, Any] = json.loads(self.get(f"report:{number}", "{}"))
+        return facts
 
     def has_update(self, device: str, number: int) -> bool:
         """Whether the device's answer to this round is kept already."""

@@ -9,7 +9,7 @@ override any field of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -25,17 +25,20 @@ class Distillation:
     start: str = "average"  # or previous: the model that was published
     optimizer: str = "adam"  # or sgd
     lr: float = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
-    schedule: str = "cosine"  # or constant
+    schedule: str = "cosine"  # or constant, or swa: from lr towards swa_lr, epoch by epoch, as FedRAD's code has it
     momentum: float = 0.0  # of sgd
     weight_decay: float = 0.0
     batch_size: int = 128
     steps: int = 10_000  # at most
+    epochs: int = 0  # over the source, at most; 0: as many as the steps take
+    shuffle: bool = True
     check_every: int = 100  # steps between two looks at the validation set
     patience: int = 1000  # steps without gain before it stops
     clip: float = 5.0  # greatest norm of a gradient; 0: none
     temperature: float = 1.0
     keep_start: bool = True  # the starting point is a checkpoint too
-    swa: int = 0  # average the weights of every n-th step's student instead of taking the best (FedBE); 0: no
+    swa: int = 0  # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
+    swa_lr: float = 0.005  # of the schedule swa
     student: str = "float"  # or own: distill at the prototype's own precision, straight through
 
 
@@ -63,18 +66,99 @@ class Recipe:
         """Whether the aggregator needs samples without labels."""
         return self.teach is not None or self.weigh == "median-score"
 
+    @property
+    def looks(self) -> bool:
+        """Whether labelled samples of the aggregator have a say in the result, where it has some."""
+        how = self.distill
+        return (self.teach is not None and not how.swa) or "drop-worst" in self.screen or self.weigh == "fedmgda"
 
-FEDAVG = Recipe(
-    name="fedavg",
-    title="example-weighted mean",
-    paper="McMahan et al. 2017, arXiv:1602.05629",
+
+_FEDDF = "Lin et al. 2020, arXiv:2006.07242"
+_FEDRAD = "Sturluson et al. 2021, FedRAD: Federated Robust Adaptive Distillation, arXiv:2112.01405"
+_RECIPES = (
+    Recipe(name="fedavg", title="example-weighted mean", paper="McMahan et al. 2017, arXiv:1602.05629"),
+    Recipe(
+        name="fedprox",
+        title="example-weighted mean; devices are held near the model they received",
+        paper="Li et al. 2020, arXiv:1812.06127",
+        local={"prox": 0.01},
+    ),
+    Recipe(
+        name="fedavgm",
+        title="example-weighted mean with momentum at the aggregator",
+        paper="Hsu et al. 2019, arXiv:1909.06335",
+        server_momentum=0.3,
+    ),
+    Recipe(
+        name="feddf",
+        title="mean, then distilled from the mean logits of all received models of all prototypes",
+        paper=_FEDDF,
+        teach="mean-logits",
+    ),
+    Recipe(
+        name="feddf-median",
+        title="FedDF with the median of the logits",
+        paper=f"{_FEDDF}; {_FEDRAD}",
+        teach="median-logits",
+    ),
+    Recipe(
+        name="fedbe",
+        title="mean, then distilled from a Bayesian ensemble: received, average and sampled models",
+        paper="Chen & Chao 2021, arXiv:2009.01974",
+        sample="gaussian",
+        samples=10,
+        teach="mean-probabilities",
+        distill=Distillation(schedule="constant", steps=1500, swa=25),
+    ),
+    Recipe(
+        name="fedrad",
+        title="mean weighed by median scores, then distilled from the median logits: bears bad devices",
+        paper=_FEDRAD,
+        weigh="median-score",
+        teach="median-logits",
+    ),
+    Recipe(
+        name="comed",
+        title="coordinate-wise median",
+        paper="Yin et al. 2018, arXiv:1803.01498",
+        weigh="uniform",
+        average="median",
+    ),
+    Recipe(
+        name="multi-krum",
+        title="mean of the updates that lie nearest to their neighbours",
+        paper="Blanchard et al. 2017, arXiv:1703.02757",
+        weigh="multi-krum",
+    ),
+    Recipe(
+        name="afa",
+        title="mean of the updates that point where the others do, weighed by trust from round to round",
+        paper="Munoz-Gonzalez et al. 2019, arXiv:1909.05125",
+        screen=("afa-blocked",),
+        weigh="afa",
+    ),
+    Recipe(
+        name="fedmgda",
+        title="mean with weights learned so that no device is far off",
+        paper=f"Hu et al. 2020, arXiv:2006.11489; FedMGDA++ of {_FEDRAD}",
+        screen=("fedmgda-blocked",),
+        weigh="fedmgda",
+    ),
+    Recipe(
+        name="fedma",
+        title="matched averaging: neurons are aligned by layer before the mean",
+        paper="Wang et al. 2020, arXiv:2002.06440",
+        average="matched",
+    ),
 )
 #: By name.
-RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in (FEDAVG,)})
+RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _RECIPES})
 
 
 def find_recipe(name: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
-    """The recipe called `name`, with the fields of `overrides` in place of its own."""
+    """The recipe called `name`, with `overrides` in place of its own fields: flat, those of distillation among them."""
     if name not in RECIPES:
         raise ConfigError(f"unknown recipe {name!r}{did_you_mean(name, RECIPES)}; known: {' '.join(RECIPES)}")
-    return replace(RECIPES[name], **overrides)
+    from aggregator.overrides import override
+
+    return override(RECIPES[name], overrides)

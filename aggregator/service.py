@@ -306,6 +306,8 @@ def worker_setup(config: FleetConfig) -> dict[str, Any]:
         "classes": task.classes,
         "latent": task.latent,
         "validation": None if task.validation is None else str(task.validation),
+        "prototypes": config.prototypes,
+        "fusion": config.fusion.to_json(),
     }
 
 

@@ -7,8 +7,9 @@ and comes to the same bits.
     {"task": "start", "prototypes": ["cnn:w1"]}   builds the first models of these prototypes
     {"task": "fuse", "round": 3}                  fuses round 3, every prototype that has updates
     answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]} or {"error": "..."}
+            of a fused round also "report": {"devices": {...}, "seconds": {...}}
 
-The first line is the setup: state folder, key, fleet, seed, task.
+The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
 """
 
 from __future__ import annotations
@@ -16,19 +17,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 
 from aggregator.blobs import Blobs
-from aggregator.fuse import Fuser, StoredGroup
-from aggregator.fusion.types import Memory
+from aggregator.bring import bring, load_labelled
+from aggregator.fuse import Fuser, round_groups
+from aggregator.fusion.memory import Memories
 from aggregator.journal import Journal
-from aggregator.recipes import find_recipe
-from aggregator.rows import UpdateRow
-from aggregator.validation import load_validation
+from aggregator.overrides import read_recipe
 from models.spec import PrototypeSpec, parse_prototype
 from wire.crashpoints import reach
 from wire.errors import EdgestillError
@@ -45,37 +45,34 @@ class Worker:
         self.setup = setup
         self.state = Path(setup["state"])
         shape, classes = tuple(setup["input_shape"]), setup["classes"]
-        validation = None
-        if setup["validation"] is not None:
-            x, y = load_validation(Path(setup["validation"]), shape, classes)
-            validation = torch.from_numpy(x), torch.from_numpy(y)
+        test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes)
+        server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test)
         key = load_private_key(setup["key"])
-        self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], validation)
+        self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server)
+        self.memories = Memories(self.state / "memory")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked."""
         if request["task"] == "start":
             made = [self.fuser.start(self._spec(name), self.setup["seed"]) for name in request["prototypes"]]
-        else:
-            made = self._fuse(int(request["round"]))
-        return {**request, "models": [_facts(digest, header) for digest, header in made]}
+            return {**request, "models": [_facts(digest, header) for digest, header in made]}
+        return {**request, **self._fuse(int(request["round"]))}
 
-    def _fuse(self, number: int) -> list[tuple[str, ModelHeader]]:
+    def _fuse(self, number: int) -> dict[str, Any]:
         journal = Journal(self.state / "journal.db", read_only=True)
         try:
-            recipe = next(row.recipe for row in journal.rounds() if row.number == number)
-            models = {i.prototype: i.model for i in journal.invitations(number)}
-            groups: dict[str, list[UpdateRow]] = defaultdict(list)
-            for row in journal.updates(number):
-                groups[row.prototype].append(row)
+            rounds = journal.rounds()
+            recipe = read_recipe(next(row.recipe for row in rounds if row.number == number))
+            last = max((row.number for row in rounds if row.phase == "closed" and row.number < number), default=0)
+            groups = round_groups(journal, number, self._spec)
         finally:
             journal.close()
         reach("worker-fusing")
-        stored = [
-            StoredGroup(spec=self._spec(name), base=models[name], rows=rows) for name, rows in sorted(groups.items())
-        ]
-        made, _ = self.fuser.fuse(find_recipe(recipe), number, stored, Memory())
-        return made
+        made, fused = self.fuser.fuse(recipe, number, groups, self.memories.read(last))
+        self.memories.write(number, fused.memory)
+        self.memories.forget(last)
+        report = {"devices": {name: asdict(r) for name, r in fused.devices.items()}, "seconds": dict(fused.seconds)}
+        return {"models": [_facts(digest, header) for digest, header in made], "report": report}
 
     def _spec(self, name: str) -> PrototypeSpec:
         setup = self.setup

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aggregator.evaluate import evaluate
+from aggregator.evaluate import score_state
 from aggregator.fusion import types as fusion
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Memory, Received, Server
@@ -30,8 +30,7 @@ from fleet.seeds import numpy_rng, torch_rng
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
-from quant.layers import weights_as_they_are
-from quant.pack import load_packed, pack_state, unpack
+from quant.pack import pack_state, unpack
 from wire.envelope import open_envelope, seal
 from wire.errors import ConfigError
 from wire.keys import Ed25519PrivateKey
@@ -146,7 +145,8 @@ class Simulation:
         results = {}
         for group, collected in zip(self.groups, sent, strict=True):
             group.state = dict(fused.states[group.name])
-            results[group.name] = PrototypeResult(**{**collected.facts, **self._score(group)})
+            scores = score_state(group.model, group.state, self.test_x, self.test_y)
+            results[group.name] = PrototypeResult(**{**collected.facts, **scores})
         return RoundResult(round=number, prototypes=results, seconds=time.perf_counter() - start)
 
     def _collect(self, group: Group, number: int, on_device: OnDevice) -> _Collected:
@@ -172,16 +172,6 @@ class Simulation:
                 "bytes_down": len(published) * len(updates),
             },
         )
-
-    def _score(self, group: Group) -> dict[str, float]:
-        """Of the fused model: as it is, and at the prototype's own precision."""
-        load_packed(group.model, pack_state(group.state, floats="fp32"))
-        with weights_as_they_are(group.model):
-            full = evaluate(group.model, self.test_x, self.test_y)
-        scores = {"accuracy": full.accuracy, "loss": full.loss}
-        if group.model.spec.precision.quantized:
-            scores["accuracy_quantized"] = evaluate(group.model, self.test_x, self.test_y).accuracy
-        return scores
 
     def new_run(self) -> Run:
         """An empty run of this fleet."""

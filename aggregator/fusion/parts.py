@@ -32,14 +32,16 @@ _HERE = "aggregator.fusion"
 #: By kind and name: where the part is.
 PARTS: Mapping[str, Mapping[str, str]] = {
     "screen": {
+        "finite": f"{_HERE}.screens:finite",
         "drop-worst": f"{_HERE}.screens:drop_worst",
-        "blocked": f"{_HERE}.screens:blocked",
+        "afa-blocked": f"{_HERE}.afa:blocked",
+        "fedmgda-blocked": f"{_HERE}.fedmgda:blocked",
     },
     "weigh": {
         "examples": f"{_HERE}.weights:examples",
         "uniform": f"{_HERE}.weights:uniform",
-        "median-score": f"{_HERE}.weights:median_score",
-        "multi-krum": f"{_HERE}.krum:multi_krum",
+        "median-score": f"{_HERE}.scores:median_score",
+        "multi-krum": f"{_HERE}.krum:krum",
         "afa": f"{_HERE}.afa:afa",
         "fedmgda": f"{_HERE}.fedmgda:fedmgda",
     },
@@ -49,9 +51,9 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "matched": f"{_HERE}.fedma:matched",
     },
     "teach": {
-        "mean-logits": f"{_HERE}.ensemble:mean_logits",
-        "median-logits": f"{_HERE}.ensemble:median_logits",
-        "mean-probabilities": f"{_HERE}.ensemble:mean_probabilities",
+        "mean-logits": f"{_HERE}.teachers:mean_logits",
+        "median-logits": f"{_HERE}.teachers:median_logits",
+        "mean-probabilities": f"{_HERE}.teachers:mean_probabilities",
     },
 }
 

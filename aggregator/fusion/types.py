@@ -64,7 +64,9 @@ class Server:
 
     seed: int = 0
     source: Tensor | None = None  # unlabeled inputs (N, *input_shape)
-    validation: tuple[Tensor, Tensor] | None = None
+    validation: tuple[Tensor, Tensor] | None = None  # labelled samples that have a say: early stopping, screens
+    test: tuple[Tensor, Tensor] | None = None  # labelled samples for reports alone
+    score_ensemble: bool = True  # report the ensemble's accuracy on `test`: one more pass of all teachers
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     processes: int = 1  # how many prototypes may distill at once
     teachers: Sequence[bytes] = ()  # further teachers as ONNX graphs
@@ -115,4 +117,4 @@ class Fused:
     memory: Memory
     devices: Mapping[str, DeviceReport]
     metrics: Mapping[str, dict[str, float]]  # by prototype: average_accuracy, ensemble_accuracy, distill_steps, ...
-    seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, distill
+    seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, score, distill

@@ -1,0 +1,152 @@
+"""Overrides of a recipe: any of its fields by one flat name, as `[fusion]` and `--fusion` give them. Imports no torch.
+
+    steps = 200               of the distillation
+    weigh = "uniform"         a part
+    krum_f = 3                an option of a part
+    options = { mine = 2.0 }  options of a part of your own
+
+A round's recipe is written into the journal as one text, name and overrides, so that a restart fuses it by the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from aggregator.fusion.parts import part_names
+from wire.errors import ConfigError, did_you_mean
+from wire.toml import Key, take
+
+if TYPE_CHECKING:
+    from aggregator.recipes import Recipe
+
+__all__ = ["KEYS", "OPTIONS", "check_overrides", "override", "parse_overrides", "read_recipe", "recipe_text"]
+
+NONE = "none"
+#: Options of the built-in parts; a part reads its own from `View.options`.
+OPTIONS: Mapping[str, Key] = {
+    "krum_f": Key(int, None, least=0),
+    "krum_m": Key(int, None, least=1),
+    "krum_reference": Key(bool, None),
+    "afa_xi": Key(float, None, least=0),
+    "afa_xi_step": Key(float, None, least=0),
+    "afa_reference": Key(bool, None),
+    "fedmgda": Key(str, None, choices=("plusplus", "plus")),
+    "fedmgda_epsilon": Key(float, None, least=0, most=1),
+    "fedmgda_reference": Key(bool, None),
+}
+#: Every field that may be overridden; None: it is not.
+KEYS: Mapping[str, Key] = {
+    "screen": Key(tuple, None),
+    "weigh": Key(str, None),
+    "average": Key(str, None),
+    "bn": Key(str, None, choices=("mean", "last")),
+    "server_momentum": Key(float, None, least=0, most=0.999),
+    "sample": Key(str, None, choices=(NONE, "gaussian", "dirichlet")),
+    "samples": Key(int, None, least=0, most=1000),
+    "teach": Key(str, None),
+    "start": Key(str, None, choices=("average", "previous")),
+    "optimizer": Key(str, None, choices=("adam", "sgd")),
+    "lr": Key(float, None, least=0),
+    "schedule": Key(str, None, choices=("cosine", "constant", "swa")),
+    "momentum": Key(float, None, least=0, most=0.999999),
+    "weight_decay": Key(float, None, least=0),
+    "batch_size": Key(int, None, least=2),
+    "steps": Key(int, None, least=1),
+    "epochs": Key(int, None, least=0),
+    "shuffle": Key(bool, None),
+    "check_every": Key(int, None, least=1),
+    "patience": Key(int, None, least=1),
+    "clip": Key(float, None, least=0),
+    "temperature": Key(float, None, least=1e-3),
+    "keep_start": Key(bool, None),
+    "swa": Key(int, None, least=-1),
+    "swa_lr": Key(float, None, least=0),
+    "student": Key(str, None, choices=("float", "own")),
+    **OPTIONS,
+    "options": Key(dict, None),
+}
+_PARTS = ("screen", "weigh", "average", "teach")
+
+
+def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    """`recipe` with these fields in place of its own; `overrides` are checked."""
+    values = check_overrides(overrides)
+    own = {f.name for f in fields(recipe)} - {"options"}
+    of_distillation = {f.name for f in fields(recipe.distill)}
+    options = {**recipe.options, **{n: v for n, v in values.items() if n in OPTIONS}, **values.get("options", {})}
+    changes: dict[str, Any] = {name: None if value == NONE else value for name, value in values.items() if name in own}
+    return replace(
+        recipe,
+        **changes,
+        distill=replace(recipe.distill, **{n: v for n, v in values.items() if n in of_distillation}),
+        options=options,
+    )
+
+
+def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:
+    """The overrides that are given, each of its type; `ConfigError` names the one that is not, or is unknown."""
+    table = {name: list(value) if isinstance(value, tuple) else value for name, value in overrides.items()}
+    values = {n: v for n, v in take(table, where, KEYS, environ={}).items() if v is not None}
+    for kind in _PARTS:
+        given = values.get(kind, ())
+        for name in (given,) if isinstance(given, str) else given:
+            _check_part(kind, name, where)
+    return values
+
+
+def _check_part(kind: str, name: str, where: str) -> None:
+    known = (*part_names(kind), *((NONE,) if kind == "teach" else ()))
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
+        raise ConfigError(f"{where}: '{kind}': no such part {name!r}{hint}")
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """`steps=200`, `screen=drop-worst`, `options.mine=2` as values."""
+    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (word.strip() for word in text.partition("="))
+        if not (name and equals):
+            raise ConfigError(f"--fusion {text!r}: write it as key=value, such as steps=200")
+        if name.startswith("options."):
+            options[name.removeprefix("options.")] = _plain(value)
+            continue
+        if name not in KEYS or name == "options":
+            hint = did_you_mean(name, KEYS) or f"; known: {' '.join(KEYS)}"
+            raise ConfigError(f"--fusion {text!r}: no key {name!r}{hint}")
+        found[name] = _value(value, KEYS[name].kind)
+    if options:
+        found["options"] = options
+    return check_overrides(found, "--fusion")
+
+
+def _value(text: str, kind: type) -> Any:
+    """What `text` means as a value of `kind`; the text itself where it means none, for the check to refuse."""
+    if kind is tuple:
+        return [word.strip() for word in text.split(",") if word.strip() and word.strip() != NONE]
+    return text if kind is str else _plain(text)
+
+
+def _plain(text: str) -> Any:
+    """A number, true, false, a quoted text or a list, as in JSON; anything else is a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def recipe_text(name: str, overrides: Mapping[str, Any]) -> str:
+    """Name and overrides in one line."""
+    return f"{name} {json.dumps(dict(overrides), sort_keys=True)}" if overrides else name
+
+
+def read_recipe(text: str) -> Recipe:
+    """The recipe that `recipe_text` wrote."""
+    from aggregator.recipes import find_recipe
+
+    name, _, overrides = text.partition(" ")
+    return find_recipe(name, json.loads(overrides) if overrides else {})
