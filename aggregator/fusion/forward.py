@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from aggregator.fusion.devices import out_of_memory
-from aggregator.fusion.frozen import frozen_module, graph_template
+from aggregator.fusion.frozen import frozen_module, graph_template, prepare
 from models.spec import PrototypeSpec
 from quant.onnx_check import open_session, run_graph
 from quant.onnx_graph import check_graph
@@ -29,7 +29,7 @@ from wire.errors import ModelError
 __all__ = ["Forward", "OnnxTeacher", "StateTeacher", "Teacher", "all_logits", "cores", "forward_all"]
 
 CPU = torch.device("cpu")
-BATCH = 256
+BATCH, GPU_BATCH = 128, 1024  # samples at a time; more than 128 is slower on a CPU
 Forward = Callable[[Tensor], Tensor]  # (B, ...) -> logits (B, C), float32 on the CPU
 
 
@@ -43,6 +43,9 @@ class Teacher(Protocol):
     @property
     def classes(self) -> int | None:
         """How many it tells apart, where that is known before it is opened."""
+
+    def prepare(self, where: torch.device) -> None:
+        """Make what it shares with others; `open` may then be called in any thread."""
 
     def open(self, where: torch.device) -> Forward:
         """The model, ready to answer."""
@@ -61,6 +64,10 @@ class StateTeacher:
         """Of the prototype."""
         return self.spec.classes
 
+    def prepare(self, where: torch.device) -> None:
+        """The prototype's template."""
+        prepare(self.spec, where)
+
     def open(self, where: torch.device) -> Forward:
         """ONNX Runtime on the CPU where the prototype exports, else torch."""
         template = graph_template(self.spec) if where.type == "cpu" else None
@@ -77,6 +84,9 @@ class OnnxTeacher:
     device: str
     graph: bytes
     classes: int | None = None
+
+    def prepare(self, where: torch.device) -> None:
+        """It shares nothing."""
 
     def open(self, where: torch.device) -> Forward:
         """The graph, after checks: it may come from anywhere."""
@@ -103,7 +113,7 @@ def all_logits(
     x: Tensor,
     *,
     where: torch.device = CPU,
-    batch_size: int = BATCH,
+    batch_size: int | None = None,
     workers: int | None = None,
 ) -> Iterator[Tensor]:
     """The (N, C) logits of each teacher on all of `x`, in the order of the teachers, on the CPU.
@@ -112,6 +122,9 @@ def all_logits(
     a few (N, C), not K of them. The answers do not depend on the number of workers.
     """
     workers = workers or cores()
+    batch_size = batch_size or (BATCH if where.type == "cpu" else GPU_BATCH)
+    for teacher in teachers:
+        teacher.prepare(where)
     if where.type != "cpu" or workers == 1 or len(teachers) < 2:
         for teacher in teachers:
             yield forward_all(teacher.open(where), x, batch_size=batch_size)

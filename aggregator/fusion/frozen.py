@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.optimization import fuse
 
 from aggregator.fusion.devices import autocast
@@ -18,7 +19,7 @@ from quant.onnx_export import export_onnx
 from quant.onnx_freeze import freeze
 from wire.errors import ModelError
 
-__all__ = ["frozen_module", "graph_template"]
+__all__ = ["frozen_module", "graph_template", "prepare"]
 
 _KEPT = 32  # prototypes; a fleet has a few
 
@@ -39,21 +40,32 @@ def graph_template(spec: PrototypeSpec) -> bytes | None:
 
 
 @functools.lru_cache(_KEPT)
-def _plain(spec: PrototypeSpec) -> nn.Module:
-    return freeze(_seeded(spec))
+def _traced(spec: PrototypeSpec) -> nn.Module:
+    """The prototype in plain torch, as a graph where torch.fx can follow it."""
+    module = freeze(_seeded(spec))
+    try:
+        return symbolic_trace(module)
+    except Exception:  # control flow that depends on data: whatever tracing raises, the module itself is good
+        return module
+
+
+def prepare(spec: PrototypeSpec, where: torch.device) -> None:
+    """Make what all teachers of a prototype share. Tracing changes torch for all threads: call it in one alone."""
+    if where.type != "cpu" or graph_template(spec) is None:
+        _traced(spec)
 
 
 def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch.device) -> Callable[[Tensor], Tensor]:
     """The prototype in torch, in evaluation mode: a function from a batch to float32 logits on the CPU."""
-    module = copy.deepcopy(_plain(spec))
+    module = copy.deepcopy(_traced(spec))
     missing, unexpected = module.load_state_dict(dict(state), strict=False)
     wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
     if wrong:
         raise ModelError(f"{spec}: a teacher lacks or has too much: {wrong[0]!r}")
-    images = any(p.ndim == 4 for p in module.parameters())
-    if where.type == "cpu":
-        module = _fused(module)
+    if isinstance(module, GraphModule):
+        module = fuse(module, no_trace=True)  # BatchNorm into the convolution before it
     module = module.to(where)
+    images = any(p.ndim == 4 for p in module.parameters())
     if images:
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
 
@@ -65,11 +77,3 @@ def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch
         return logits.float().cpu()
 
     return forward
-
-
-def _fused(module: nn.Module) -> nn.Module:
-    """BatchNorm folded into the convolution before it, where torch.fx can follow the module."""
-    try:
-        return fuse(module)
-    except Exception:  # control flow that depends on data: whatever tracing raises, the module itself is good
-        return module

@@ -22,6 +22,9 @@ class Says:
     opened: int = 0
     classes: int | None = None
 
+    def prepare(self, where: torch.device) -> None:
+        """It shares nothing."""
+
     def open(self, where: torch.device) -> Forward:
         rows = torch.as_tensor(self.rows)
         self.opened += 1
