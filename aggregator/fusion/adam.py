@@ -1,0 +1,48 @@
+"""Adam with the moments in the caller's hands, so that they can be kept across rounds and restarts.
+
+g <- g + lambda w                     L2, coupled as in Kingma and Ba; not AdamW
+m <- b1 m + (1 - b1) g,    v <- b2 v + (1 - b2) g^2
+w <- w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)        Kingma and Ba 2015, Algorithm 1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Adam"]
+
+BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
+
+
+@dataclass(slots=True)
+class Adam:
+    """First and second moments of a list of parameters, and how many steps they have seen."""
+
+    first: list[Tensor]
+    second: list[Tensor]
+    steps: int = 0
+
+    @classmethod
+    def fresh(cls, params: Sequence[Tensor]) -> Adam:
+        """Nothing seen yet."""
+        return cls([torch.zeros_like(p) for p in params], [torch.zeros_like(p) for p in params])
+
+    @torch.no_grad()
+    def step(self, params: Sequence[Tensor], grads: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0) -> None:
+        """Move `params` in place."""
+        self.steps += 1
+        params, grads = list(params), list(grads)
+        if weight_decay:
+            grads = list(torch._foreach_add(grads, params, alpha=weight_decay))
+        torch._foreach_lerp_(self.first, grads, 1 - BETA_1)
+        torch._foreach_mul_(self.second, BETA_2)
+        torch._foreach_addcmul_(self.second, grads, grads, 1 - BETA_2)
+        root = torch._foreach_sqrt(self.second)
+        torch._foreach_div_(root, math.sqrt(1 - BETA_2**self.steps))
+        torch._foreach_add_(root, EPS)
+        torch._foreach_addcdiv_(params, self.first, root, -lr / (1 - BETA_1**self.steps))
