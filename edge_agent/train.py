@@ -7,25 +7,20 @@ No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edge_agent.hyper import LocalTraining
+from edge_agent.schedule import Trained, schedule
 from wire.errors import ConfigError
 
-__all__ = ["Trained", "batches", "train_local"]
+__all__ = ["Objective", "Trained", "batches", "train_local"]
 
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What local training did."""
-
-    loss: float  # mean over the last epoch's (or all steps') mini-batches
-    steps: int
-    stopped_early: bool
+#: The loss of one batch where it needs more than logits and labels: (model, x, y), called once per step, in order.
+Objective = Callable[[Any, Tensor, Tensor], Tensor]
 
 
 def batches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -41,23 +36,6 @@ def batches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Ten
             yield chosen
 
 
-def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    while True:
-        yield from batches(n, batch_size, generator)
-
-
-def _schedule(n: int, how: LocalTraining, generator: torch.Generator) -> Iterator[tuple[bool, Tensor]]:
-    """(whether the loss is counted, indices) of every step: the last epoch counts, or every step."""
-    if how.steps is not None:
-        for _, chosen in zip(range(how.steps), _endless(n, how.batch_size, generator), strict=False):
-            yield True, chosen
-        return
-    assert how.epochs is not None
-    for epoch in range(how.epochs):
-        for chosen in batches(n, how.batch_size, generator):
-            yield epoch == how.epochs - 1, chosen
-
-
 def train_local(
     model: nn.Module,
     x: Tensor,
@@ -66,13 +44,15 @@ def train_local(
     *,
     generator: torch.Generator,
     loss_fn: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train `model` in place on `x`, `y`.
 
     w <- w - eta * v,  v <- beta * v + grad + lambda * w + mu * (w - w_received)
 
-    `should_stop` is asked before every step: at a deadline the device keeps what it has learned so far.
+    grad is that of `loss_fn(logits, y)`, or of `objective(model, x, y)` if there is one. `should_stop` is asked before
+    every step: at a deadline the device keeps what it has learned so far.
     """
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
@@ -81,10 +61,11 @@ def train_local(
     received = [p.detach().clone() for p in params] if how.prox else []
     velocity = [torch.zeros_like(p) for p in params] if how.momentum else []
     total, counted, steps = 0.0, 0, 0
-    for counts, chosen in _schedule(len(x), how, generator):
+    for counts, chosen in schedule(lambda: batches(len(x), how.batch_size, generator), how):
         if should_stop():
             return Trained(total / max(counted, 1), steps, True)
-        loss = loss_fn(model(x[chosen]), y[chosen])
+        inputs, labels = x[chosen], y[chosen]
+        loss = loss_fn(model(inputs), labels) if objective is None else objective(model, inputs, labels)
         _step(params, torch.autograd.grad(loss, params, materialize_grads=True), velocity, received, how)
         steps += 1
         if counts:

@@ -1,0 +1,100 @@
+"""The generator as a device uses it: label and noise to latent, ready for many small batches. NumPy only.
+
+In evaluation mode BatchNorm is one more linear map, so it is folded into the first layer, and the one-hot label picks
+a column of that layer. With W1 = [N | L], s = gamma / sqrt(var + 1e-5) and one row of L' per label:
+
+    z = relu(N' eps + L'_y) W2^T + b2,     N' = s N,   L'_y = s (L_y + b1 - mean) + beta
+
+`models/generator.py` is the module that the aggregator trains; the numbers agree to float32's rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wire.errors import ModelError
+from wire.messages import ModelHeader
+from wire.packed import Packed
+from wire.tensors import Tensor
+
+__all__ = ["LABELS", "PROTOTYPE", "Latents", "prototype_of"]
+
+#: The generator is published as a model of this architecture; what it writes for a precision is its noise.
+PROTOTYPE = "generator"
+LABELS = "labels"  # p(y), beside the generator's own tensors
+EPS = 1e-5  # torch's BatchNorm
+Floats = NDArray[np.float32]
+
+
+def prototype_of(noise: str) -> str:
+    """The name under which a generator with this noise is published."""
+    return f"{PROTOTYPE}:{noise}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latents:
+    """A received generator; all arrays are float32."""
+
+    of_noise: Floats  # N'^T (d, H)
+    of_label: Floats  # L' (C, H)
+    out: Floats  # W2^T (H, D)
+    bias: Floats  # b2 (D,)
+    upto: NDArray[np.float64]  # p(y), cumulated (C,)
+    normal: bool  # eps ~ N(0, I), else U[0, 1)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], header: ModelHeader) -> Latents:
+        """From the tensors of a published generator."""
+        t = {name: _floats(value) for name, value in tensors.items()}
+        width = header.input_shape[0]
+        try:
+            return cls._folded(t, width, normal=header.prototype == prototype_of("paper"))
+        except (KeyError, ValueError, IndexError) as error:
+            raise ModelError(f"not a generator of {header.classes} classes and {width} noise: {error!r}") from None
+
+    @classmethod
+    def _folded(cls, t: Mapping[str, Floats], width: int, *, normal: bool) -> Latents:
+        scale = t["norm.weight"] / np.sqrt(t["norm.running_var"] + np.float32(EPS))
+        shift = (t["fc1.bias"] - t["norm.running_mean"]) * scale + t["norm.bias"]
+        first = t["fc1.weight"] * scale[:, None]
+        labels = np.cumsum(t[LABELS], dtype=np.float64)
+        of_label = first[:, width:].T + shift
+        if of_label.shape != (len(labels), len(shift)) or not labels[-1] > 0:
+            raise ValueError(f"labels {labels.shape} for {of_label.shape}")
+        return cls(
+            of_noise=np.ascontiguousarray(first[:, :width].T),
+            of_label=np.ascontiguousarray(of_label),
+            out=np.ascontiguousarray(t["fc2.weight"].T),
+            bias=t["fc2.bias"],
+            upto=labels / labels[-1],
+            normal=normal,
+        )
+
+    def draw_labels(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels from p(y)."""
+        found = np.searchsorted(self.upto, rng.random(count), side="right")
+        return found.astype(np.int64, copy=False)
+
+    def draw_noise(self, count: int, rng: np.random.Generator) -> Floats:
+        """Noise (count, d)."""
+        shape = (count, len(self.of_noise))
+        return rng.standard_normal(shape, np.float32) if self.normal else rng.random(shape, np.float32)
+
+    def decode(self, noise: Floats, labels: NDArray[np.int64]) -> Floats:
+        """z (B, D)."""
+        hidden: Floats = noise @ self.of_noise
+        hidden += self.of_label[labels]
+        np.maximum(hidden, 0, out=hidden)
+        z: Floats = hidden @ self.out
+        z += self.bias
+        return z
+
+
+def _floats(value: Tensor) -> NDArray[Any]:
+    array = value.dequantize() if isinstance(value, Packed) else value
+    return array.astype(np.float32)
