@@ -14,16 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from quant.halves import as_wire, check_floats
 from quant.layers import quantized_weight
 from quant.weight import QuantizedWeight, QuantWeight
-from wire.errors import ConfigError, ModelError
+from wire.errors import ModelError
 from wire.tensors import Packed, Tensor
 
 __all__ = ["load_packed", "pack", "pack_state", "snap_", "unpack"]
 
-_FLOATS = ("fp16", "fp32")
 _NOT_SENT = "num_batches_tracked"
-_HALF_MIN, _HALF_MAX = 2.0**-14, 65504.0  # least normal and greatest float16
 
 
 @torch.inference_mode()  # no autograd bookkeeping for a hundred small tensors: a third of the time
@@ -32,7 +31,7 @@ def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
 
     A tensor with a number beyond float16's range, or with none large enough for its precision, stays float32.
     """
-    _check_floats(floats)
+    check_floats(floats)
     quantized = {_weight_name(name): module for name, module in _quantized_modules(model).items()}
     tensors: dict[str, Tensor] = {}
     for name, value in _travelling(model).items():
@@ -45,7 +44,7 @@ def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
 
 def pack_state(state: Mapping[str, torch.Tensor], *, floats: str = "fp32") -> dict[str, Tensor]:
     """A full-precision state as wire tensors: what the aggregator publishes. Floats as in `pack`."""
-    _check_floats(floats)
+    check_floats(floats)
     return {name: _to_wire(value, floats) for name, value in state.items() if _travels(name)}
 
 
@@ -72,17 +71,12 @@ def load_packed(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 def snap_(model: nn.Module, *, floats: str = "fp16") -> None:
     """Round the floats of `model` in place to what `pack(model, floats=floats)` carries; latent weights stay."""
-    _check_floats(floats)
+    check_floats(floats)
     latent = {_weight_name(name) for name in _quantized_modules(model)}
     with torch.no_grad():
         for name, value in _travelling(model).items():
             if name not in latent:
                 value.copy_(_to_torch(_to_wire(value, floats)))
-
-
-def _check_floats(floats: str) -> None:
-    if floats not in _FLOATS:
-        raise ConfigError(f"unknown floats {floats!r}; known: {' '.join(_FLOATS)}")
 
 
 def _quantized_modules(model: nn.Module) -> dict[str, QuantizedWeight]:
@@ -117,13 +111,7 @@ def _numpy(value: torch.Tensor) -> NDArray[Any]:
 
 
 def _to_wire(value: torch.Tensor, floats: str) -> NDArray[Any]:
-    array = _numpy(value)
-    if array.dtype.kind != "f":
-        return array
-    array = array.astype(np.float32, copy=False)
-    top = np.abs(array).max(initial=0.0)  # NaN does not fit either: the wire refuses it by name
-    fits = top == 0 or _HALF_MIN <= top <= _HALF_MAX
-    return array.astype(np.float16) if floats == "fp16" and fits else array
+    return as_wire(_numpy(value), floats)
 
 
 def _to_torch(value: Tensor) -> torch.Tensor:

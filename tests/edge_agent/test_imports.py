@@ -14,6 +14,12 @@ pytestmark = pytest.mark.light
         ("edge_agent.__main__", ("torch", "numpy", "onnx", "onnxruntime", "brevitas", "typer", "rich", "safetensors")),
         ("edge_agent.child", ("torch", "numpy", "onnx")),  # until it has limited itself
         ("edge_agent.predict", ("torch", "onnx", "brevitas")),
+        ("edge_agent.light", ("torch", "onnx", "brevitas")),
+        ("edge_agent.light_graph", ("torch", "onnx", "brevitas")),
+        ("edge_agent.guidance", ("torch", "numpy")),
+        ("edge_agent.private_counts", ("torch", "numpy")),
+        ("models.latents", ("torch", "onnx")),
+        ("aggregator.generation", ("torch", "numpy")),
         ("edgestill.commands.agent", ("torch", "numpy")),
     ],
 )
