@@ -1,0 +1,53 @@
+"""Label counts that tell less: noised or binned on the device, before anything leaves it. Standard library only.
+
+    noise    c~ = max(0, c + X),  P(X = x) = (1 - q) / (1 + q) q^|x|,  q = exp(-epsilon)       two-sided geometric
+
+One sample more or less changes one count by 1, so the noised counts together are epsilon-differentially private with
+respect to it (Ghosh, Roughgarden and Sundararajan 2009); cutting at 0 costs nothing. The noise follows from the
+device's secret and the counts: the same counts are always told with the same noise, so that a hundred rounds tell no
+more than one, and nobody without the secret can take it away. When the samples change, noise is drawn anew and epsilon
+is spent again.
+
+    bins     c~ = the multiple of `width` nearest to c (a half goes up)
+
+Bins hide small differences but promise nothing. Both together: noise first. The number of examples that goes with an
+update is then the sum of what is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import random
+from collections.abc import Sequence
+
+__all__ = ["told_counts", "told_examples"]
+
+
+def told_counts(
+    counts: Sequence[int], *, secret: bytes, epsilon: float | None = None, width: int | None = None
+) -> tuple[int, ...]:
+    """The counts as they leave the device."""
+    told = list(counts)
+    if epsilon is not None:
+        seed = hmac.new(secret, repr((tuple(counts), epsilon)).encode(), hashlib.sha256).digest()
+        rng = random.Random(int.from_bytes(seed, "big"))
+        told = [max(0, c + _geometric(epsilon, rng)) for c in told]
+    if width is not None:
+        told = [(c + width // 2) // width * width for c in told]
+    return tuple(told)
+
+
+def told_examples(told: Sequence[int]) -> int:
+    """n_k as it leaves the device: of the counts that do, at least 1, as an update of nothing is refused."""
+    return max(sum(told), 1)
+
+
+def _geometric(epsilon: float, rng: random.Random) -> int:
+    """The difference of two geometric numbers is two-sided geometric."""
+
+    def one() -> int:
+        return math.floor(math.log(1.0 - rng.random()) / -epsilon)
+
+    return one() - one()
