@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, Key] = {
     "fedmgda": Key(str, None, choices=("plusplus", "plus")),
     "fedmgda_epsilon": Key(float, None, least=0, most=1),
     "fedmgda_reference": Key(bool, None),
+    "fedbe_alpha": Key(float, None, least=1e-3),
 }
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {

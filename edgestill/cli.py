@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from edgestill import __version__
-from edgestill.commands import agent, aggregator, config, data, device, keys, model, prototypes
+from edgestill.commands import agent, aggregator, config, data, device, keys, model, prototypes, recipe
 from edgestill.commands.broker import broker
 from edgestill.commands.experiment import experiment
 from edgestill.commands.simulate import simulate
@@ -53,6 +53,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(data.app, name="data")
 app.add_typer(prototypes.app, name="prototype")
+app.add_typer(recipe.app, name="recipe")
 app.command()(experiment)
 
 

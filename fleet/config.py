@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from aggregator.recipes import find_recipe
 from edge_agent.hyper import LocalTraining
+from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
 from models.spec import parse_prototype
 from wire.errors import ConfigError
 
@@ -30,6 +32,16 @@ class SimulationConfig:
     rounds: int = 10  # T
     fraction: float = 1.0  # C of McMahan et al.: the share of each prototype's devices that a round invites
     recipe: str = "fedavg"
+    fusion: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe, overridden
+    source: str = "auto"  # the aggregator's samples without labels, for recipes that need some (fleet/unlabeled.py)
+    source_size: int | None = None
+    source_fraction: float = 1.0
+    source_classes: tuple[int, ...] = ()
+    validation_size: int | None = None  # labelled samples withheld for it; None: a tenth, for recipes that look at them
+    attack: str = ""  # faulty:6,malicious:4 (fleet/attacks.py)
+    compute: str = "auto"  # what fusion runs on
+    processes: int = 1  # prototypes that distill at once
+    score_ensemble: bool = True  # report the teachers' accuracy together; one more pass of theirs
     latent: int = 32  # D, the fleet-wide latent width
     floats: str = "auto"  # what is not quantized travels as; auto: fp32 for fp32 prototypes, fp16 for the others
     seed: int = 0
@@ -58,6 +70,18 @@ class SimulationConfig:
             raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
         if self.floats not in FLOATS:
             raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
+        find_recipe(self.recipe, self.fusion)
+        if self.processes < 1 or (self.validation_size or 0) < 0:
+            raise ConfigError(f"{self.processes} processes, {self.validation_size} validation samples; give more")
+        orders = parse_attacks(self.attack)
+        seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
+        if self.transport == "mqtt":
+            check_over_mqtt(orders)
+
+    @property
+    def attackers(self) -> dict[int, Attack]:
+        """Who does harm, by the device's number."""
+        return seat(parse_attacks(self.attack), self.devices, prototypes=len(self.prototypes), seed=self.seed)
 
     def floats_of(self, quantized: bool) -> str:
         """The float dtype on the wire for a prototype."""

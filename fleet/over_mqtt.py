@@ -2,7 +2,7 @@
 
 The folder holds what a fleet of boards would have on its disks, and a log beside each:
 
-    aggregator/   fleet.toml, its key, validation.npz, its state (journal, blobs)
+    aggregator/   fleet.toml, its key, validation.npz, source.npz, its state (journal, blobs)
     sim-00/ ...   agent.toml, its key, data.npz, its state (outbox, current.onnx, ...)
 
 Devices, data, seeds and the order of fusion are those of the in-process simulation, and so are the models, bit by bit.
@@ -25,7 +25,7 @@ from aggregator.rows import RoundRow
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
 from fleet.processes import Processes
-from fleet.runs import PrototypeResult, RoundResult
+from fleet.runs import PrototypeResult, RoundResult, reported_metrics
 from fleet.simulate import FLEET, SimulatedDevice, Simulation
 from transport.config import BrokerConfig
 from wire.errors import ConfigError, TransportError
@@ -138,6 +138,7 @@ class MqttSimulation:
             assert journal is not None, "the round came from it"
             models = {model.digest: model for model in journal.models()}
             invited, updates = journal.invitations(row.number), journal.updates(row.number)
+            report = journal.report(row.number)
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
         results = {}
         for name in self.config.prototypes:
@@ -147,12 +148,19 @@ class MqttSimulation:
                 accuracy=metrics["accuracy"],
                 loss=metrics["loss"],
                 accuracy_quantized=metrics.get("accuracy_quantized"),
-                train_loss=metrics["train_loss"],
+                train_loss=metrics.get("train_loss"),
                 devices=len(mine),
                 bytes_up=sum(u.size for u in mine),
                 bytes_down=sum(models[i.model].size for i in invited if i.prototype == name),
+                **reported_metrics(metrics),
             )
-        return RoundResult(round=row.number, prototypes=results, seconds=(row.closed or row.opened) - row.opened)
+        return RoundResult(
+            round=row.number,
+            prototypes=results,
+            seconds=(row.closed or row.opened) - row.opened,
+            devices=report.get("devices", {}),
+            seconds_by=report.get("seconds", {}),
+        )
 
     def write_files(self) -> None:
         """Keys, data and configurations of everybody."""
@@ -162,6 +170,11 @@ class MqttSimulation:
         save_private_key(key, home / "aggregator.key")
         simulation = self.simulation
         np.savez(home / "validation.npz", x=simulation.test_x.numpy(), y=simulation.test_y.numpy())
+        server = simulation.server
+        if server.source is not None:
+            np.savez(home / "source.npz", x=server.source.numpy())
+        if server.validation is not None:
+            np.savez(home / "withheld.npz", x=server.validation[0].numpy(), y=server.validation[1].numpy())
         write_atomic(home / "fleet.toml", self._fleet_toml())
         for device in self.devices:
             folder = self.folder / device.id
@@ -199,10 +212,22 @@ class MqttSimulation:
                     "weight_decay": how.weight_decay,
                     "prox": how.prox,
                 },
-                "fusion": {"recipe": config.recipe},
+                "fusion": self._fusion(),
                 "devices": {d.id: {"key": public_key_hex(d.key.public_key())} for d in self.devices},
             }
         )
+
+    def _fusion(self) -> dict[str, Any]:
+        config, server = self.config, self.simulation.server
+        return {
+            "recipe": config.recipe,
+            "source": "none" if server.source is None else "source.npz",
+            "validation": "none" if server.validation is None else "withheld.npz",
+            "device": config.compute,
+            "processes": config.processes,
+            "score_ensemble": config.score_ensemble,
+            **config.fusion,
+        }
 
     def _agent_toml(self, device: SimulatedDevice, aggregator: Ed25519PublicKey) -> str:
         return _toml(

@@ -12,20 +12,26 @@
             "cnn:w1": {"accuracy": 0.81, "loss": 0.62, "accuracy_quantized": 0.78, "train_loss": 0.9,
                        "devices": 4, "bytes_up": 7104, "bytes_down": 14980}
           },
-          "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2
+          "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2,
+          "seconds_by": {"train": 0.7, "encode": 0.1, "screen": 0.0, "weigh": 0.0, "average": 0.1, ...},
+          "devices": {"sim-000": {"weight": 0.26, "score": 0.08, "screened": "..."}, ...}
         }
       ]
     }
 
 `accuracy` and `loss` are those of the fused model, with full-precision weights, on the whole test set;
 `accuracy_quantized` those of the same model at the prototype's own precision, and absent for fp32. Bytes are those of
-the encoded messages. The file is rewritten whole after every round, so an interrupted run leaves what it has.
+the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from),
+`ensemble_accuracy` (of all teachers together) and `distill_steps`. `devices` says what fusion made of each update: its
+share of its prototype's average, its median score where the recipe has one, and why it was left out. The file is
+rewritten whole after every round, so an interrupted run leaves what it has.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +40,7 @@ from wire.errors import ConfigError, DataError
 from wire.files import write_atomic
 from wire.versions import versions
 
-__all__ = ["PrototypeResult", "RoundResult", "Run", "claim_folder", "read_run", "write_run"]
+__all__ = ["PrototypeResult", "RoundResult", "Run", "claim_folder", "read_run", "reported_metrics", "write_run"]
 
 SCHEMA = 1
 
@@ -45,11 +51,20 @@ class PrototypeResult:
 
     accuracy: float
     loss: float
-    train_loss: float  # mean over its devices, weighted by examples
+    train_loss: float | None  # mean over its devices, weighted by examples; None: it is not finite
     devices: int  # how many answered
     bytes_up: int
     bytes_down: int
     accuracy_quantized: float | None = None
+    average_accuracy: float | None = None  # of the average that the student started from
+    ensemble_accuracy: float | None = None  # of all teachers together
+    distill_steps: int | None = None
+
+
+def reported_metrics(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Those of fusion's metrics that a `PrototypeResult` has."""
+    found: dict[str, Any] = {n: metrics[n] for n in ("average_accuracy", "ensemble_accuracy") if n in metrics}
+    return {**found, **({"distill_steps": int(metrics["distill_steps"])} if "distill_steps" in metrics else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +74,10 @@ class RoundResult:
     round: int
     prototypes: dict[str, PrototypeResult]
     seconds: float
+    devices: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # what fusion made of each: weight, score, screened
+    seconds_by: dict[str, float] = field(default_factory=dict)
 
     @property
     def bytes_up(self) -> int:
@@ -81,6 +100,10 @@ class RoundResult:
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
             "seconds": round(self.seconds, 3),
+            "seconds_by": {stage: round(seconds, 3) for stage, seconds in self.seconds_by.items()},
+            "devices": {
+                name: {k: v for k, v in facts.items() if v is not None} for name, facts in self.devices.items()
+            },
         }
 
 

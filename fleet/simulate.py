@@ -7,9 +7,10 @@ cross the air.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,24 +19,26 @@ import torch
 from aggregator.evaluate import score_state
 from aggregator.fusion import types as fusion
 from aggregator.fusion.round import fuse_round
-from aggregator.fusion.types import Memory, Received, Server
+from aggregator.fusion.types import Memory, Received
 from aggregator.intake import read_state
 from aggregator.recipes import find_recipe
 from edge_agent.work import local_update
+from fleet.attacks import Attack
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset, hold_out
 from fleet.partition import partition
-from fleet.runs import PrototypeResult, RoundResult, Run
+from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
+from fleet.server_side import server_side
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
-from quant.pack import pack_state, unpack
+from quant.pack import pack, pack_state, snap_, unpack
 from wire.envelope import open_envelope, seal
-from wire.errors import ConfigError
+from wire.errors import ConfigError, TensorError
 from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
-from wire.tensors import decode, encode
+from wire.tensors import Tensor, decode, encode
 from wire.update import decode_update, encode_update
 
 __all__ = ["Group", "SimulatedDevice", "Simulation", "make_devices"]
@@ -54,6 +57,7 @@ class SimulatedDevice:
     y: torch.Tensor
     label_counts: tuple[int, ...]
     key: Ed25519PrivateKey
+    attack: Attack | None = None
 
     def answer(self, model: Prototype, published: bytes, config: SimulationConfig, number: int) -> bytes:
         """The signed update for round `number`."""
@@ -66,6 +70,8 @@ class SimulatedDevice:
             floats=config.floats_of(model.spec.precision.quantized),
             generator=torch_rng(config.seed, "train", number, self.id),
         )
+        if self.attack is not None and self.attack.tampers:
+            tensors = self._tampered(self.attack, model, published, config, number)
         header = UpdateHeader(
             round=number,
             device=self.id,
@@ -74,10 +80,19 @@ class SimulatedDevice:
             num_examples=len(self.y),
             label_counts=self.label_counts,
             base=hashlib.sha256(published).hexdigest(),
-            metrics={"train_loss": trained.loss},
+            metrics={"train_loss": trained.loss} if math.isfinite(trained.loss) else {},
         )
         payload = encode_update(header, encode(tensors))
         return seal(payload, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=number)
+
+    def _tampered(
+        self, attack: Attack, model: Prototype, published: bytes, config: SimulationConfig, number: int
+    ) -> dict[str, Tensor]:
+        """What an attacker packs instead of the model that it has trained."""
+        floats = config.floats_of(model.spec.precision.quantized)
+        attack.tamper_(model, unpack(decode(published)), torch_rng(config.seed, "attack", number, self.id))
+        snap_(model, floats=floats)
+        return pack(model, floats=floats)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,12 +122,12 @@ class Simulation:
 
     def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
         self.config = config
-        self.recipe = find_recipe(config.recipe)
+        self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
         self.test_x = torch.from_numpy(dataset.inputs(dataset.x_test))
         self.test_y = torch.from_numpy(dataset.y_test.copy())
+        self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
         devices = make_devices(config, dataset)
-        self.server = Server(seed=config.seed)
         self.memory = Memory()
         self.groups = [self._make_group(name, devices, dataset) for name in config.prototypes]
 
@@ -139,34 +154,51 @@ class Simulation:
     def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
         """Invite, train, fuse and score every prototype."""
         start = time.perf_counter()
-        sent = [self._collect(group, number, on_device) for group in self.groups]
+        seconds = {"train": 0.0, "encode": 0.0}
+        sent = [self._collect(group, number, on_device, seconds) for group in self.groups]
         fused = fuse_round(self.recipe, [s.group for s in sent], self.server, number, self.memory)
         self.memory = fused.memory
         results = {}
         for group, collected in zip(self.groups, sent, strict=True):
             group.state = dict(fused.states[group.name])
             scores = score_state(group.model, group.state, self.test_x, self.test_y)
-            results[group.name] = PrototypeResult(**{**collected.facts, **scores})
-        return RoundResult(round=number, prototypes=results, seconds=time.perf_counter() - start)
+            results[group.name] = PrototypeResult(
+                **{**collected.facts, **scores}, **reported_metrics(fused.metrics[group.name])
+            )
+        return RoundResult(
+            round=number,
+            prototypes=results,
+            seconds=time.perf_counter() - start,
+            devices={name: asdict(report) for name, report in fused.devices.items()},
+            seconds_by={**seconds, **fused.seconds},
+        )
 
-    def _collect(self, group: Group, number: int, on_device: OnDevice) -> _Collected:
+    def _collect(self, group: Group, number: int, on_device: OnDevice, seconds: dict[str, float]) -> _Collected:
         """Have the group's devices train; their updates, as the aggregator reads them from the wire."""
         floats = self.config.floats_of(group.model.spec.precision.quantized)
         published = encode(pack_state(group.state, floats=floats))
         updates, losses, bytes_up = [], [], 0
         for device in self.invited(group, number):
-            message = device.answer(group.model, published, self.config, number)
+            begun = time.perf_counter()
+            try:
+                message = device.answer(group.model, published, self.config, number)
+            except TensorError:  # it diverged: NaN does not travel, the device has nothing to send
+                on_device(device.id)
+                continue
+            trained = time.perf_counter()
             envelope = open_envelope(message, public_key=device.key.public_key(), fleet=FLEET, sender=device.id)
             header, body = decode_update(envelope.payload)
             state = read_state(device.id, decode(body), group.shapes)
             updates.append(Received(device=device.id, num_examples=header.num_examples, state=_held(state)))
-            losses.append(header.metrics["train_loss"])
+            losses.append(header.metrics.get("train_loss", math.nan))
             bytes_up += len(message)
+            seconds["train"] += trained - begun
+            seconds["encode"] += time.perf_counter() - trained
             on_device(device.id)
         return _Collected(
             group=fusion.Group(spec=group.model.spec, previous=unpack(decode(published)), updates=updates),
             facts={
-                "train_loss": float(np.average(losses, weights=[u.num_examples for u in updates])),
+                "train_loss": _mean_loss(losses, [u.num_examples for u in updates]),
                 "devices": len(updates),
                 "bytes_up": bytes_up,
                 "bytes_down": len(published) * len(updates),
@@ -177,10 +209,21 @@ class Simulation:
         """An empty run of this fleet."""
         devices = sorted((d for g in self.groups for d in g.devices), key=lambda d: d.id)
         facts = [
-            {"device": d.id, "prototype": d.prototype, "examples": len(d.y), "labels": list(d.label_counts)}
+            {
+                "device": d.id,
+                "prototype": d.prototype,
+                "examples": len(d.y),
+                "labels": list(d.label_counts),
+                **({} if d.attack is None else {"attack": d.attack.name}),
+            }
             for d in devices
         ]
         return Run(config=self.config.to_json(), fleet=facts)
+
+
+def _mean_loss(losses: list[float], examples: list[int]) -> float | None:
+    loss = float(np.average(losses, weights=examples)) if losses else math.nan
+    return loss if math.isfinite(loss) else None
 
 
 def _held(state: dict[str, torch.Tensor]) -> Callable[[], dict[str, torch.Tensor]]:
@@ -198,19 +241,24 @@ def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDe
         **config.options,
     )
     width = len(str(config.devices - 1))
+    attackers = config.attackers
     devices = []
     for i, part in enumerate(parts):
         if not len(part):
             raise ConfigError(f"device {i} got no samples; give fewer devices, more data or a larger alpha")
-        y = dataset.y_train[part]
+        attack = attackers.get(i)
+        y = torch.from_numpy(dataset.y_train[part])
+        if attack is not None:
+            y = attack.labels(y, dataset.classes)
         devices.append(
             SimulatedDevice(
                 id=f"sim-{i:0{width}d}",
                 prototype=config.prototypes[i % len(config.prototypes)],
                 x=torch.from_numpy(dataset.inputs(dataset.x_train[part])),
-                y=torch.from_numpy(y),
-                label_counts=tuple(int(n) for n in np.bincount(y, minlength=dataset.classes)),
+                y=y,
+                label_counts=tuple(torch.bincount(y, minlength=dataset.classes).tolist()),
                 key=Ed25519PrivateKey.from_private_bytes(numpy_rng(config.seed, "key", i).bytes(32)),
+                attack=attack,
             )
         )
     return devices

@@ -17,6 +17,7 @@ The built-in names are reserved.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -64,6 +65,7 @@ def part_names(kind: str) -> tuple[str, ...]:
     return (*PARTS[kind], *sorted(users - PARTS[kind].keys()))
 
 
+@functools.cache  # looking through installed packages takes milliseconds
 def find_part(kind: str, name: str) -> Part:
     """The part; `ConfigError` names those that there are."""
     built_in = PARTS[kind].get(name)

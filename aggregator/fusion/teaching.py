@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aggregator.evaluate import score_state
 from aggregator.fusion.courses import Course
-from aggregator.fusion.distill import draw_samples
+from aggregator.fusion.draws import draw_samples
 from aggregator.fusion.ensemble import Ensemble
 from aggregator.fusion.forward import OnnxTeacher, StateTeacher, Teacher
 from aggregator.fusion.parts import find_part

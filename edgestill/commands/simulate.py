@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
-FLEET, TRAIN, OUTPUT = "Fleet", "Local training", "Output"
+FLEET, TRAIN, FUSION, OUTPUT = "Fleet", "Local training", "Fusion", "Output"
 
 
 def simulate(
@@ -62,7 +62,48 @@ def simulate(
     fraction: Annotated[
         float, typer.Option(help="Share of each prototype's devices that a round invites.", rich_help_panel=FLEET)
     ] = 1.0,
-    recipe: Annotated[str, typer.Option(help="How updates are fused: fedavg.", rich_help_panel=FLEET)] = "fedavg",
+    recipe: Annotated[
+        str, typer.Option(help="How updates are fused (`edgestill recipe list`).", rich_help_panel=FUSION)
+    ] = "fedavg",
+    fusion: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Override a field of the recipe, such as steps=200; may be repeated (docs/fusion.md).",
+            rich_help_panel=FUSION,
+        ),
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            help="The aggregator's samples without labels: auto (withheld), none, noise, a dataset's name, a path.",
+            rich_help_panel=FUSION,
+        ),
+    ] = "auto",
+    source_size: Annotated[
+        int | None, typer.Option(help="How many of them [all; 10000 of noise].", rich_help_panel=FUSION)
+    ] = None,
+    source_classes: Annotated[
+        str, typer.Option(help="Only those of these classes, such as 0,1,2.", rich_help_panel=FUSION)
+    ] = "",
+    validation_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Labelled samples withheld for early stopping and screens [a tenth, where the recipe looks at them].",
+            rich_help_panel=FUSION,
+        ),
+    ] = None,
+    attack: Annotated[
+        str,
+        typer.Option(
+            help="Devices that do harm, such as faulty:6,malicious:4 (docs/simulate.md).", rich_help_panel=FUSION
+        ),
+    ] = "",
+    compute: Annotated[
+        str, typer.Option(help="What fusion runs on: auto, cpu, cuda, cuda:1, mps.", rich_help_panel=FUSION)
+    ] = "auto",
+    processes: Annotated[
+        int, typer.Option(help="Prototypes that are distilled at the same time.", rich_help_panel=FUSION)
+    ] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.", rich_help_panel=FLEET)] = 0,
     local_epochs: Annotated[
         int | None, typer.Option(help="Passes over a device's samples per round [2].", rich_help_panel=TRAIN)
@@ -73,7 +114,9 @@ def simulate(
     lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=TRAIN)] = 0.03,
     momentum: Annotated[float, typer.Option(help="Of SGD, reset each round.", rich_help_panel=TRAIN)] = 0.9,
     batch_size: Annotated[int, typer.Option(help="Mini-batch size.", rich_help_panel=TRAIN)] = 8,
-    prox: Annotated[float, typer.Option(help="mu of FedProx; 0 is off.", rich_help_panel=TRAIN)] = 0.0,
+    prox: Annotated[
+        float | None, typer.Option(help="mu of FedProx; 0 is off [what the recipe says].", rich_help_panel=TRAIN)
+    ] = None,
     transport: Annotated[
         str,
         typer.Option(
@@ -104,11 +147,13 @@ def simulate(
     """Watch a fleet of different models learn, on this machine.
 
     Devices of several prototypes (architecture + precision, such as cnn:w1 with 1-bit weights) train on their own
-    share of a dataset; each round, the updates of a prototype are fused. Updates pass through the real wire format,
-    so the bytes are true.
+    share of a dataset; each round, the updates are fused by a recipe: averaged per prototype, and with a recipe such
+    as feddf or fedrad distilled across prototypes. Updates pass through the real wire format, so the bytes are true.
 
     Example:  edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --out run
     """
+    from aggregator.overrides import parse_overrides
+    from aggregator.recipes import find_recipe
     from edge_agent.hyper import LocalTraining
     from fleet.config import SimulationConfig
     from fleet.partition import parse_options
@@ -117,6 +162,9 @@ def simulate(
         local_epochs = 2
     if local_epochs is not None and local_steps is not None:
         raise ConfigError("give either --local-epochs or --local-steps, not both")
+    overrides = parse_overrides(fusion or [])
+    if prox is None:
+        prox = find_recipe(recipe, overrides).local.get("prox", 0.0)
     config = SimulationConfig(
         dataset=dataset,
         devices=devices,
@@ -130,6 +178,14 @@ def simulate(
         rounds=rounds,
         fraction=fraction,
         recipe=recipe,
+        fusion=overrides,
+        source=source,
+        source_size=source_size,
+        source_classes=_numbers(source_classes),
+        validation_size=validation_size,
+        attack=attack,
+        compute=compute,
+        processes=processes,
         latent=latent,
         floats=floats,
         seed=seed,
@@ -144,6 +200,13 @@ def simulate(
         _print_result(run)
         if out_dir is not None:
             out.print(f"\nwrote {out_dir / 'run.json'} and {out_dir / 'curves.png'}", markup=False, soft_wrap=True)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isdecimal() for word in words):
+        raise ConfigError(f"--source-classes {text!r}: give class numbers from 0, such as 0,1,2")
+    return tuple(map(int, words))
 
 
 def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, force: bool, quiet: bool) -> Run:
@@ -229,10 +292,21 @@ def _print_result(run: Run) -> None:
     for name, result in last.prototypes.items():
         best = max(r.prototypes[name].accuracy for r in run.rounds)
         on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
-        size = f"{result.bytes_up / result.devices / 1000:.1f} kB"
-        rows.append([name, result.devices, f"{100 * result.accuracy:.1f} %", on_device, f"{100 * best:.1f} %", size])
-    columns = ["prototype", "devices", "accuracy", "at its precision", "best", "one update"]
+        size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
+        before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
+        row = [name, result.devices, f"{100 * result.accuracy:.1f} %", on_device, before, f"{100 * best:.1f} %", size]
+        rows.append(row)
+    columns = ["prototype", "devices", "accuracy", "at its precision", "its average", "best", "one update"]
+    if not any(row[4] for row in rows):  # nothing was distilled
+        columns, rows = [c for c in columns if c != "its average"], [[*row[:4], *row[5:]] for row in rows]
     print_table(f"after round {last.round}, on the test set", columns, rows)
+    together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
+    if together is not None:
+        out.print(f"\nall teachers together: {100 * together:.1f} %")
+    attackers = [d["device"] for d in run.fleet if "attack" in d]
+    if attackers:
+        share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
+        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
     seconds = sum(r.seconds for r in run.rounds)
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

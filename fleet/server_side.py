@@ -1,0 +1,66 @@
+"""What a simulated aggregator brings to fusion, and the dataset that is left for the devices.
+
+Labelled samples that have a say (early stopping of distillation, screens) are withheld from the training set: choosing
+by the test set would make every score on it too good. Samples without labels come from where `--source` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from aggregator.fusion.devices import find_device
+from aggregator.fusion.types import Server
+from aggregator.recipes import Recipe
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.seeds import numpy_rng
+from fleet.unlabeled import take_source
+from wire.errors import ConfigError
+
+__all__ = ["VALIDATION", "server_side"]
+
+VALIDATION = 0.1  # of the training set, as in FedDF
+Labelled = tuple[torch.Tensor, torch.Tensor]
+
+
+def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test: Labelled) -> tuple[Server, Dataset]:
+    """The aggregator's side of a simulation, and what is left of the dataset."""
+    validation, left = _withhold(config, recipe, dataset)
+    source = None
+    if recipe.needs_source:
+        source, left = take_source(
+            config.source,
+            left,
+            size=config.source_size,
+            classes=config.source_classes,
+            fraction=config.source_fraction,
+            seed=config.seed,
+        )
+        if source is None:
+            raise ConfigError(f"recipe {recipe.name} needs samples without labels; give --source, such as auto")
+    server = Server(
+        seed=config.seed,
+        source=source,
+        validation=validation,
+        test=test,
+        score_ensemble=config.score_ensemble,
+        device=find_device(config.compute),
+        processes=config.processes,
+    )
+    return server, left
+
+
+def _withhold(config: SimulationConfig, recipe: Recipe, dataset: Dataset) -> tuple[Labelled | None, Dataset]:
+    total, size = len(dataset.y_train), config.validation_size
+    if size is None:
+        size = round(VALIDATION * total) if recipe.looks else 0
+    if size >= total:
+        raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
+    if not size:
+        return None, dataset
+    order = numpy_rng(config.seed, "validation").permutation(total)
+    rows, rest = sorted(order[:size]), sorted(order[size:])
+    held = torch.from_numpy(dataset.inputs(dataset.x_train[rows])), torch.from_numpy(dataset.y_train[rows])
+    return held, replace(dataset, x_train=dataset.x_train[rest], y_train=dataset.y_train[rest])
