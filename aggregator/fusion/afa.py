@@ -16,6 +16,7 @@ from scipy.special import betainc
 from torch import Tensor
 
 from aggregator.fusion.options import flag, number
+from aggregator.fusion.order import by_device
 from aggregator.fusion.types import View
 from aggregator.fusion.vectors import States, gram
 
@@ -33,6 +34,7 @@ def blocked(view: View) -> list[str | None]:
     return [f"blocked by afa since round {since[d]}" if d in since else None for d in view.devices]
 
 
+@by_device
 def afa(view: View) -> list[float]:
     """The part `afa`: n_k p_k for good updates, 0 for bad ones and for blocked devices; p_k = alpha / (alpha + beta).
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from aggregator.fusion.lambdas import Pace, common_direction, cut_off, lambda_step, lambda_steps_in_turn
 from aggregator.fusion.options import flag, number
+from aggregator.fusion.order import by_device
 from aggregator.fusion.screens import accuracies
 from aggregator.fusion.types import View
 from aggregator.fusion.vectors import States, distances_to, gram
@@ -32,6 +33,7 @@ def blocked(view: View) -> list[str | None]:
     return [f"blocked by fedmgda since round {since[d]}" if d in since else None for d in view.devices]
 
 
+@by_device
 def fedmgda(view: View) -> list[float]:
     """The part `fedmgda`.
 
@@ -70,7 +72,7 @@ def _plusplus(view: View) -> list[float]:
     known: dict[str, float] = facts.get(prefix + "lambda", {})
     barred: dict[str, int] = facts.get(prefix + "blocked", {})
     pace = _pace(view, facts.get(prefix + "pace"))
-    here = sorted((u for u in view.updates if u.device not in barred), key=lambda u: u.device)
+    here = [update for update in view.updates if update.device not in barred]
     if not here:
         return [0.0] * len(view.updates)
     before = _start(known, [u.device for u in here])

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from aggregator.fusion.options import flag, whole
+from aggregator.fusion.order import by_device
 from aggregator.fusion.types import View
 from aggregator.fusion.vectors import States, squared_distances
 
 __all__ = ["krum", "krum_scores", "most_faulty", "multi_krum", "shifted_krum"]
 
 
+@by_device
 def krum(view: View) -> list[float]:
     """The part `krum`: 1 for the m updates of Multi-Krum, 0 for the rest. Ties go by device id.
 
@@ -22,13 +24,9 @@ def krum(view: View) -> list[float]:
     K = len(view.updates)
     f = min(whole(view, "krum_f", most_faulty(K), low=0), most_faulty(K))
     m = min(whole(view, "krum_m", K - f, low=1), K)
-    order = sorted(range(K), key=lambda k: view.devices[k])
-    squares = squared_distances(States([view.updates[k] for k in order]))
+    squares = squared_distances(States(view.updates))
     chosen = shifted_krum(squares, f) if flag(view, "krum_reference") else multi_krum(squares, f, m)
-    weights = [0.0] * K
-    for place in chosen:
-        weights[order[place]] = 1.0
-    return weights
+    return [1.0 if k in chosen else 0.0 for k in range(K)]
 
 
 def most_faulty(devices: int) -> int:

@@ -11,7 +11,7 @@ __all__ = ["Pace", "common_direction", "cut_off", "lambda_step", "lambda_steps_i
 
 MOMENTUM = 0.5
 ROUNDING = 1e-9  # equal distances give equal lambdas up to this share
-STEPS, HALVINGS = 500, 60
+STEPS, SETTLED = 500, 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,20 +91,21 @@ def common_direction(products: Tensor, start: Tensor, epsilon: float) -> Tensor:
     found = start
     for _ in range(STEPS):
         following = nearest_share(found - step * (products @ found), low, high)
-        if torch.equal(following, found):
-            break
+        if bool((following - found).abs().max() < SETTLED):
+            return following
         found = following
     return found
 
 
 def nearest_share(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The nearest vector of sum 1 between `low` and `high`: clamp(point - t), with t by bisection."""
-    below, above = (point - high).min(), (point - low).max()  # all at `high`; all at `low`
-    for _ in range(HALVINGS):
-        middle = (below + above) / 2
-        if (point - middle).clamp(low, high).sum() > 1:
-            below = middle
-        else:
-            above = middle
-    found = (point - above).clamp(low, high)
+    """The nearest vector of sum 1 between `low` and `high`: clamp(point - t).
+
+    Its sum falls with t, in straight lines between the places where a coordinate meets a bound.
+    """
+    edges = torch.cat([point - low, point - high]).sort().values
+    sums = (point - edges[:, None]).clamp(low, high).sum(dim=1)
+    after = min(max(int((sums > 1).sum()), 1), len(edges) - 1)  # the first edge whose sum is not above 1
+    fall, way = sums[after - 1] - sums[after], edges[after] - edges[after - 1]
+    t = edges[after - 1] + ((sums[after - 1] - 1) / fall * way if fall > 0 else 0.0)
+    found = (point - t).clamp(low, high)
     return found / found.sum()

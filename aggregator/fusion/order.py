@@ -1,0 +1,28 @@
+"""Weights that do not depend on the order in which updates are given, rounding and ties included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
+from aggregator.fusion.types import View
+
+__all__ = ["by_device"]
+
+Weigh = Callable[[View], list[float]]
+
+
+def by_device(weigh: Weigh) -> Weigh:
+    """The same part, shown the updates in the order of their device ids; ties that it breaks by place go by id."""
+
+    @wraps(weigh)
+    def ordered(view: View) -> list[float]:
+        order = sorted(range(len(view.updates)), key=lambda k: view.updates[k].device)
+        found = weigh(replace(view, updates=[view.updates[k] for k in order]))
+        weights = [0.0] * len(order)
+        for place, weight in zip(order, found, strict=True):
+            weights[place] = weight
+        return weights
+
+    return ordered
