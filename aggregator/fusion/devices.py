@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
+from models.seeding import seeded
 from wire.errors import ConfigError
 
-__all__ = ["autocast", "find_device", "out_of_memory"]
+__all__ = ["autocast", "find_device", "out_of_memory", "seeded_on"]
 
 _FORM = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 #: What torch, ONNX Runtime and C++ say, in lower case.
@@ -46,3 +48,15 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
         return True
     return any(words in str(error).lower() for words in _NO_MEMORY)
+
+
+@contextmanager
+def seeded_on(device: torch.device, generator: torch.Generator) -> Iterator[None]:
+    """Inside, what draws from torch's global state on `device`, as dropout does, follows `generator`."""
+    with seeded(generator):
+        if device.type != "cuda":
+            yield
+            return
+        with torch.random.fork_rng(devices=[device]), torch.cuda.device(device):
+            torch.cuda.manual_seed(torch.initial_seed())
+            yield

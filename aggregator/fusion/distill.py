@@ -12,23 +12,20 @@ out); without one, the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aggregator.evaluate import evaluate
-from aggregator.fusion.devices import autocast
-from aggregator.fusion.optimizers import Optimizer, clip_, make_optimizer, rate
+from aggregator.fusion.devices import seeded_on
+from aggregator.fusion.draws import batches, draw_samples, num_steps
+from aggregator.fusion.learner import Learner, MeanState
+from aggregator.fusion.optimizers import rate
 from aggregator.fusion.types import State
 from aggregator.recipes import Distillation
-from models.seeding import seeded
 from models.split import Prototype
-from quant.layers import weights_as_they_are
-from quant.weight import QuantizedWeight
 from wire.errors import RoundError
 
 __all__ = ["Distilled", "distill", "draw_samples", "num_steps"]
@@ -47,41 +44,6 @@ class Distilled:
     start_accuracy: float | None = None  # of the starting point
 
 
-def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tensor:
-    """Which of `n` samples distillation will use, in increasing order: all, or as many as its steps can draw.
-
-    Decided before the teachers are asked, so that they see no sample that no student does.
-    """
-    wanted = n if how.epochs else min(n, how.steps * how.batch_size)
-    if wanted == n:
-        return torch.arange(n)
-    return torch.randperm(n, generator=generator)[:wanted].sort().values if how.shuffle else torch.arange(wanted)
-
-
-def num_steps(n: int, how: Distillation) -> int:
-    """The most steps that distillation on `n` samples takes."""
-    per_epoch = sum(1 for _ in _epoch(torch.arange(n), how.batch_size))
-    return min(how.steps, how.epochs * per_epoch) if how.epochs else how.steps
-
-
-def _epoch(order: Tensor, batch_size: int) -> Iterator[Tensor]:
-    """The last, smaller batch is kept unless it has one sample, which BatchNorm cannot normalise."""
-    for chosen in order.split(batch_size):
-        if len(chosen) > 1 or batch_size == 1 or len(order) == 1:
-            yield chosen
-
-
-def _batches(n: int, how: Distillation, generator: torch.Generator) -> Iterator[tuple[int, bool, Tensor]]:
-    """(epoch, whether it ends with this batch, indices), without end."""
-    epoch = 0
-    while True:
-        order = torch.randperm(n, generator=generator) if how.shuffle else torch.arange(n)
-        batches = list(_epoch(order, how.batch_size))
-        for number, chosen in enumerate(batches, start=1):
-            yield epoch, number == len(batches), chosen
-        epoch += 1
-
-
 def distill(
     model: Prototype,
     start: Mapping[str, Tensor],
@@ -97,81 +59,9 @@ def distill(
     lost; equal generators give equal students."""
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
-    student = _Student(model, start, how, device)
-    with seeded(generator), student.precision():
+    student = Learner(model, start, how, device)
+    with seeded_on(device, generator), student.precision():
         return _Loop(student, x, targets, how, validation, generator).run()
-
-
-class _Student:
-    """The model on its device, at the precision that it is trained at, with its optimizer."""
-
-    def __init__(self, model: Prototype, start: Mapping[str, Tensor], how: Distillation, device: torch.device) -> None:
-        self.model, self.how, self.device = model, how, device
-        for module in model.modules():
-            if isinstance(module, QuantizedWeight):
-                module.unfreeze_weight()
-        model.load_state_dict(dict(start), strict=False)
-        model.to(device).train().requires_grad_(True)
-        self.images = any(p.ndim == 4 for p in model.parameters())
-        if self.images:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-        self.params: list[Tensor] = list(model.parameters())
-        self.optimizer: Optimizer = make_optimizer(self.params, how)
-        self.names = list(start)
-
-    def precision(self) -> AbstractContextManager[None]:
-        """Quantized weights as they are with `student = "float"`; straight through their quantizers with "own"."""
-        return weights_as_they_are(self.model) if self.how.student == "float" else nullcontext()
-
-    def to_device(self, x: Tensor) -> Tensor:
-        """A batch as the model takes it fastest."""
-        if self.images and x.ndim == 4:
-            return x.to(self.device, memory_format=torch.channels_last)
-        return x.to(self.device)
-
-    def step(self, x: Tensor, target: Tensor, lr: float) -> None:
-        """One step; `target` holds probabilities."""
-        with autocast(self.device):
-            logits = self.model(self.to_device(x))
-        log_p = F.log_softmax(logits.float() / self.how.temperature, dim=1)
-        loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
-        grads = list(torch.autograd.grad(loss, self.params, materialize_grads=True))
-        with torch.no_grad():
-            if self.how.clip:
-                clip_(grads, self.how.clip)
-            self.optimizer.step(grads, lr)
-
-    def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
-        """On the labelled samples, which are on the student's device."""
-        return evaluate(self.model, *validation).accuracy
-
-    def state(self) -> State:
-        """A copy of the tensors that the starting point had, on the CPU."""
-        own = self.model.state_dict()
-        return {name: own[name].detach().to("cpu", copy=True).contiguous() for name in self.names}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state`."""
-        self.model.load_state_dict(dict(state), strict=False)
-
-
-@dataclass(slots=True)
-class _Mean:
-    """Stochastic weight averaging: the mean of the students that it was shown."""
-
-    total: State = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, state: State) -> None:
-        self.count += 1
-        for name, value in state.items():
-            if name not in self.total:
-                self.total[name] = value.double()
-            else:
-                self.total[name] += value
-
-    def result(self) -> State:
-        return {name: (value / self.count).float() for name, value in self.total.items()}
 
 
 class _Loop:
@@ -179,7 +69,7 @@ class _Loop:
 
     def __init__(
         self,
-        student: _Student,
+        student: Learner,
         x: Tensor,
         targets: Tensor,
         how: Distillation,
@@ -189,11 +79,11 @@ class _Loop:
         self.student, self.how, self.x = student, how, x
         self.p = F.softmax(targets / how.temperature, dim=1)
         self.steps = num_steps(len(x), how)
-        self.batches = _batches(len(x), how, generator)
+        self.batches = batches(len(x), how, generator)
         self.validation = None
         if validation is not None:
             self.validation = student.to_device(validation[0]), validation[1].to(student.device)
-        self.mean = _Mean()
+        self.mean = MeanState()
         self.start = self.best = student.state()
         self.start_accuracy: float | None = None
         self.accuracy: float | None = None
