@@ -60,7 +60,7 @@ class Ensemble:
         part = self._teach if how is None else _part(how)
         if part is None:
             raise RoundError("the ensemble was not told what to teach")
-        key = (part, self._temperature if temperature is None else temperature)
+        key = _key(part, self._temperature if temperature is None else temperature)
         if key not in self._targets:
             self._pass(*key)
         return self._targets[key]
@@ -69,14 +69,14 @@ class Ensemble:
         """Every teacher's share of the medians, (K,) float64, in the order of `devices`; see scores.py."""
         if self._scores is None:
             self._scored = True
-            self._pass(self._teach or median_logits, self._temperature)
+            self._pass(*_key(self._teach or median_logits, self._temperature))
         assert self._scores is not None
         return self._scores
 
     def accuracy(self, x: Tensor, y: Tensor, how: Teach | str | None = None) -> float:
         """Share of labelled samples that the teachers together get right; by default by the part they teach with."""
         part = _part(how) if how is not None else self._teach or mean_logits
-        targets, _ = self._run(part, self._temperature, x, scored=False)
+        targets, _ = self._run(*_key(part, self._temperature), x, scored=False)
         return float((targets.argmax(1) == y.cpu()).double().mean())
 
     def _pass(self, part: Teach, temperature: float) -> None:
@@ -98,9 +98,13 @@ class Ensemble:
             return _warmed(running.result(), temperature), None
         targets, counts = [], torch.zeros(len(self.devices), dtype=torch.long)
         for block in self._blocks(x):
-            targets.append(_warmed(part(block if temperature == 1 else block / temperature), temperature))
-            if scored:
-                counts += count_medians(block, median_logits(block))
+            medians = median_logits(block) if scored else None
+            if medians is not None:
+                counts += count_medians(block, medians)
+            if medians is not None and part is median_logits:
+                targets.append(medians)
+            else:
+                targets.append(_warmed(part(block if temperature == 1 else block / temperature), temperature))
         return torch.cat(targets), counts if scored else None
 
     def _logits(self, x: Tensor) -> Iterator[Tensor]:
@@ -122,6 +126,11 @@ class Ensemble:
 
 def _part(how: Teach | str) -> Teach:
     return TEACH[how] if isinstance(how, str) else how
+
+
+def _key(part: Teach, temperature: float) -> tuple[Teach, float]:
+    """Means and medians of logits are the same at every temperature."""
+    return part, 1.0 if part in (mean_logits, median_logits) else temperature
 
 
 def _warmed(targets: Tensor, temperature: float) -> Tensor:

@@ -75,6 +75,14 @@ def test_a_temperature_softens_every_teacher_and_not_only_the_mean() -> None:
     torch.testing.assert_close((targets / 4).softmax(1), expected)
 
 
+@pytest.mark.parametrize("name", ["mean-logits", "median-logits"])
+def test_means_and_medians_of_logits_know_no_temperature(name: str) -> None:
+    teachers = random_teachers(3, 4)
+    ensemble = Ensemble(teachers, numbered(4), teach=name, temperature=3.0)
+    assert torch.equal(ensemble.taught(), ensemble.taught(name, 1.0))
+    assert all(len(teacher.asked) == 4 for teacher in teachers)
+
+
 def test_a_part_of_a_user_sees_blocks() -> None:
     teachers = random_teachers(3, 10)
 
