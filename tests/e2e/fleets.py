@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,9 @@ def toy() -> Dataset:
     )
 
 
-def config(rounds: int, devices: int = 2, prototypes: tuple[str, ...] = ("mlp:fp32", "cnn:w1")) -> SimulationConfig:
+def config(
+    rounds: int, devices: int = 2, prototypes: tuple[str, ...] = ("mlp:fp32", "cnn:w1"), **changes: Any
+) -> SimulationConfig:
     return SimulationConfig(
         dataset="toy",
         devices=devices,
@@ -53,6 +56,7 @@ def config(rounds: int, devices: int = 2, prototypes: tuple[str, ...] = ("mlp:fp
         rounds=rounds,
         latent=8,
         transport="mqtt",
+        **changes,
     )
 
 

@@ -14,7 +14,6 @@ from tests.e2e.fleets import (
     run_with_crashes,
     undisturbed,
     updates_by_round,
-    wait_for_rounds,
 )
 
 AGGREGATOR_POINTS = [
@@ -55,8 +54,10 @@ def check(victim: str, points: list[str], folder: Path, broker: Broker, rounds: 
 
 
 @pytest.mark.broker
-def test_a_fleet_over_tls_with_client_certificates_gives_the_same_models(tmp_path: Path) -> None:
-    settings = config(2)
+def test_a_fleet_over_tls_that_distills_gives_the_same_models(tmp_path: Path) -> None:
+    """Teachers of both prototypes, a student of each, and momentum that the aggregator remembers between rounds."""
+    fusion = {"steps": 4, "check_every": 2, "batch_size": 8, "server_momentum": 0.3}
+    settings = config(2, recipe="fedrad", fusion=fusion, source_size=12, attack="malicious@1")
     with (
         Mosquitto(tmp_path / "broker", tls=Authority(tmp_path / "tls")) as broker,
         fleet(settings, tmp_path / "fleet", broker.config) as simulation,
@@ -64,8 +65,11 @@ def test_a_fleet_over_tls_with_client_certificates_gives_the_same_models(tmp_pat
         simulation.start_aggregator()
         for device in simulation.devices:
             simulation.start_agent(device.id)
-        wait_for_rounds(simulation, 2)
+        last = list(simulation.rounds())[-1]
         assert_equal(finals(simulation), undisturbed(settings))
+        assert {p.distill_steps for p in last.prototypes.values()} == {4}
+        assert all(report["score"] is not None and report["weight"] == 1.0 for report in last.devices.values())
+        assert [file.name for file in (simulation.state / "memory").iterdir()] == ["1.safetensors", "2.safetensors"]
 
 
 #: Each victim on one broker by default; on the other with `make test-slow`: a minute each.
