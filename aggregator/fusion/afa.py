@@ -15,10 +15,11 @@ import torch
 from scipy.special import betainc
 from torch import Tensor
 
+from aggregator.fusion.geometry import gram
 from aggregator.fusion.options import flag, number
 from aggregator.fusion.order import by_device
 from aggregator.fusion.types import View
-from aggregator.fusion.vectors import States, gram
+from aggregator.fusion.vectors import States
 
 __all__ = ["afa", "blocked", "good_updates", "is_untrustworthy", "similarities"]
 

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aggregator.fusion.geometry import distances_to, gram
 from aggregator.fusion.lambdas import Pace, common_direction, cut_off, lambda_step, lambda_steps_in_turn
 from aggregator.fusion.options import flag, number
 from aggregator.fusion.order import by_device
 from aggregator.fusion.screens import accuracies
 from aggregator.fusion.types import View
-from aggregator.fusion.vectors import States, distances_to, gram
+from aggregator.fusion.vectors import States
 from wire.errors import ConfigError
 
 __all__ = ["blocked", "fedmgda"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from aggregator.fusion.geometry import squared_distances
 from aggregator.fusion.options import flag, whole
 from aggregator.fusion.order import by_device
 from aggregator.fusion.types import View
-from aggregator.fusion.vectors import States, squared_distances
+from aggregator.fusion.vectors import States
 
 __all__ = ["krum", "krum_scores", "most_faulty", "multi_krum", "shifted_krum"]
 

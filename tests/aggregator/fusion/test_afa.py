@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from aggregator.fusion.afa import afa, blocked, good_updates, is_untrustworthy, similarities
+from aggregator.fusion.geometry import gram
 from aggregator.fusion.types import Memory
-from aggregator.fusion.vectors import gram
 from tests.aggregator.fusion.views import points, view_of
 
 EAST, NORTH = [1.0, 0.0], [0.0, 1.0]

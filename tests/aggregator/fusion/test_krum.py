@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from aggregator.fusion.geometry import squared_distances
 from aggregator.fusion.krum import krum, krum_scores, most_faulty, multi_krum, shifted_krum
-from aggregator.fusion.vectors import squared_distances
 from tests.aggregator.fusion.views import points, view_of
 from wire.errors import ConfigError
 
