@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aggregator.config import FleetConfig
@@ -19,7 +20,7 @@ from aggregator.journal import Journal
 from aggregator.rows import DeviceRow, RoundRow
 from wire.errors import ConfigError
 
-__all__ = ["device_facts", "fleet_status", "is_running", "only_service", "write_status"]
+__all__ = ["device_facts", "fleet_status", "is_running", "last_report", "only_service", "write_status"]
 
 
 @contextmanager
@@ -60,6 +61,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
     try:
         last = journal.last_round()
         completed = journal.completed()
+        fused = last_report(journal).get("devices", {})
         return {
             "fleet": config.fleet,
             "running": running,
@@ -71,7 +73,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else _round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row) for row in journal.devices()],
+            "devices": [device_facts(row, fused) for row in journal.devices()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -81,9 +83,18 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         journal.close()
 
 
-def device_facts(row: DeviceRow) -> dict[str, Any]:
-    """One device, as `edgestill device list --json` prints it."""
-    return {name: getattr(row, name) for name in DeviceRow.__slots__}
+def device_facts(row: DeviceRow, fused: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """One device, as `edgestill status --json` and `edgestill device list --json` print it.
+
+    `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out.
+    """
+    return {**{name: getattr(row, name) for name in DeviceRow.__slots__}, "fused": fused.get(row.id)}
+
+
+def last_report(journal: Journal) -> dict[str, Any]:
+    """What fusion said of the last round that it closed; empty before there is one."""
+    number = next((row.number for row in journal.rounds() if row.phase == "closed"), 0)
+    return journal.report(number)
 
 
 def _live(state: Path) -> dict[str, Any]:
@@ -105,6 +116,7 @@ def _round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
         "deadline": row.deadline,
         "closed": row.closed,
         "reason": row.reason,
+        "seconds_by": journal.report(row.number).get("seconds", {}),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgestill.commands.aggregator import ask_service
-from edgestill.commands.status import device_row
+from edgestill.commands.status import DEVICE_COLUMNS, device_row
 from edgestill.output import out, print_json, print_table
 from wire.errors import ConfigError, did_you_mean
 
@@ -25,20 +25,21 @@ def list_devices(config: Config, as_json: Annotated[bool, typer.Option("--json",
     from aggregator.config import load_fleet_config
     from aggregator.journal import Journal
     from aggregator.rows import DeviceRow
-    from aggregator.status import device_facts
+    from aggregator.status import device_facts, last_report
 
     loaded = load_fleet_config(config)
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
+    fused = {}
     if (loaded.state / "journal.db").is_file():
         journal = Journal(loaded.state / "journal.db", read_only=True)
         rows |= {row.id: row for row in journal.devices()}
+        fused = last_report(journal).get("devices", {})
         journal.close()
-    facts = [device_facts(rows[name]) for name in sorted(rows)]
+    facts = [device_facts(rows[name], fused) for name in sorted(rows)]
     if as_json:
         print_json(facts)
         return
-    columns = ["device", "status", "prototype", "examples", "accepted", "late", "refused"]
-    print_table("", columns, [device_row(device) for device in facts])
+    print_table("", list(DEVICE_COLUMNS), [device_row(device) for device in facts])
 
 
 @app.command()

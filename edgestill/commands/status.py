@@ -14,9 +14,10 @@ from rich.text import Text
 
 from edgestill.output import out, print_json
 
-__all__ = ["status"]
+__all__ = ["DEVICE_COLUMNS", "device_row", "status"]
 
 ROWS = 40  # of devices; --json has all
+DEVICE_COLUMNS = ("device", "status", "prototype", "examples", "accepted", "late", "refused", "weight", "score")
 
 
 def status(
@@ -67,6 +68,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         lines.append(
             f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
         )
+    left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
+    lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
     return lines
 
@@ -92,7 +95,7 @@ def _models(facts: dict[str, Any]) -> Table:
 
 
 def _devices(facts: dict[str, Any]) -> Table:
-    table = _table("device", "status", "prototype", "examples", "accepted", "late", "refused")
+    table = _table(*DEVICE_COLUMNS)
     for device in facts["devices"][:ROWS]:
         table.add_row(*device_row(device))
     if len(facts["devices"]) > ROWS:
@@ -104,7 +107,9 @@ def device_row(device: dict[str, Any]) -> list[str]:
     """A device as a row of a table."""
     state = "revoked" if device["revoked"] else "muted" if device["muted_until"] > time.time() else device["status"]
     counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
-    return [device["id"], state, device["prototype"] or "", *counts]
+    fused = device["fused"] or {}
+    weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
+    return [device["id"], state, device["prototype"] or "", *counts, weight, _percent(fused.get("score"))]
 
 
 def _table(*columns: str) -> Table:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.journal import REFUSALS, Journal
+from aggregator.journal import REFUSALS, REPORTS, Journal
 from aggregator.rows import DeviceRow, Refusal
 from tests.aggregator.journals import HYPER, a_model, a_round, an_update, asked, digest
 from wire.errors import ConfigError
@@ -201,3 +201,26 @@ def test_a_file_that_is_no_journal_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"x" * 5000)
     with pytest.raises(ConfigError, match=r"journal.db: the journal cannot be opened"):
         Journal(tmp_path / "journal.db")
+
+
+def test_late_updates_of_the_round_before_teach_once_it_is_settled_who(journal: Journal) -> None:
+    journal.open_round(a_round(1, "closed"), asked("a", "b", "c", "d"))
+    for device in ("a", "b", "d"):
+        journal.add_update(an_update(device, 1, late=True))
+    journal.withdraw(1, "d")  # revoked: what it sent is not used
+    journal.open_round(a_round(2, "fusing"), asked("a", "b", "c"))
+    journal.add_update(an_update("b", 2))  # in time now: its late model is the older one
+    assert journal.late_teachers(2) == []
+    journal.note_late(2)
+    assert journal.late_teachers(2) == [(an_update("a", 1, late=True), digest("m"))]
+    journal.add_update(an_update("c", 1, late=True))  # after fusing has begun: a restart must not see it
+    assert [row.device for row, _ in journal.late_teachers(2)] == ["a"]
+    assert journal.late_teachers(3) == []
+
+
+def test_reports_of_the_newest_rounds_are_kept(journal: Journal) -> None:
+    for number in range(1, REPORTS + 3):
+        journal.add_report(number, {"devices": {"a": {"weight": number}}})
+    assert journal.report(2) == journal.report(10**6) == {}
+    assert journal.report(3) == {"devices": {"a": {"weight": 3}}}
+    assert journal.report(REPORTS + 2)["devices"]["a"]["weight"] == REPORTS + 2

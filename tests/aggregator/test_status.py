@@ -51,6 +51,23 @@ def test_it_tells_devices_round_progress_and_accuracies(tmp_path: Path) -> None:
         assert fleet_status(config)["connected"] is False
 
 
+def test_it_tells_what_the_last_fused_round_made_of_each_device(tmp_path: Path) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    journal.open_round(a_round(1, "closed"), asked("pi-0"))
+    journal.open_round(a_round(2), asked("pi-0"))
+    seen = {"weight": 0.25, "score": 0.5, "screened": None}
+    journal.add_report(1, {"devices": {"pi-0": seen}, "seconds": {"teach": 1.5}})
+    journal.note_device("pi-0", status="online")
+    journal.note_device("pi-1", status="online")
+    facts = fleet_status(config)
+    assert [d["fused"] for d in facts["devices"]] == [seen, None]
+    assert facts["round"]["seconds_by"] == {}
+    journal.set_round(2, phase="abandoned")
+    assert fleet_status(config)["devices"][0]["fused"] == seen
+
+
 def test_before_the_first_start_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no journal; has the aggregator of this fleet been started"):
         fleet_status(load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"])))

@@ -18,9 +18,11 @@ from aggregator.blobs import Blobs
 from aggregator.fusion_config import FusionConfig
 from aggregator.journal import Journal
 from aggregator.process import TRIES, WorkerProcess
+from aggregator.worker import Worker
 from tests.aggregator.journals import a_model, a_round, an_update
 from tests.aggregator.running import ROOT
 from tests.aggregator.scripted import FLEET, key_of, seal_update
+from wire.errors import DataError
 from wire.ids import AGGREGATOR
 from wire.keys import save_private_key
 from wire.messages import UpdateHeader
@@ -140,3 +142,54 @@ def test_what_libraries_print_does_not_disturb_the_answers(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     assert json.loads(done.stdout) == {}
     assert "noise" in done.stderr
+
+
+def test_memory_outlives_the_worker_and_late_updates_teach(tmp_path: Path) -> None:
+    """Two rounds with momentum: the second, fused twice by new workers, reads what the first has left."""
+    setup = setup_in(tmp_path)
+    (start,) = Worker(setup).answer({"task": "start", "prototypes": ["mlp:fp32"]})["models"]
+    one_round(tmp_path, start)
+    journal, blobs = Journal(tmp_path / "journal.db"), Blobs(tmp_path / "blobs")
+    text = 'fedavgm {"server_momentum": 0.5}'
+    journal.db.execute("UPDATE rounds SET recipe = ?", (text,))
+    first = Worker(setup).answer({"task": "fuse", "round": 1})
+    journal.set_round(1, phase="closed")
+    journal.open_round(a_round(2, "fusing", recipe=text), [])
+    journal.db.execute("INSERT INTO invitations VALUES (2, 'a', 'mlp:fp32', ?)", (first["models"][0]["digest"],))
+    journal.db.execute("UPDATE updates SET late = 1 WHERE device = 'b'")
+    journal.note_late(2)
+    sent = next(u for u in journal.updates(1))
+    journal.add_update(an_update("a", 2, digest=sent.digest))
+    once, again = (Worker(setup).answer({"task": "fuse", "round": 2}) for _ in range(2))
+    assert once["models"] == again["models"]
+    assert once["models"][0]["parents"] == (first["models"][0]["digest"], sent.digest)
+    assert {d: r["weight"] for d, r in once["report"]["devices"].items()} == {"a": 1.0, "b": 0.0}
+    arrays = [decode(open_artifact(blobs.read(m["digest"]))[1]) for m in (start, first["models"][0], once["models"][0])]
+    for name, w0 in arrays[0].items():
+        # v1 = w0 - (w0 + 2), w1 = w0 + 2; v2 = v1 / 2 + w1 - (w0 + 1) = -1 + 1
+        np.testing.assert_allclose(arrays[1][name], w0 + 2, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(arrays[2][name], w0 + 2, rtol=1e-5, atol=1e-5)
+    assert sorted(p.name for p in (tmp_path / "memory").iterdir()) == ["1.safetensors", "2.safetensors"]
+
+
+def test_what_fusion_needs_is_loaded_when_the_worker_starts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "pool.npz", x=np.ones((5, 1, 4, 4), np.float32))
+    fusion = {**FusionConfig().to_json(), "source": str(tmp_path / "pool.npz"), "source_size": 3, "device": "cpu"}
+    server = Worker(setup_in(tmp_path, fusion=fusion)).fuser.server
+    assert server.source is not None
+    assert tuple(server.source.shape) == (3, 1, 4, 4)
+    assert (server.seed, server.validation, server.processes) == (3, None, 1)
+    with pytest.raises(DataError, match=r"none.onnx: No such file or directory; 'teachers' are ONNX files"):
+        Worker(setup_in(tmp_path, fusion={**fusion, "teachers": [str(tmp_path / "none.onnx")]}))
+
+
+def test_labelled_samples_that_have_a_say_are_those_of_the_task_unless_told(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / f"{name}.npz") for name in ("task", "own")}
+    for number, path in enumerate(files.values(), start=2):
+        np.savez(path, x=np.zeros((number, 1, 4, 4), np.float32), y=np.arange(number))
+    for said, count in (("task", 2), (files["own"], 3), ("none", None)):
+        fusion = {**FusionConfig().to_json(), "validation": said}
+        server = Worker(setup_in(tmp_path, validation=files["task"], fusion=fusion)).fuser.server
+        assert (None if server.validation is None else len(server.validation[1])) == count
+        assert server.test is not None
+        assert len(server.test[1]) == 2

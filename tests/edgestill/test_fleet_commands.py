@@ -74,6 +74,23 @@ def test_status_tells_all_of_a_fleet_whose_aggregator_is_down(config: Path, caps
     assert (facts["running"], facts["rounds_completed"], facts["models"]["mlp:fp32"]["round"]) == (False, 1, 1)
 
 
+def test_status_and_device_list_show_weights_scores_and_who_was_left_out(
+    config: Path, capsys: pytest.CaptureFixture
+) -> None:
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    journal.note_device("pi-1", status="online")
+    odd = {"weight": 0.0, "score": None, "screened": "accuracy 0.050 is below chance"}
+    journal.add_report(1, {"devices": {"pi-0": {"weight": 0.5, "score": 0.125, "screened": None}, "pi-1": odd}})
+    journal.close()
+    for command in (["status"], ["device", "list"]):
+        _, out, _ = run(capsys, *command, "--config", config)
+        assert "50.0 %" in out
+        assert "12.5 %" in out
+        assert "left out" in out
+    _, out, _ = run(capsys, "status", "--config", config)
+    assert "left out of the last round: pi-1: accuracy 0.050 is below chance" in " ".join(out.split())
+
+
 def test_status_of_a_running_aggregator_without_a_broker_says_so(config: Path, capsys: pytest.CaptureFixture) -> None:
     with only_service(load_fleet_config(config).state):
         _, out, _ = run(capsys, "status", "--config", config)

@@ -1,0 +1,79 @@
+"""Overrides of recipes: flat, checked, and readable again from the journal."""
+
+import dataclasses
+
+import pytest
+
+from aggregator.overrides import KEYS, OPTIONS, parse_overrides, read_recipe, recipe_text
+from aggregator.recipes import RECIPES, Distillation, find_recipe
+from wire.errors import ConfigError
+
+pytestmark = pytest.mark.light
+
+
+def test_a_flat_name_reaches_recipe_distillation_and_parts() -> None:
+    recipe = find_recipe("feddf", {"steps": 7, "weigh": "uniform", "krum_f": 2, "options": {"mine": 1.5}})
+    assert (recipe.distill.steps, recipe.weigh) == (7, "uniform")
+    assert recipe.options == {"krum_f": 2, "mine": 1.5}
+    assert recipe.distill == dataclasses.replace(Distillation(), steps=7)
+    assert RECIPES["feddf"].weigh == "examples"
+
+
+def test_every_field_can_be_overridden_and_only_fields_can() -> None:
+    fields = {f.name for f in dataclasses.fields(Distillation)} | {
+        f.name for f in dataclasses.fields(RECIPES["fedavg"])
+    }
+    assert set(KEYS) - set(OPTIONS) == fields - {"name", "title", "paper", "distill", "local"}
+
+
+def test_none_takes_a_stage_out() -> None:
+    assert find_recipe("feddf", {"teach": "none"}).teach is None
+    assert find_recipe("fedbe", {"sample": "none"}).sample is None
+    assert find_recipe("afa", {"screen": []}).screen == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("steps=200", {"steps": 200}),
+        (" lr = 1e-4 ", {"lr": 1e-4}),
+        ("clip=5", {"clip": 5.0}),
+        ("keep_start=false", {"keep_start": False}),
+        ("screen=drop-worst, finite", {"screen": ("drop-worst", "finite")}),
+        ("screen=none", {"screen": ()}),
+        ("options.mine=[1, 2]", {"options": {"mine": [1, 2]}}),
+        ("options.mine=word", {"options": {"mine": "word"}}),
+    ],
+)
+def test_flags_are_read_by_the_type_of_their_key(text: str, found: dict) -> None:
+    assert parse_overrides([text]) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("stepz=1", "no key 'stepz'; did you mean 'steps'"),
+        ("steps", "write it as key=value"),
+        ("steps=many", "'steps' is 'many', expected a whole number"),
+        ("steps=0", "of at least 1"),
+        ("lr=NaN", "'lr' is nan"),
+        ("weigh=unifrom", "'weigh': no such part 'unifrom'; did you mean 'uniform'"),
+        ("screen=drop-wurst", "'screen': no such part 'drop-wurst'; did you mean 'drop-worst'"),
+        ("start=zero", "'start' is 'zero'; known: average previous"),
+        ("name=x", "no key 'name'"),
+        ("options=3", "no key 'options'"),
+    ],
+)
+def test_a_wrong_override_is_told_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse_overrides([text])
+    assert "\n" not in str(caught.value)
+
+
+def test_the_journals_text_gives_the_recipe_again() -> None:
+    assert recipe_text("fedavg", {}) == "fedavg"
+    assert read_recipe("fedavg") == find_recipe("fedavg")
+    overrides = parse_overrides(["steps=9", "screen=finite", "options.a=1", "teach=none"])
+    text = recipe_text("fedrad", overrides)
+    assert text == recipe_text("fedrad", dict(reversed(overrides.items())))
+    assert read_recipe(text) == find_recipe("fedrad", overrides)
