@@ -140,6 +140,50 @@ def test_the_run_records_the_fleet() -> None:
     assert run.to_json()["config"]["training"]["epochs"] == 2
 
 
+def test_prototypes_learn_from_each_other_and_the_round_says_how() -> None:
+    fusion = {"steps": 10, "check_every": 5, "batch_size": 16}
+    simulation = Simulation(replace(CONFIG, recipe="fedrad", fusion=fusion, compute="cpu"), toy())
+    result = simulation.run_round(1)
+    for name in CONFIG.prototypes:
+        prototype = result.prototypes[name]
+        assert prototype.distill_steps == 10
+        assert 0 <= prototype.average_accuracy <= 1
+        assert prototype.ensemble_accuracy == result.prototypes["mlp:fp32"].ensemble_accuracy
+        mine = [d.id for g in simulation.groups if g.name == name for d in g.devices]
+        assert sum(result.devices[d]["weight"] for d in mine) == pytest.approx(1)
+    assert sum(facts["score"] for facts in result.devices.values()) == pytest.approx(1)
+    assert set(result.seconds_by) >= {"train", "encode", "screen", "weigh", "average", "teach", "distill"}
+    held = len(simulation.server.source) + len(simulation.server.validation[1])
+    assert held + sum(len(d.y) for g in simulation.groups for d in g.devices) == 180
+
+
+def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), attack="malicious@0,faulty@1,free-rider@2")
+    simulation, honest = (Simulation(c, toy()) for c in (config, replace(config, attack="")))
+    (group,), (twin,) = simulation.groups, honest.groups
+    assert [d.attack and d.attack.name for d in group.devices[:4]] == ["malicious", "faulty", "free-rider", None]
+    assert set(group.devices[0].y.tolist()) == {0}
+    assert group.devices[0].label_counts == (len(group.devices[0].y), 0, 0)
+    sent, true = (
+        [u.state() for u in s._collect(g, 1, lambda _: None, {"train": 0, "encode": 0}).group.updates]
+        for s, g in ((simulation, group), (honest, twin))
+    )
+    noise = torch.cat([(sent[1][n] - true[1][n]).flatten() for n in true[1]])
+    assert noise.std().item() == pytest.approx(20, rel=0.05)
+    assert all(torch.equal(sent[2][n], group.state[n]) for n in sent[2])
+    assert all(torch.equal(sent[3][n], true[3][n]) for n in sent[3])
+    assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
+
+
+def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), training=replace(TRAINING, lr=1e30, momentum=0.0))
+    simulation = Simulation(config, toy())
+    before = {name: w.clone() for name, w in simulation.groups[0].state.items()}
+    result = simulation.run_round(1).prototypes["mlp:fp32"]
+    assert (result.devices, result.train_loss, result.bytes_up) == (0, None, 0)
+    assert all(torch.equal(before[name], w) for name, w in simulation.groups[0].state.items())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -152,6 +196,11 @@ def test_the_run_records_the_fleet() -> None:
         ({"alpha": 0.0}, "alpha 0.0"),
         ({"latent": 0}, "latent width 0"),
         ({"floats": "fp8"}, "floats 'fp8'"),
+        ({"recipe": "fedvag"}, "unknown recipe 'fedvag'; did you mean 'fedavg'"),
+        ({"fusion": {"stepz": 3}}, "unknown key 'stepz'; did you mean 'steps'"),
+        ({"attack": "faulty:7"}, "7 attackers, but 6 devices"),
+        ({"attack": "faulty:1", "transport": "mqtt"}, "--attack faulty goes with --transport memory"),
+        ({"processes": 0}, "0 processes"),
     ],
 )
 def test_a_bad_setting_is_named(change: dict, words: str) -> None:
