@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Bytecode is made at the first import: of all that is installed, a tenth is ever imported.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# The tests start hundreds of processes; without bytecode on the disk each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Two torch threads in one process collapse as soon as anything else runs: one thread a process.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-slow lint light-tests system-packages clean
+.PHONY: help demo test suite test-slow lint light-tests system-packages clean
 help:
 	@echo "make demo       set up, and watch a small fleet of different models learn (about 2 minutes)"
 	@echo "make test       set up, lint, type-check and run the tests"
@@ -19,9 +22,13 @@ demo: $(VENV)/.edgestill-demo
 	$(BIN)/edgestill simulate --transport mqtt --dataset digits --devices 6 --prototypes cnn:fp32,mlp:fp32,cnn:w1 \
 		--alpha 1.0 --rounds 6 --local-epochs 4 --recipe fedavg --seed 0 --out demo-run
 
-test: lint system-packages
-	$(BIN)/python -m pytest -n 2 -m "not slow" tests
-	$(BIN)/python scripts/light_tests.py
+# Side by side: installing, linting and typing keep one core busy, and the light tests need nothing of it.
+test: system-packages | $(BIN)/python
+	@$(MAKE) --no-print-directory --jobs=2 light-tests suite
+
+# More workers than cores: many tests wait for a broker, a process or a clock.
+suite: lint
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests
 
 test-slow: $(VENV)/.edgestill-dev system-packages
 	$(BIN)/python -m pytest -n 2 -m slow tests
@@ -33,7 +40,7 @@ lint: $(VENV)/.edgestill-dev
 	$(BIN)/vermin --target=3.10- --violations --no-tips --eval-annotations \
 		wire transport quant models edge_agent aggregator fleet firmware_configs edgestill
 
-light-tests: $(VENV)/.edgestill-dev
+light-tests: | $(BIN)/python
 	$(BIN)/python scripts/light_tests.py
 
 system-packages:

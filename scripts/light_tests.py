@@ -12,6 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,32 +38,39 @@ def environment(version: str, python: Path) -> Path:
     stamp = venv / ".edgestill-light"
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
     if not stamp.exists() or any(s.stat().st_mtime > stamp.stat().st_mtime for s in sources):
+        print(f"setting up Python {version} for the light tests ...", flush=True)
         subprocess.run([python, "-m", "venv", venv], check=True)
-        pip = [venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-c", "constraints.txt", "-e", ".", "pytest", "hypothesis"], check=True, cwd=ROOT)
+        pip = [venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
+        wanted = ["-c", "constraints.txt", "-e", ".", "pytest", "hypothesis"]
+        subprocess.run([*pip, *wanted], check=True, cwd=ROOT)
         stamp.touch()
     return venv / "bin/python"
 
 
-def main() -> int:
-    """Run the marked tests under each interpreter, side by side; the worst exit code."""
-    versions = sys.argv[1:] or [v for v in WANTED if v != "{}.{}".format(*sys.version_info[:2])]
+def run(version: str, python: Path) -> int:
+    """Set up, run the marked tests, and print what they said in one piece; the exit code."""
     files = [str(p) for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.light" in p.read_text()]
-    runs = {}
-    for version in versions:
-        python = interpreter(version)
+    try:
+        command = [environment(version, python), "-m", "pytest", "-q", "-m", "light", "-p", "no:cacheprovider", *files]
+    except subprocess.CalledProcessError as error:
+        print(f"light tests under Python {version}: cannot set it up: {error}", flush=True)
+        return 1
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(f"light tests under Python {version}, {time.monotonic() - start:.0f} s:\n{done.stdout}", flush=True)
+    return abs(done.returncode)
+
+
+def main() -> int:
+    """Every interpreter on a thread of its own, set-up and tests; the worst exit code."""
+    versions = sys.argv[1:] or [v for v in WANTED if v != "{}.{}".format(*sys.version_info[:2])]
+    found = {version: interpreter(version) for version in versions}
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(run, version, python) for version, python in found.items() if python is not None]
+    for version, python in found.items():
         if python is None:
             print(f"*** no Python {version} on this machine: THE LIGHT TESTS DO NOT RUN UNDER IT ***", flush=True)
-            continue
-        print(f"setting up Python {version} for the light tests ...", flush=True)
-        test = [environment(version, python), "-m", "pytest", "-q", "-m", "light", "-p", "no:cacheprovider", *files]
-        runs[version] = subprocess.Popen(test, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    worst = 0
-    for version, run in runs.items():
-        output, _ = run.communicate()
-        print(f"light tests under Python {version}:\n{output}", flush=True)
-        worst = max(worst, abs(run.returncode))
-    return worst
+    return max((r.result() for r in runs), default=0)
 
 
 if __name__ == "__main__":

@@ -108,9 +108,10 @@ def wait_for_rounds(simulation: MqttSimulation, rounds: int) -> None:
 
 
 def run_with_crashes(simulation: MqttSimulation, victim: str, points: list[str]) -> list[str]:
-    """Run to the last round; whenever `victim` is killed at its point it is started again with the next one.
+    """Run; whenever `victim` is killed at its point it is started again with the next one.
 
-    Returns the points at which it died.
+    Ends, with every process stopped, when a round was closed after the last kill, or with the last round. Returns the
+    points at which it died.
     """
     waiting, died = deque(points), []
     starters: Mapping[str, Callable[..., None]] = {
@@ -130,22 +131,26 @@ def run_with_crashes(simulation: MqttSimulation, victim: str, points: list[str])
         else:
             start()
     deadline = time.monotonic() + TIMEOUT
-    while completed(simulation) < simulation.config.rounds:
+    enough = simulation.config.rounds
+    while completed(simulation) < enough:
         assert time.monotonic() < deadline, f"stuck after {died}: {simulation.processes.last_line(victim)}"
         if simulation.processes.ended(victim):
             code = simulation.processes.running[victim].returncode
             assert code == -signal.SIGKILL, f"{victim}: exit {code}: {simulation.processes.last_line(victim)}"
             died.append(armed[-1])
+            if len(died) == len(points):
+                enough = min(enough, completed(simulation) + 1)
             start_victim()
         time.sleep(0.05)
+    simulation.processes.stop()
     return died
 
 
 def updates_by_round(simulation: MqttSimulation) -> dict[int, list[str]]:
-    """Who was counted in which round."""
+    """Who was counted in which round that is closed."""
     with simulation.journal() as journal:
         assert journal is not None
-        numbers = range(1, simulation.config.rounds + 1)
+        numbers = range(1, journal.completed() + 1)
         return {number: [update.device for update in journal.updates(number)] for number in numbers}
 
 

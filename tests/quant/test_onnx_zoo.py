@@ -24,7 +24,7 @@ from quant.onnx_freeze import packed_weights
 from quant.onnx_graph import parse_graph
 from quant.onnx_lowbit import default_low_bits
 from quant.onnx_weights import patch_weights, read_weights
-from quant.precision import PRECISIONS, parse_precision
+from quant.precision import PRECISIONS, Precision, parse_precision
 from wire.tensors import Packed
 
 TOKENS = 30
@@ -76,13 +76,17 @@ def expected_state(model: Prototype) -> dict[str, np.ndarray]:
     return state
 
 
-#: Deep nets whose 4- and 2-bit forms have the layers of the 8-bit one: seconds each, so they run with the slow tests.
-DEEP = ("resnet20", "resnet20-gn", "resnet32", "resnet32-gn", "shufflenetv2", "mobilenetv2")
-MATRIX = [
-    pytest.param(arch, str(p), marks=[pytest.mark.slow] * (arch in DEEP and p.weight_bits in (2, 4)))
-    for arch in ZOO
-    for p in PRECISIONS
-]
+#: Seconds each, so they run with the slow tests: ResNets of more of ResNet-8's blocks, and deep nets whose 4- and 2-bit
+#: forms have the layers of the 8-bit one.
+LONGER = ("resnet20", "resnet20-gn", "resnet32", "resnet32-gn")
+DEEP = ("shufflenetv2", "mobilenetv2")
+
+
+def is_slow(arch: str, precision: Precision) -> bool:
+    return (arch in LONGER and precision.quantized) or (arch in DEEP and precision.weight_bits in (2, 4))
+
+
+MATRIX = [pytest.param(arch, str(p), marks=[pytest.mark.slow] * is_slow(arch, p)) for arch in ZOO for p in PRECISIONS]
 
 
 @pytest.mark.parametrize(("arch", "precision"), MATRIX)

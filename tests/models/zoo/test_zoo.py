@@ -61,8 +61,16 @@ def test_every_name_has_its_count_asserted() -> None:
     assert {name for name, _ in COUNTS} == set(NAMES)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS, ids=str)
-@pytest.mark.parametrize("name", NAMES)
+#: Deep nets whose 4- and 2-bit forms have the layers of the 8-bit one: seconds each, so they run with the slow tests.
+DEEP = ("resnet20", "resnet20-gn", "resnet32", "resnet32-gn", "shufflenetv2", "mobilenetv2")
+MATRIX = [
+    pytest.param(name, p, marks=[pytest.mark.slow] * (name in DEEP and p.weight_bits in (2, 4)), id=f"{name}-{p}")
+    for name in NAMES
+    for p in PRECISIONS
+]
+
+
+@pytest.mark.parametrize(("name", "precision"), MATRIX)
 def test_a_prototype_trains_and_answers_at_the_latent_width(name: str, precision: Precision) -> None:
     made = make(name, precision)
     x = made.example_input(4, generator=torch.Generator().manual_seed(1))
