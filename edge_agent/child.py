@@ -50,8 +50,10 @@ def _work(request: Request) -> int:
     with (Path(request.state_dir) / "child.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the child of an agent that was killed may be about to end
         _tell("importing")
-        from edge_agent.task import run
-
+        if request.graph is None:
+            from edge_agent.task import run
+        else:
+            from edge_agent.light_task import run
         facts = run(request, _tell)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     _tell("done", **facts, memory_mb=round(memory, 1))

@@ -49,13 +49,16 @@ TABLES: dict[str, dict[str, Key]] = {
         "cache_mb": Key(int, 256, least=1),
     },
     "keys": {"private": Key(Path), "aggregator": Key(str)},
-    "model": {"prototype": Key(str)},
+    "model": {"prototype": Key(str), "graph": Key(Path, None)},
     "data": {
         "path": Key(Path),
         "validation": Key(float, 0.0, least=0, most=0.9),
         "refuse_worse": Key(bool, False),
+        "count_epsilon": Key(float, None, least=0.001),
+        "count_bins": Key(int, None, least=2),
     },
     "train": {
+        "mode": Key(str, "full", choices=("full", "light")),
         "threads": Key(int, 1, least=1, most=1024),
         "memory_mb": Key(int, None, least=64),
         "max_seconds": Key(float, 300.0, least=1),
@@ -77,12 +80,15 @@ class DataConfig:
     path: Path  # .npz with x and y
     validation: float = 0.0  # the fraction held out of training
     refuse_worse: bool = False  # keep the current model if the new one is worse on the held-out samples
+    count_epsilon: float | None = None  # label counts leave the device with noise: edge_agent/private_counts.py
+    count_bins: int | None = None  # and rounded to multiples of this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """Limits of the training child."""
+    """The training child: whether it holds torch, and its limits."""
 
+    mode: str = "full"  # or light: the predictor alone, in NumPy, under the frozen extractor of [model] graph
     threads: int = 1
     memory_mb: int | None = None
     max_seconds: float = 300.0  # without any progress
@@ -118,6 +124,7 @@ class AgentConfig:
     aggregator: str | Path  # the public key in hex, or its file
     prototype: str
     data: DataConfig
+    graph: Path | None = None  # ONNX of the prototype, whose extractor a light device uses
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()
     log: LogConfig = LogConfig()
@@ -135,6 +142,10 @@ class AgentConfig:
             raise ConfigError(f"[update]: delta_bits is {self.update.delta_bits}; give 1, 2, 4 or 8")
         if self.update.kind == "delta" and self.update.delta_bits is None:
             raise ConfigError("[update]: kind is delta, but delta_bits is not given; give 1, 2, 4 or 8")
+        if self.train.mode == "light" and self.graph is None:
+            raise ConfigError("[train]: mode is light, which needs [model] graph; see edgestill model export")
+        if self.train.mode == "light" and self.update.kind not in ("job", "predictor"):
+            raise ConfigError(f"[update]: kind is {self.update.kind}, but a light device sends its predictor alone")
         if self.data.refuse_worse and not self.data.validation:
             raise ConfigError("[data]: refuse_worse needs samples to judge by; set validation to 0.1, say")
 
@@ -218,7 +229,7 @@ def check_agent_config(path: Path | str) -> dict[str, Any]:
         "agent": {name: getattr(config, name) for name in TABLES["agent"]},
         "broker": broker,
         "keys": {"private": config.private_key, "aggregator": config.aggregator},
-        "model": {"prototype": config.prototype},
+        "model": {"prototype": config.prototype, "graph": config.graph},
         "data": asdict(config.data),
         "train": asdict(config.train),
         "update": asdict(config.update),
@@ -234,7 +245,7 @@ def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, bas
         broker=broker,
         private_key=tables["keys"]["private"],
         aggregator=key.lower() if HEX_KEY.fullmatch(key) else base / Path(key).expanduser(),
-        prototype=tables["model"]["prototype"],
+        **tables["model"],
         data=DataConfig(**tables["data"]),
         train=TrainConfig(**tables["train"]),
         update=UpdateConfig(**tables["update"]),

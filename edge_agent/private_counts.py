@@ -4,9 +4,9 @@
 
 One sample more or less changes one count by 1, so the noised counts together are epsilon-differentially private with
 respect to it (Ghosh, Roughgarden and Sundararajan 2009); cutting at 0 costs nothing. The noise follows from the
-device's secret and the counts: the same counts are always told with the same noise, so that a hundred rounds tell no
-more than one, and nobody without the secret can take it away. When the samples change, noise is drawn anew and epsilon
-is spent again.
+device's secret, the label and its count: the same count is always told with the same noise, so that a hundred rounds
+tell no more than one, and nobody without the secret can take it away. When a count changes, its noise is drawn anew and
+epsilon is spent again.
 
     bins     c~ = the multiple of `width` nearest to c (a half goes up)
 
@@ -31,9 +31,7 @@ def told_counts(
     """The counts as they leave the device."""
     told = list(counts)
     if epsilon is not None:
-        seed = hmac.new(secret, repr((tuple(counts), epsilon)).encode(), hashlib.sha256).digest()
-        rng = random.Random(int.from_bytes(seed, "big"))
-        told = [max(0, c + _geometric(epsilon, rng)) for c in told]
+        told = [max(0, c + _noise(secret, label, c, epsilon)) for label, c in enumerate(told)]
     if width is not None:
         told = [(c + width // 2) // width * width for c in told]
     return tuple(told)
@@ -44,8 +42,10 @@ def told_examples(told: Sequence[int]) -> int:
     return max(sum(told), 1)
 
 
-def _geometric(epsilon: float, rng: random.Random) -> int:
+def _noise(secret: bytes, label: int, count: int, epsilon: float) -> int:
     """The difference of two geometric numbers is two-sided geometric."""
+    text = repr(("label counts", label, count, epsilon)).encode()
+    rng = random.Random(int.from_bytes(hmac.new(secret, text, hashlib.sha256).digest(), "big"))
 
     def one() -> int:
         return math.floor(math.log(1.0 - rng.random()) / -epsilon)

@@ -42,6 +42,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hyper: Hyper | None = None
     update: str = "state"
     bits: int | None = None
+    generator: str | None = None  # path of a sealed artifact to learn from: edge_agent/knowledge.py
+    graph: str | None = None  # of a light device, which trains its predictor without torch
+    count_epsilon: float | None = None  # of label counts
+    count_bins: int | None = None
     stop_at: float | None = None  # of the system's monotonic clock, which parent and child share
 
     def encode(self) -> bytes:
@@ -54,13 +58,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.json.decode(data, type=cls)
 
 
-def make_request(config: AgentConfig, action: StartTraining, *, model: Path, aggregator: str, now: float) -> Request:
-    """What the child is told about a job or an offer whose model lies at `model`."""
+def make_request(
+    config: AgentConfig,
+    action: StartTraining,
+    *,
+    model: Path,
+    aggregator: str,
+    now: float,
+    generator: Path | None = None,
+) -> Request:
+    """What the child is told about a job or an offer whose model lies at `model`, and its generator at `generator`."""
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
     kind, bits = config.update.kind, config.update.delta_bits
     if job is not None and kind == "job":
         kind, bits = job.update, job.bits
+    light = config.train.mode == "light"
     return Request(
         parent=os.getpid(),
         key=action.key,
@@ -81,7 +94,11 @@ def make_request(config: AgentConfig, action: StartTraining, *, model: Path, agg
         memory_mb=config.train.memory_mb,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
-        update=kind,
-        bits=bits,
+        update="predictor" if light else kind,
+        bits=None if light else bits,
+        generator=None if generator is None else str(generator.resolve()),
+        graph=str(config.graph.resolve()) if light and config.graph is not None else None,
+        count_epsilon=config.data.count_epsilon,
+        count_bins=config.data.count_bins,
         stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
     )

@@ -69,6 +69,8 @@ class Service:
         key = load_private_key(config.private_key)
         self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
         self._labels = label_counts(config.data.path)
+        if config.data.count_epsilon is not None or config.data.count_bins is not None:
+            self._labels = ()  # an update tells them with their noise; the length of a list would tell the last label
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
         self._session = self.store.next_session()
         self._agent = Agent(
@@ -226,11 +228,13 @@ class Service:
                 self._send_metrics(number, {}, problem=reason[:200])
 
     def _announce(self) -> None:
+        config = self.config
         about = About(
-            board=self.config.board,
-            prototype=self.config.prototype,
-            precision=str(self.config.precision),
+            board=config.board,
+            prototype=config.prototype,
+            precision=str(config.precision),
             label_counts=self._labels,
+            noised=config.data.count_epsilon is not None or config.data.count_bins is not None,
             versions=versions(),
         )
         for topic, payload in (
@@ -278,12 +282,14 @@ class Service:
             self._events.append(TrainingDone(action.key, spooled))
             return
         now = time.monotonic()
+        generator = action.instruction.generator
         try:
             self._child = self._make_child(
                 make_request(
                     self.config,
                     action,
                     model=self.store.models.path(action.instruction.model),
+                    generator=None if generator is None else self.store.models.path(generator),
                     aggregator=public_key_hex(self._aggregator),
                     now=now,
                 ),

@@ -2,11 +2,12 @@
 
     session                    how often the agent was started
     outbox/<job>/              an update that was not answered yet: update (the sealed bytes), entry.json, and what
-                               goes to other places once it is spooled: current.*, extractor, residual
+                               goes to other places once it is spooled: current.*, extractor, label-logits, residual
     finished/<job>.accepted/   entry.json of a job that was answered; or <job>.rejected
     ready/<offer>/             a model that was offered and is ready to be taken
     staging/                   what the training child is writing; thrown away at every start
-    learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates)
+    learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates; the
+                               whole model where no model is shared), label-logits (of FedDistill)
     current.onnx, current.safetensors, current.json       the model for the application on the board
     taken                      digest of the model last taken from an offer
     models/, partial/          see edge_agent/model_cache.py
@@ -30,11 +31,12 @@ from wire.errors import ConfigError, WireError
 from wire.files import write_atomic
 from wire.ids import transfer_id
 
-__all__ = ["CURRENT", "EXTRACTOR", "RESIDUAL", "Store", "learned_path"]
+__all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store", "learned_path"]
 
 #: The last of them tells of the other two.
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
-RESIDUAL, EXTRACTOR = "residual", "extractor"
+RESIDUAL, EXTRACTOR, LABEL_LOGITS = "residual", "extractor", "label-logits"
+KEEPING = ("predictor", "logits")  # kinds of updates with which the device goes on from a model of its own
 FOLDERS = ("outbox", "finished", "ready", "staging", "learned")
 KEEP_FINISHED = 256
 
@@ -118,7 +120,11 @@ class Store:
 
     def take_job(self, key: str) -> None:
         """Put what the child left beside its update to its place."""
-        self._take(self.root / "outbox" / key)
+        folder = self.root / "outbox" / key
+        own = (folder / EXTRACTOR).exists()
+        self._take(folder)
+        if not own and _kind_of(folder) not in (*KEEPING, None):  # the model is the fleet's again
+            remove(learned_path(self.root, self._prototype, EXTRACTOR))
 
     def take_offer(self, key: str, digest: str) -> None:
         """Put the model that was offered in its place, if the child found it good enough, and do not ask again."""
@@ -138,8 +144,9 @@ class Store:
         for name in CURRENT:
             if (folder / name).exists():
                 move(folder / name, self.root / name)
-        if (folder / EXTRACTOR).exists():
-            move(folder / EXTRACTOR, learned_path(self.root, self._prototype, EXTRACTOR))
+        for name in (EXTRACTOR, LABEL_LOGITS):
+            if (folder / name).exists():
+                move(folder / name, learned_path(self.root, self._prototype, name))
 
     def _tidy(self, folder: Path) -> None:
         """What is left of an answered job: its residual counts if the aggregator has the update, else it never was."""
@@ -163,6 +170,14 @@ class Store:
         with suppress(OSError):
             for folder in sorted((self.root / "finished").iterdir())[:-KEEP_FINISHED]:
                 remove(folder)
+
+
+def _kind_of(folder: Path) -> str | None:
+    try:
+        kind: str | None = json.loads((folder / "entry.json").read_bytes()).get("update")
+    except (OSError, ValueError):
+        return None
+    return kind
 
 
 def learned_path(root: Path, prototype: str, what: str) -> Path:

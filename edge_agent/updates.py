@@ -4,6 +4,9 @@ state      all tensors
 delta      the difference to the received model in few bits; its rounding error, the residual, stays
 predictor  the predictor's tensors; the extractor stays, and the next round goes on from it
 onnx       the trained model as a graph
+logits     no model: FedDistill's logits by label alone; the whole model stays
+
+Logits by label, where the job asks for them, go up with a state or a predictor too.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
 from numpy.typing import NDArray
 
-from edge_agent.store import EXTRACTOR, RESIDUAL
+from edge_agent.store import EXTRACTOR, KEEPING, RESIDUAL
 from models.roles import merge_state, slice_state
 from models.split import Prototype
 from quant.delta import encode_delta
@@ -25,7 +29,7 @@ from quant.pack import pack_state, unpack
 from wire.errors import ConfigError, EdgestillError, ModelError
 from wire.tensors import Tensor, decode, encode
 
-__all__ = ["Made", "make_update", "start_state"]
+__all__ = ["Made", "make_update", "read_kept", "start_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,13 @@ class Made:
 
 def start_state(kind: str, published: bytes, extractor: Path) -> bytes:
     """The tensors that training starts from: the published ones, under the device's own extractor if it keeps one."""
-    if kind != "predictor":
+    if kind not in KEEPING:
         return published
-    own = _read(extractor)
+    own = read_kept(extractor)
     if own is None:
         return published
     try:
+        own = slice_state(own, "extractor") if kind == "predictor" else own
         return encode(merge_state(decode(published), own))
     except ModelError:
         return published  # it is of another shape: the fleet has changed its latent width or its input
@@ -58,19 +63,26 @@ def make_update(
     residual: Path,
     bits: int | None,
     example: torch.Tensor,
+    extra: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Made:
-    """`packed` is the trained model as `local_update` gives it."""
+    """`packed` is the trained model as `local_update` gives it; `extra` goes up with it and is no part of it."""
+    if extra and kind not in ("state", "predictor", "logits"):
+        raise ConfigError(f"logits by label cannot go with a {kind} update; set update to state, predictor or logits")
     match kind:
         case "state":
-            return Made(encode(packed), {})
+            return Made(encode({**packed, **extra}), {})
         case "delta":
             return _delta(model, published, residual, bits)
         case "predictor":
             own = slice_state(pack_state(model.state_dict(), floats="fp32"), "extractor")
-            return Made(encode(slice_state(packed, "predictor")), {EXTRACTOR: encode(own)})
+            return Made(encode({**slice_state(packed, "predictor"), **extra}), {EXTRACTOR: encode(own)})
+        case "logits":
+            if not extra:
+                raise ConfigError("an update of logits alone, but the job asks for none; use recipe feddistill")
+            return Made(encode(extra), {EXTRACTOR: encode(pack_state(model.state_dict(), floats="fp32"))})
         case "onnx":
             return Made(export_onnx(model, example).data, {})
-    raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx")
+    raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx logits")
 
 
 def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None) -> Made:
@@ -78,14 +90,14 @@ def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None)
         raise ConfigError("a delta update without a number of bits; set delta_bits in [update]")
     new = cast("dict[str, NDArray[Any]]", pack_state(model.state_dict(), floats="fp32"))
     base = {name: value.numpy() for name, value in unpack(decode(published)).items()}
-    left = cast("dict[str, NDArray[Any]] | None", _read(residual))
+    left = cast("dict[str, NDArray[Any]] | None", read_kept(residual))
     if left is not None and any(name not in new or value.shape != new[name].shape for name, value in left.items()):
         left = None  # of another model
     tensors, rest = encode_delta(new, base, left, bits)
     return Made(encode(tensors), {RESIDUAL: encode(rest)})
 
 
-def _read(path: Path) -> dict[str, Tensor] | None:
+def read_kept(path: Path) -> dict[str, Tensor] | None:
     """Tensors kept on the device; None if there are none, or none that can be read."""
     try:
         return decode(path.read_bytes())

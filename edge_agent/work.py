@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from edge_agent.hyper import LocalTraining
-from edge_agent.train import Trained, train_local
-from quant.pack import load_packed, pack, snap_, unpack
+from edge_agent.train import Objective, Trained, train_local
+from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
-__all__ = ["Change", "local_update"]
-
-Change = Callable[[nn.Module, Mapping[str, torch.Tensor]], None]  # (trained model, received state)
+__all__ = ["local_update"]
 
 
 def local_update(
@@ -26,19 +24,16 @@ def local_update(
     *,
     floats: str,
     generator: torch.Generator,
+    objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-    change: Change | None = None,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
 
     The published model is full precision; for a quantized prototype it is the latent weight that training starts from:
     as in FedDF's 1-bit experiment, float comes down and quantized weights go up. The model is snapped to the wire's
-    floats before it is packed, so that what the device measures of it is what the aggregator gets. Before that,
-    `change` may alter it in place: simulated attackers do.
+    floats before it is packed, so that what the device measures of it is what the aggregator gets.
     """
     load_packed(model, decode(published))
-    trained = train_local(model, x, y, how, generator=generator, should_stop=should_stop)
-    if change is not None:
-        change(model, unpack(decode(published)))
+    trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
     snap_(model, floats=floats)
     return pack(model, floats=floats), trained

@@ -1,6 +1,7 @@
 """State dicts by role: which tensors are the extractor's, which the predictor's. Imports no torch.
 
-The values may be torch tensors, NumPy arrays or packed wire tensors: only names and shapes are looked at.
+An update may hold a tensor that is no part of the model: `label-logits` (C, C), of FedDistill. The values may be torch
+tensors, NumPy arrays or packed wire tensors: only names and shapes are looked at.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import Any, Literal, TypeVar
 
 from wire.errors import ModelError
 
-__all__ = ["ROLES", "Role", "merge_state", "role_of", "slice_state"]
+__all__ = ["LABEL_LOGITS", "ROLES", "Role", "merge_state", "role_of", "slice_state", "split_extra"]
 
 Role = Literal["extractor", "predictor"]
 ROLES: tuple[Role, ...] = ("extractor", "predictor")
+LABEL_LOGITS = "label-logits"
 T = TypeVar("T")
 
 
@@ -35,6 +37,16 @@ def slice_state(state: Mapping[str, T], role: Role) -> dict[str, T]:
     if role not in ROLES:
         raise ModelError(f"unknown role {role!r}; known: {' '.join(ROLES)}")
     return {name: value for name, value in state.items() if role_of(name) == role}
+
+
+def split_extra(tensors: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """The model's tensors of an update, and those that are no part of it.
+
+    >>> split_extra({"predictor.bias": 1, "label-logits": 2})
+    ({'predictor.bias': 1}, {'label-logits': 2})
+    """
+    model = {name: value for name, value in tensors.items() if name != LABEL_LOGITS}
+    return model, {name: value for name, value in tensors.items() if name == LABEL_LOGITS}
 
 
 def merge_state(state: Mapping[str, T], part: Mapping[str, T]) -> dict[str, T]:

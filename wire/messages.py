@@ -53,8 +53,8 @@ LabelCounts: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=10_000)]
 Values: TypeAlias = Annotated[dict[Text, float], Meta(max_length=64)]
 Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
 
-#: Everything, a difference to the received model, the predictor only, or a graph: see docs/architecture.md.
-UpdateKind = Literal["state", "delta", "predictor", "onnx"]
+#: Everything, a difference to the received model, the predictor only, a graph, or no model at all but logits by label.
+UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits"]
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, kw_only=True):

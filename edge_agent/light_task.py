@@ -1,0 +1,134 @@
+"""The work of a light training child: the predictor trained in NumPy under a frozen extractor. Imports no torch.
+
+The extractor is that of `[model] graph`, an ONNX file of the whole prototype; it is cut off in front of the predictor
+once per round. What goes up is a predictor update, like that of any device that keeps its extractor.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.assignment import Assignment, Tell, local_training, open_assignment, stopper
+from edge_agent.current import write_current
+from edge_agent.guidance import Guidance
+from edge_agent.light import Guide, light_batches, train_predictor
+from edge_agent.light_graph import latents_of
+from edge_agent.light_predictor import LightPredictor
+from edge_agent.request import Request
+from edge_agent.spool import leave, spool
+from edge_agent.store import CURRENT
+from models.samples import Samples
+from quant.onnx_split import extractor_graph
+from quant.onnx_weights import patch_weights, read_weights
+from wire.crashpoints import reach
+from wire.errors import ConfigError, ModelError
+from wire.seeds import derive_seed
+from wire.tensors import decode, encode
+
+__all__ = ["run"]
+
+Floats = NDArray[np.float32]
+
+
+def run(request: Request, tell: Tell) -> dict[str, float]:
+    """As `edge_agent/task.py` does, without torch."""
+    tell("loading")
+    work = open_assignment(request)
+    assert request.graph is not None
+    whole = _read_graph(Path(request.graph))
+    extractor = extractor_graph(whole)
+    predictor = LightPredictor.from_tensors(decode(work.published), work.spec.precision)
+    if request.round is None:
+        facts = _make_current(work, whole, extractor, predictor, tell)
+        leave(work.folder, "ready")
+        return facts
+    facts = _train(work, extractor, predictor, tell)
+    reach("child-trained")
+    packed = predictor.pack(request.floats)
+    try:
+        facts |= _make_current(work, whole, extractor, predictor, tell)
+    except ModelError as error:
+        tell("warning", text=f"the board keeps its model: {error}")
+    spool(
+        request,
+        work.folder,
+        kind="predictor",
+        body=encode(packed),
+        keep={},
+        label_counts=work.label_counts,
+        facts=facts,
+    )
+    leave(work.folder, "outbox")
+    return facts
+
+
+def _read_graph(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"[model] graph: {path}: {error.strerror or error}") from None
+
+
+def _train(work: Assignment, extractor: bytes, predictor: LightPredictor, tell: Tell) -> dict[str, float]:
+    request = work.request
+    assert request.hyper is not None
+    assert request.round is not None
+    seed, who = request.hyper.seed, (request.round, request.device)
+    started = time.monotonic()
+    z = latents_of(extractor, work.train.x, work.header.latent)
+    how = local_training(request.hyper)
+    order = np.random.default_rng(derive_seed(seed, "train", *who))
+    guide = None
+    if work.knowledge.latents is not None:
+        guide = Guide(
+            latents=work.knowledge.latents,
+            how=Guidance.from_extra(request.hyper.extra),
+            number=request.round,
+            rng=np.random.default_rng(derive_seed(seed, "generated", *who)),
+        )
+    trained = train_predictor(
+        predictor,
+        z,
+        work.train.y,
+        how,
+        epoch=lambda: light_batches(len(z), how.batch_size, order),
+        guide=guide,
+        should_stop=stopper(request.stop_at, tell),
+    )
+    facts = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
+    return facts | ({"stopped_early": 1.0} if trained.stopped_early else {})
+
+
+def _make_current(
+    work: Assignment, whole: bytes, extractor: bytes, predictor: LightPredictor, tell: Tell
+) -> dict[str, float]:
+    """The graph with the predictor's weights in place of its own, unless the board's model is better."""
+    tell("exporting")
+    packed = predictor.pack(work.request.floats)
+    graph = patch_weights(whole, packed, partial=True)
+    facts: dict[str, float] = {}
+    if work.held is not None:
+        facts["accuracy"] = _accuracy(extractor, predictor, work.held, work.header.latent)
+        before = Path(work.request.state_dir) / CURRENT[0]
+        if before.exists():
+            facts["accuracy_before"] = _accuracy_before(before, work)
+    return facts | write_current(work, graph, read_weights(graph), facts)
+
+
+def _accuracy(extractor: bytes, predictor: LightPredictor, held: Samples, width: int) -> float:
+    answers = predictor.logits(latents_of(extractor, held.x, width)).argmax(1)
+    return float(np.mean(answers == held.y))
+
+
+def _accuracy_before(before: Path, work: Assignment) -> float:
+    """Of the board's model on the held-out samples; 0 if it does not run on them."""
+    assert work.held is not None
+    try:
+        logits = latents_of(before, work.held.x, work.header.classes)
+    except ModelError:
+        return 0.0
+    return float(np.mean(logits.argmax(1) == work.held.y))
