@@ -1,0 +1,23 @@
+"""Curves of runs, mean over the seeds."""
+
+from __future__ import annotations
+
+from fleet.experiments.feddf_figure import Line, curves
+
+RESULTS = {
+    ("paper", 0): {"a": {"accuracy": {"p": [10.0, 20.0]}, "ensemble": {}}},
+    ("paper", 1): {"a": {"accuracy": {"p": [30.0, 40.0]}, "ensemble": {}}},
+}
+
+
+def test_a_line_is_the_mean_over_the_seeds_and_missing_runs_are_left_out() -> None:
+    panels = {
+        "first": [Line("A", "a", "p"), Line("B", "b", "p"), Line("E", "a", "p", "ensemble")],
+        "second": [Line("B", "b", "p")],
+    }
+    figure = curves("title", panels)(RESULTS)
+    first, second = figure.axes
+    assert [line.get_label() for line in first.lines] == ["A"]
+    assert list(first.lines[0].get_ydata()) == [20.0, 30.0]
+    assert not second.lines
+    assert first.get_title() == "first"
