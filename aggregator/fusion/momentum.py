@@ -25,7 +25,11 @@ def server_momentum(view: View, average: State, beta: float) -> State:
         return average
     prefix = f"momentum/{view.spec}/"
     kept = view.memory.tensors
-    velocity = {name: kept[prefix + name] for name in average if prefix + name in kept}
+    velocity = {
+        name: kept[prefix + name]
+        for name, w in average.items()
+        if prefix + name in kept and kept[prefix + name].shape == w.shape  # a prototype may be rebuilt under its name
+    }
     state, velocity = momentum_step(view.previous, average, velocity, beta)
     kept.update({prefix + name: v for name, v in velocity.items()})
     return state

@@ -49,6 +49,13 @@ def test_running_statistics_have_no_momentum() -> None:
     assert velocity == {}
 
 
+def test_a_velocity_of_another_shape_is_forgotten() -> None:
+    memory = Memory(tensors={"momentum/mlp:fp32/w": torch.ones(5)})
+    view = view_of(points([0, 0]), previous={"w": torch.tensor([1.0, 1.0])}, memory=memory)
+    assert server_momentum(view, {"w": torch.tensor([0.5, 0.0])}, 0.9)["w"].tolist() == [0.5, 0.0]
+    assert memory.tensors["momentum/mlp:fp32/w"].tolist() == [0.5, 1.0]
+
+
 @pytest.mark.parametrize("beta", [-0.1, 1.0, float("nan")])
 def test_a_beta_that_diverges_is_refused(beta: float) -> None:
     with pytest.raises(ConfigError, match="server_momentum"):

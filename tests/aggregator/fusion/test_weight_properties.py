@@ -1,5 +1,6 @@
 """What holds for the weights of every part, whatever devices send."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from aggregator.fusion.average import mean
 from aggregator.fusion.fedmgda import fedmgda
 from aggregator.fusion.krum import krum
 from aggregator.fusion.median import median
-from aggregator.fusion.types import View
+from aggregator.fusion.types import Memory, View
 from aggregator.fusion.weights import examples, uniform
 from tests.aggregator.fusion.views import points, view_of
 
@@ -82,6 +83,18 @@ def test_three_rounds_of_coming_and_going_devices_are_weighed(name: str) -> None
         states = points(*[[1.0, 0.1 * k] for k in range(len(devices))])
         weights = part(view_of(states, devices=devices, memory=view.memory, number=number, **options))
         assert any(weights)
+
+
+@every_part
+def test_memory_that_was_written_as_json_goes_on_as_it_was(name: str) -> None:
+    part, options = PARTS[name]
+    kept, reread = Memory(), Memory()
+    for number in range(1, 5):
+        states = points(*[[1.0, 0.1 * k + 0.01 * number] for k in range(6)], [-30.0, 5.0])
+        weights = part(view_of(states, memory=kept, number=number, **options))
+        assert part(view_of(states, memory=reread, number=number, **options)) == weights
+        reread = Memory(facts=json.loads(json.dumps(reread.facts)))
+    assert reread.facts == kept.facts
 
 
 def one_in_eleven(seed: int, place: int) -> View:
