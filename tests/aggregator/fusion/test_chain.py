@@ -74,7 +74,7 @@ def test_reordered_units_compute_the_same(arch: str) -> None:
     with torch.no_grad():
         before = model(x).clone()
         model.load_state_dict(reordered({n: w.clone() for n, w in state.items()}, names, orders))
-        torch.testing.assert_close(model(x), before)
+        assert torch.allclose(model(x), before, rtol=1e-4, atol=1e-5)
 
 
 def test_a_channel_takes_all_its_columns_along() -> None:

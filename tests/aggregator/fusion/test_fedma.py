@@ -64,7 +64,7 @@ def test_copies_in_other_orders_average_back_to_the_network(arch: str, precision
     spec, states = copies(arch, 3, precision)
     average = matched(view_of(states, spec=spec), [3, 1, 2])
     for name, w in states[0].items():
-        torch.testing.assert_close(average[name], w)
+        assert torch.allclose(average[name], w, rtol=1e-5, atol=1e-6)
 
 
 def test_the_plain_mean_of_such_copies_is_another_function() -> None:
@@ -80,7 +80,7 @@ def test_the_plain_mean_of_such_copies_is_another_function() -> None:
         load_packed(model, pack_state(state, floats="fp32"))
         with torch.no_grad():
             logits.append(model(x).clone())
-    torch.testing.assert_close(logits[1], logits[0])
+    assert torch.allclose(logits[1], logits[0], rtol=1e-4, atol=1e-5)
     assert (logits[2] - logits[0]).abs().max() > 0.01
 
 
@@ -102,13 +102,13 @@ def test_an_aligned_network_computes_what_it_computed() -> None:
         model.load_state_dict(
             align(other.state_dict(), {n: w.clone() for n, w in model.state_dict().items()}, chain_of(spec))
         )
-        torch.testing.assert_close(model(x), before)
+        assert torch.allclose(model(x), before, rtol=1e-4, atol=1e-5)
 
 
 def test_the_heaviest_device_gives_the_order_and_zeros_have_no_part() -> None:
     spec, states = copies("mlp", 3)
     average = matched(view_of(states, spec=spec), [1, 5, 0])
-    torch.testing.assert_close(average["extractor.body.fc1.weight"], states[1]["extractor.body.fc1.weight"])
+    assert torch.allclose(average["extractor.body.fc1.weight"], states[1]["extractor.body.fc1.weight"])
     assert torch.equal(
         matched(view_of(states, spec=spec), [0, 0, 1])["predictor.weight"], states[2]["predictor.weight"]
     )

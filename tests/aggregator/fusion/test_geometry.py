@@ -17,7 +17,7 @@ def test_names_in_another_order_are_the_same_vector() -> None:
 def test_distances_and_products_are_those_worked_by_hand(values: int) -> None:
     states = points([0, 0], [3, 4], [0, 1])
     squares = torch.tensor([[0, 25, 1], [25, 0, 18], [1, 18, 0]], dtype=torch.float64)
-    torch.testing.assert_close(squared_distances(states, values=values), squares, rtol=1e-14, atol=0)
+    assert torch.allclose(squared_distances(states, values=values), squares, rtol=1e-14, atol=0)
     assert gram(states, values=values).tolist() == [[0, 0, 0], [0, 25, 4], [0, 4, 1]]
     assert distances_to(states[0], states).tolist() == [0, 5, 1]
 
