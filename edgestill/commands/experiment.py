@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgestill import __version__
 from edgestill.experiment_display import ExperimentDisplay
 from edgestill.output import err, out, print_json, print_table
 from wire.errors import ConfigError, EdgestillError
@@ -66,7 +67,7 @@ def experiment(
         try:
             failed = run_all(name, missing, store, jobs=jobs, show=show)
         finally:
-            facts = write_report(name, found, store, page=page)
+            facts = write_report(name, found, store, page=page, edgestill=__version__)
     if as_json:
         print_json(facts)
     else:
@@ -122,7 +123,8 @@ def _print(name: str, facts: dict[str, Any], folder: Path) -> None:
         ]
         for cell in facts["cells"]
     ]
-    print_table(facts["title"], ["cell", "paper", "ours", "", "target", "met"], rows)
+    out.print(facts["title"], style="italic", markup=False, soft_wrap=True)
+    print_table("", ["cell", "paper", "ours", "", "target", "met"], rows)
     if facts["not_measured"]:
         err.print(f"not measured: {', '.join(facts['not_measured'])}", markup=False, soft_wrap=True)
     out.print(f"\nwrote {folder / name}.md, .json and .png", markup=False, soft_wrap=True)

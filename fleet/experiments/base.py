@@ -75,9 +75,9 @@ class Fact:
     words: str
 
 
-def fact(run: str, key: str, *, scale: float = 1.0) -> Fact:
-    """The number that `run` called `key`, times `scale`."""
-    return Fact((run,), lambda results: scale * float(results[run][key]), run)
+def fact(run: str, key: str, *, scale: float = 1.0, words: str = "") -> Fact:
+    """The number that `run` called `key`, times `scale`; `words` name it on the page, by default the run's name."""
+    return Fact((run,), lambda results: scale * float(results[run][key]), words or run)
 
 
 def difference(a: Fact, b: Fact) -> Fact:

@@ -66,10 +66,11 @@ def _verdict(cells: list[dict[str, Any]]) -> str:
     missed = [cell for cell in aimed if not cell["met"]]
     if not aimed:
         return "No targets."
+    met = f"{len(aimed) - len(missed)} of {len(aimed)} targets are met."
     if not missed:
-        return f"All {len(aimed)} targets are met."
+        return met
     said = "; ".join(f"{c['name']}: {number(c['ours'])} where {c['target']} was asked for" for c in missed)
-    return f"{len(aimed) - len(missed)} of {len(aimed)} targets are met. Missed: {said}."
+    return f"{met} Missed: {said}."
 
 
 def _how(facts: Mapping[str, Any]) -> str:

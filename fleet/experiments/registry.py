@@ -1,9 +1,13 @@
-"""Experiments by name, found by looking: a module of this folder with an `EXPERIMENT` is one. Imports no torch."""
+"""Experiments by name, found by looking: a module of this folder with an `EXPERIMENT` is one. Imports no torch.
+
+A package of a user adds its own by an entry point of the group `edgestill.experiments`: NAME = "MODULE:EXPERIMENT".
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from fleet.experiments.base import Experiment
@@ -12,11 +16,12 @@ from wire.errors import ConfigError, did_you_mean
 __all__ = ["find_experiment", "names"]
 
 FOLDER = Path(__file__).parent
+GROUP = "edgestill.experiments"
 
 
 def names() -> dict[str, str]:
-    """Name and first line of the docstring of every experiment; none is imported."""
-    found = {}
+    """Name and first line of the docstring of every experiment; a user's module instead. None is imported."""
+    found = {point.name: point.value for point in entry_points(group=GROUP)}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text())
         if any(_assigns(node) for node in tree.body):
@@ -34,6 +39,11 @@ def find_experiment(name: str) -> Experiment:
     known = names()
     if name not in known:
         raise ConfigError(f"unknown experiment {name!r}; known: {' '.join(known)}{did_you_mean(name, known)}")
-    module = importlib.import_module(f"fleet.experiments.{name.replace('-', '_')}")
-    experiment: Experiment = module.EXPERIMENT
+    if (FOLDER / f"{name.replace('-', '_')}.py").exists():
+        experiment = importlib.import_module(f"fleet.experiments.{name.replace('-', '_')}").EXPERIMENT
+    else:
+        (point, *_) = entry_points(group=GROUP, name=name)
+        experiment = point.load()
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"experiment {name!r} is a {type(experiment).__name__}; give an Experiment")
     return experiment

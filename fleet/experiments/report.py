@@ -93,8 +93,13 @@ def _facts(store: Store, work: Work) -> dict[str, Any]:
     return facts
 
 
-def write_report(name: str, experiment: Experiment, store: Store, *, page: Path | None = None) -> dict[str, Any]:
-    """Write the three files into the store's folder, and into `page` too; what NAME.json says."""
+def write_report(
+    name: str, experiment: Experiment, store: Store, *, page: Path | None = None, edgestill: str = ""
+) -> dict[str, Any]:
+    """Write the three files into the store's folder, and into `page` too; what NAME.json says.
+
+    `edgestill` is its version, which a checkout that is not installed does not tell by itself.
+    """
     from fleet.experiments.figures import bars
 
     rows = collect(experiment, store)
@@ -104,7 +109,7 @@ def write_report(name: str, experiment: Experiment, store: Store, *, page: Path 
         "experiment": name,
         "title": experiment.title,
         "seeds": sorted({seed for row in measured for seed in row.seeds}),
-        "versions": made_with or versions(),
+        "versions": (made_with or versions()) | ({"edgestill": edgestill} if edgestill else {}),
         "seconds": round(seconds, 1),
         "parameters": dict(experiment.parameters),
         "cells": [row.to_json() for row in measured],

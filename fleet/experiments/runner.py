@@ -69,6 +69,7 @@ def _progress(
 
 
 def _start(experiment: str, work: Work, store: Store) -> subprocess.Popen[bytes]:
+    # one thread a process: two of torch's collapse on a busy machine
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     # the child finds the packages where this process found them
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), env.get("PYTHONPATH", "")]))

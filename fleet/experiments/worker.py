@@ -16,9 +16,6 @@ __all__ = ["main", "measure"]
 
 def measure(experiment: str, work: Work, store: Store) -> None:
     """Make the run and keep what it measured."""
-    import torch
-
-    torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
     runs = find_experiment(experiment).runs(work.fidelity)
     setting = Setting(fidelity=work.fidelity, seed=work.seed, folder=store.scratch(work), say=_say)
     start = time.perf_counter()

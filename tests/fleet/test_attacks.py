@@ -1,6 +1,5 @@
 """Attackers: what they do to labels and models, how they are written, where they sit."""
 
-import functools
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ from fleet.attacks import ATTACKS, Attack, Order, check_over_mqtt, parse_attacks
 from models.build import build
 from models.spec import PrototypeSpec
 from models.split import Prototype
-from quant.pack import pack_state, unpack
+from quant.pack import pack, pack_state, unpack
 from quant.precision import PRECISIONS, parse_precision
 from wire.errors import ConfigError
 from wire.tensors import decode, encode
@@ -73,9 +72,11 @@ def sent(precision: str, name: str | None) -> tuple[dict[str, torch.Tensor], dic
     """What the aggregator reads of one device's update, and the model that it had published."""
     model = prototype(precision)
     published = encode(pack_state(model.state_dict()))
-    change = None if name is None else functools.partial(attack(name).tamper_, generator=rng())
     x, y = torch.randn(16, 1, 8, 8, generator=rng(1)), torch.randint(4, (16,), generator=rng(2))
-    tensors, _ = local_update(model, published, x, y, HOW, floats="fp32", generator=rng(4), change=change)
+    tensors, _ = local_update(model, published, x, y, HOW, floats="fp32", generator=rng(4))
+    if name is not None:
+        attack(name).tamper_(model, unpack(decode(published)), rng())
+        tensors = pack(model, floats="fp32")
     return unpack(decode(encode(tensors))), unpack(decode(published))
 
 
