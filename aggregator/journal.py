@@ -140,8 +140,12 @@ class Journal:
         return [UpdateRow(**{**row, "late": late, "metrics": json.loads(row["metrics"])}) for row in rows]
 
     def note_late(self, number: int) -> None:
-        """Settle which late updates teach in round `number`: those of the round before that are here by now."""
-        devices = [row.device for row in self.updates(number - 1, late=True)]
+        """Settle which late updates teach in round `number`: those of the round before that are here by now.
+
+        Not those of revoked devices.
+        """
+        revoked = {row.id for row in self.devices() if row.revoked}
+        devices = [row.device for row in self.updates(number - 1, late=True) if row.device not in revoked]
         self.put("late", json.dumps({"round": number, "devices": devices}))
 
     def late_teachers(self, number: int) -> list[tuple[UpdateRow, str]]:

@@ -133,7 +133,7 @@ _RECIPES = (
     Recipe(
         name="afa",
         title="mean of the updates that point where the others do, weighed by trust from round to round",
-        paper="Munoz-Gonzalez et al. 2019, arXiv:1909.05125",
+        paper="Muñoz-González et al. 2019, arXiv:1909.05125",
         screen=("afa-blocked",),
         weigh="afa",
     ),

@@ -83,8 +83,8 @@ def simulate(
         int | None, typer.Option(help="How many of them [all; 10000 of noise].", rich_help_panel=FUSION)
     ] = None,
     source_classes: Annotated[
-        str, typer.Option(help="Only those of these classes, such as 0,1,2.", rich_help_panel=FUSION)
-    ] = "",
+        str | None, typer.Option(help="Only those of these classes, such as 0,1,2.", rich_help_panel=FUSION)
+    ] = None,
     validation_size: Annotated[
         int | None,
         typer.Option(
@@ -93,11 +93,11 @@ def simulate(
         ),
     ] = None,
     attack: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Devices that do harm, such as faulty:6,malicious:4 (docs/simulate.md).", rich_help_panel=FUSION
         ),
-    ] = "",
+    ] = None,
     compute: Annotated[
         str, typer.Option(help="What fusion runs on: auto, cpu, cuda, cuda:1, mps.", rich_help_panel=FUSION)
     ] = "auto",
@@ -181,9 +181,9 @@ def simulate(
         fusion=overrides,
         source=source,
         source_size=source_size,
-        source_classes=_numbers(source_classes),
+        source_classes=_numbers(source_classes or ""),
         validation_size=validation_size,
-        attack=attack,
+        attack=attack or "",
         compute=compute,
         processes=processes,
         latent=latent,

@@ -204,10 +204,11 @@ def test_a_file_that_is_no_journal_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_late_updates_of_the_round_before_teach_once_it_is_settled_who(journal: Journal) -> None:
-    journal.open_round(a_round(1, "closed"), asked("a", "b", "c", "d"))
-    for device in ("a", "b", "d"):
+    journal.open_round(a_round(1, "closed"), asked("a", "b", "c", "d", "e"))
+    for device in ("a", "b", "d", "e"):
         journal.add_update(an_update(device, 1, late=True))
-    journal.withdraw(1, "d")  # revoked: what it sent is not used
+    journal.withdraw(1, "d")  # revoked while the round was open
+    journal.note_device("e", revoked=1)  # and after it
     journal.open_round(a_round(2, "fusing"), asked("a", "b", "c"))
     journal.add_update(an_update("b", 2))  # in time now: its late model is the older one
     assert journal.late_teachers(2) == []
