@@ -1,5 +1,7 @@
 """FedRAD's median scores, worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -58,6 +60,19 @@ def test_weights_are_scores_times_examples() -> None:
     assert ensemble.scores().tolist() == [0.0, 0.75, 0.25]
     assert list(median_score(view({"a": 10, "b": 4, "c": 8}, ensemble))) == [0.0, 3.0, 2.0]
     assert list(median_score(view({"c": 8}, ensemble))) == [2.0], "another prototype's devices share the medians"
+
+
+def test_a_power_of_two_squares_the_scores() -> None:
+    teachers = [
+        Says("a", [[0.0, 0.0], [0.0, 0.0]]),
+        Says("b", [[1.0, 1.0], [1.0, 2.0]]),
+        Says("c", [[2.0, 2.0], [2.0, 1.0]]),
+    ]
+    ensemble = Ensemble(teachers, torch.arange(2.0)[:, None])
+    squared = replace(view({"a": 16, "b": 16, "c": 16}, ensemble), options={"score_power": 2.0})
+    assert list(median_score(squared)) == [0.0, 9.0, 1.0]
+    unscored = replace(squared, options={"score_power": 0.0})
+    assert list(median_score(unscored)) == [16.0, 16.0, 16.0]
 
 
 def test_a_prototype_that_is_never_the_median_is_weighed_by_examples() -> None:

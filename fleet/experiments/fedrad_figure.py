@@ -1,0 +1,53 @@
+"""The figure of FedRAD's table: one panel per split, one group of bars per attack, one bar per recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fleet.experiments.base import AllResults
+from fleet.experiments.figures import COLOURS, plain
+
+__all__ = ["draw"]
+
+Key = tuple[str, str, str]  # recipe, split, attack
+WIDTH = 0.16
+
+
+def draw(results: AllResults, keys: Sequence[Key], name: Callable[[Key], str], labels: Mapping[str, str]) -> Figure:
+    """Test errors in default fidelity, the mean over seeds, on a logarithmic axis; what was not measured has no bar."""
+    recipes, splits, attacks = (list(dict.fromkeys(key[i] for key in keys)) for i in range(3))
+    figure = Figure(figsize=(10.0, 3.4), dpi=150, layout="constrained")
+    panels = figure.subplots(1, len(splits), sharey=True)
+    figure.suptitle("Test error on MNIST, %", x=0.01, ha="left", fontsize=11)
+    for split, axes in zip(splits, panels, strict=True):
+        for number, recipe in enumerate(recipes):
+            found = {attack: _errors(results, name((recipe, split, attack))) for attack in attacks}
+            bars = [(place, fmean(found[attack])) for place, attack in enumerate(attacks) if found[attack]]
+            shift = WIDTH * (number - (len(recipes) - 1) / 2)
+            axes.bar(
+                [place + shift for place, _ in bars],
+                [error for _, error in bars],
+                width=WIDTH,
+                color=COLOURS[number],
+                label=labels[recipe],
+            )
+        _finish(axes, split, attacks)
+    panels[0].legend(fontsize=7, frameon=False, loc="upper left")
+    return figure
+
+
+def _errors(results: AllResults, run: str) -> list[float]:
+    return [float(one[run]["error"]) for (fidelity, _), one in results.items() if fidelity == "paper" and run in one]
+
+
+def _finish(axes: Axes, split: str, attacks: Sequence[str]) -> None:
+    axes.set_title(split, fontsize=9)
+    axes.set_yscale("log")
+    axes.set_ylim(1, 100)
+    axes.set_yticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
+    axes.set_xticks(range(len(attacks)), list(attacks))
+    plain(axes)
