@@ -6,6 +6,7 @@ same updates give the same bits: they are taken in the order of their device ids
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -131,6 +132,7 @@ class Fuser:
         metrics: dict[str, float],
     ) -> tuple[str, ModelHeader]:
         spec = model.spec
+        scores = {} if self.validation is None else score_state(model, state, *self.validation)
         header = ModelHeader(
             round=round,
             prototype=str(spec),
@@ -139,7 +141,7 @@ class Fuser:
             latent=model.latent,
             recipe=recipe,
             parents=parents,
-            metrics={**metrics, **({} if self.validation is None else score_state(model, state, *self.validation))},
+            metrics={name: value for name, value in {**metrics, **scores}.items() if math.isfinite(value)},
         )
         body = encode(pack_state(state, floats=wire_floats(spec)))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header

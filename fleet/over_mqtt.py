@@ -11,6 +11,7 @@ Devices, data, seeds and the order of fusion are those of the in-process simulat
 from __future__ import annotations
 
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -146,7 +147,7 @@ class MqttSimulation:
             mine = [u for u in updates if u.prototype == name]
             results[name] = PrototypeResult(
                 accuracy=metrics["accuracy"],
-                loss=metrics["loss"],
+                loss=metrics.get("loss", math.nan),
                 accuracy_quantized=metrics.get("accuracy_quantized"),
                 train_loss=metrics.get("train_loss"),
                 devices=len(mine),

@@ -30,6 +30,7 @@ rewritten whole after every round, so an interrupted run leaves what it has.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -92,7 +93,8 @@ class RoundResult:
     def to_json(self) -> dict[str, Any]:
         """As in `run.json`."""
         prototypes = {
-            name: {k: v for k, v in asdict(result).items() if v is not None} for name, result in self.prototypes.items()
+            name: {k: v for k, v in asdict(result).items() if v is not None and math.isfinite(v)}  # JSON has no NaN
+            for name, result in self.prototypes.items()
         }
         return {
             "round": self.round,

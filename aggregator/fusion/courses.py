@@ -42,6 +42,16 @@ class Course:
         """Whether any whole model is in the average."""
         return any(self.weights)
 
+    def keep_if_broken(self) -> None:
+        """Go back to the published model if the next one has values that are not finite; forget such velocities too."""
+        if all(bool(w.isfinite().all()) for w in self.state.values()):
+            return
+        self.state = {name: w.clone() for name, w in self.group.previous.items()}
+        self.metrics["kept"] = 1.0
+        kept = self.view.memory.tensors
+        for name in [n for n, w in kept.items() if f"/{self.name}/" in n and not bool(w.isfinite().all())]:
+            del kept[name]
+
     def reports(self, scores: Mapping[str, float]) -> dict[str, DeviceReport]:
         """What was made of every update; `scores` by device."""
         total = sum(self.weights) or 1.0

@@ -38,16 +38,23 @@ class Stopwatch:
 
 
 def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: int, memory: Memory) -> Fused:
-    """Fuse round `number` by `recipe`; `memory` is that of the round before and is left as it is."""
+    """Fuse round `number` by `recipe`; `memory` is that of the round before and is left as it is.
+
+    Prototypes are taken in the order of their names, whatever the order of `groups`. A model that came out with NaN or
+    infinity (an average of numbers near the end of float32) is not used: the prototype keeps the one it has.
+    """
     memory = Memory(tensors=dict(memory.tensors), facts=copy.deepcopy(memory.facts))
     watch = Stopwatch()
     with watch("screen"):
-        courses = [screen(recipe, group, server, number, memory) for group in groups]
+        ordered = sorted(groups, key=lambda group: group.name)
+        courses = [screen(recipe, group, server, number, memory) for group in ordered]
     scores: dict[str, float] = {}
     if recipe.needs_source or server.source is not None:
         scores = _taught(recipe, courses, server, number, watch)
     else:
         _averaged(recipe, courses, watch)
+    for course in courses:
+        course.keep_if_broken()
     return Fused(
         states={course.name: course.state for course in courses},
         memory=memory,

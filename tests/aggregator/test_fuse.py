@@ -189,3 +189,11 @@ def test_the_artifact_loads_into_its_prototype(fuser: Fuser) -> None:
     model = build(W1)
     load_packed(model, tensors_of(fuser, digest))
     assert payload_of(fuser.blobs.read(digest))
+
+
+def test_a_score_that_is_not_finite_does_not_stop_the_round(fuser: Fuser) -> None:
+    base, _ = fuser.start(FP32, SEED)
+    wild = {name: np.full_like(array, 1e30) for name, array in tensors_of(fuser, base).items()}
+    _, header = fuse(fuser, FP32, base, [send(fuser, "d0", FP32, encode(wild))])
+    assert "accuracy" in header.metrics
+    assert "loss" not in header.metrics

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.runs import PrototypeResult, RoundResult, Run, claim_folder, read_run, write_run
+from fleet.runs import PrototypeResult, RoundResult, Run, claim_folder, read_run, reported_metrics, write_run
 from wire.errors import ConfigError, DataError
 
 
@@ -31,6 +31,19 @@ def test_a_run_reads_back_with_the_documented_keys(tmp_path: Path) -> None:
     assert "accuracy_quantized" not in first["prototypes"]["a:fp32"]
     assert first["prototypes"]["b:w1"]["accuracy_quantized"] == 0.25
     assert facts["versions"]["numpy"][0].isdigit()
+
+
+def test_what_fusion_says_is_kept_and_what_is_not_finite_is_left_out(tmp_path: Path) -> None:
+    devices = {"sim-0": {"weight": 0.5, "score": None, "screened": None}}
+    distilled = result(loss=float("nan"), **reported_metrics({"ensemble_accuracy": 0.75, "distill_steps": 9.0, "x": 1}))
+    last = RoundResult(round=1, prototypes={"a": distilled}, seconds=1, devices=devices, seconds_by={"teach": 0.12345})
+    write_run(Run(config={}, fleet=[], rounds=[last]), tmp_path)
+    assert "NaN" not in (tmp_path / "run.json").read_text()
+    (first,) = read_run(tmp_path)["rounds"]
+    assert first["devices"] == {"sim-0": {"weight": 0.5}}
+    assert first["seconds_by"] == {"teach": 0.123}
+    assert (first["prototypes"]["a"]["ensemble_accuracy"], first["prototypes"]["a"]["distill_steps"]) == (0.75, 9)
+    assert "loss" not in first["prototypes"]["a"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}'])

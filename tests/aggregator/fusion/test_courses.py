@@ -92,6 +92,16 @@ def test_momentum_is_remembered_and_the_memory_given_is_left_alone() -> None:
     assert values(second) == [1.5, 0.0, 1.5]  # v = 0.5 * -1 - 1, w = 0 + 1.5
 
 
+def test_a_model_that_is_not_finite_is_not_used() -> None:
+    huge = [received(d, {**state(1, 1), "extractor.w": torch.tensor([3e38])}, 1) for d in ("a", "b")]
+    recipe = find_recipe("fedavg", {"server_momentum": 0.9})
+    memory = Memory(tensors={f"momentum/{NAME}/extractor.w": torch.tensor([-3e38])})
+    fused = fuse(recipe, huge, memory)
+    assert values(fused) == [0.0, 0.0, 0.0]
+    assert fused.metrics[NAME] == {"kept": 1.0}
+    assert list(fused.memory.tensors) == [f"momentum/{NAME}/predictor.w"]
+
+
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> object:
     """Put a function of the test among the parts."""
