@@ -1,0 +1,68 @@
+"""What follows from a round that is fused: late updates are settled before, the report is kept after."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggregator.blobs import Blobs
+from aggregator.conductor import Conductor
+from aggregator.config import load_fleet_config
+from aggregator.events import Stored
+from aggregator.journal import Journal
+from aggregator.process import WorkerProcess
+from aggregator.publisher import Publisher
+from aggregator.rounds import Phase
+from tests.aggregator.journals import a_model, a_round, an_update, asked
+from tests.aggregator.scripted import FLEET, key_of, write_fleet
+from transport.config import BrokerConfig
+from wire.ids import AGGREGATOR
+
+pytestmark = pytest.mark.light
+
+
+@pytest.fixture(params=["keep", "drop"])
+def conductor(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conductor]:
+    """In round 2, which waits for device b; device a was late in round 1. The worker never answers."""
+    monkeypatch.setattr(sys, "executable", "/bin/cat")
+    round_table, names = f'late = "{request.param}"', '!names = ["mlp:fp32"]'
+    config = load_fleet_config(
+        write_fleet(tmp_path, BrokerConfig(), ["a", "b"], round=round_table, prototypes=names), environ={}
+    )
+    config.state.mkdir()
+    journal, blobs = Journal(config.state / "journal.db"), Blobs(config.state / "blobs")
+    journal.add_model(a_model())
+    journal.open_round(a_round(1, "closed"), asked("a", "b"))
+    journal.add_update(an_update("a", 1, late=True))
+    journal.open_round(a_round(2), asked("b"))
+    publisher = Publisher(lambda *_: True, key=key_of(AGGREGATOR), fleet=FLEET, blobs=blobs, journal=journal)
+    worker = WorkerProcess({}, lambda: None)
+    yield Conductor(config, journal=journal, blobs=blobs, worker=worker, publisher=publisher, clock=lambda: 5.0)
+    worker.close()
+
+
+def test_who_teaches_though_late_is_settled_when_fusing_begins(conductor: Conductor) -> None:
+    journal = conductor.journal
+    journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    assert conductor.state.phase is Phase.FUSING
+    expected = ["a"] if conductor.config.round.late == "keep" else []
+    assert [row.device for row, _ in journal.late_teachers(2)] == expected
+
+
+def test_the_report_of_a_fused_round_is_kept_with_its_models(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = conductor.journal
+    journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    report = {"devices": {"b": {"weight": 0.0, "score": None, "screened": "no better than chance"}}, "seconds": {}}
+    answer = {"task": "fuse", "round": 2, "models": [], "report": report}
+    monkeypatch.setattr(conductor.worker, "take", lambda: answer)
+    conductor.worker_answered()
+    assert journal.report(2) == report
+    assert journal.completed() == 2
+    assert "the update of 'b' was left out: no better than chance" in caplog.text
