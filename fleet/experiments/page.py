@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet.experiments.base import Experiment
 
-__all__ = ["duration", "markdown", "number"]
+__all__ = ["INDEX_START", "duration", "index", "markdown", "number"]
+
+INDEX_START = "# Results\n\nPages made by `edgestill experiment`"
 
 
 def markdown(experiment: Experiment, facts: Mapping[str, Any]) -> str:
@@ -24,6 +26,22 @@ def markdown(experiment: Experiment, facts: Mapping[str, Any]) -> str:
         parts.append(f"Not measured: {', '.join(facts['not_measured'])}.")
     parts.append(_how(facts))
     return "\n\n".join(parts) + "\n"
+
+
+def index(pages: Sequence[Mapping[str, Any]]) -> str:
+    """README.md of a folder of result pages, given what their JSON files say."""
+    lines = [
+        f"{INDEX_START} ([how](../experiments.md)), each with the published numbers, ours, seeds,",
+        "versions and time. Where a target is missed, the page says so.",
+        "",
+        "| experiment | what | targets met |",
+        "|---|---|---|",
+    ]
+    for facts in pages:
+        aimed = [cell for cell in facts["cells"] if cell["target"] is not None]
+        met = f"{sum(cell['met'] for cell in aimed)} of {len(aimed)}"
+        lines.append(f"| [{facts['experiment']}]({facts['experiment']}.md) | {facts['title']} | {met} |")
+    return "\n".join(lines) + "\n"
 
 
 def number(value: float | None, std: float | None = None) -> str:

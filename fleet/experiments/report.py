@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.experiments.base import AllResults, Cell, Experiment, Fact
-from fleet.experiments.page import markdown
+from fleet.experiments.page import INDEX_START, index, markdown
 from fleet.experiments.store import Store, Work
 from wire.files import write_atomic
 from wire.versions import versions
@@ -133,6 +133,10 @@ def _copy(name: str, folder: Path, page: Path) -> None:
         source = folder / f"{name}.{suffix}"
         if source.exists():
             shutil.copyfile(source, page / source.name)
+    readme = page / "README.md"
+    if not readme.exists() or readme.read_text().startswith(INDEX_START):  # a folder of ours, not any folder
+        found = [json.loads(path.read_text()) for path in sorted(page.glob("*.json"))]
+        write_atomic(readme, index([facts for facts in found if "experiment" in facts and "cells" in facts]))
 
 
 def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float, dict[str, str]]:

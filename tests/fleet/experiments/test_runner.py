@@ -120,6 +120,19 @@ def test_the_report_is_three_files_and_a_page_elsewhere(toy: str, tmp_path: Path
         assert (page / f"toy.{suffix}").read_bytes() == (store.folder / f"toy.{suffix}").read_bytes()
 
 
+def test_a_folder_of_pages_has_an_index_and_a_stranger_s_readme_stays(toy: str, tmp_path: Path) -> None:
+    store, ours, theirs = filled(tmp_path / "out"), tmp_path / "results", tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "README.md").write_text("# Mine\n")
+    ours.mkdir()
+    (ours / "another.json").write_text('{"experiment": "another", "title": "Another", "cells": []}')
+    for page in (ours, ours, theirs):
+        write_report(toy, find_experiment(toy), store, page=page)
+    lines = (ours / "README.md").read_text().splitlines()
+    assert lines[-2:] == ["| [another](another.md) | Another | 0 of 0 |", "| [toy](toy.md) | Toy | 2 of 3 |"]
+    assert (theirs / "README.md").read_text() == "# Mine\n"
+
+
 def test_the_page_says_what_was_missed_and_what_was_not_measured(toy: str, tmp_path: Path) -> None:
     store = filled(tmp_path / "out")
     write_report(toy, find_experiment(toy), store)
