@@ -46,7 +46,7 @@ def with_statistics(weight: float, variance: float) -> dict[str, torch.Tensor]:
 
 
 def test_parameters_and_statistics_count_in_units_of_their_own() -> None:
-    # squares of the weights 1 4 1, of the variances 100 400 100 (over 100): medians 1 and 10,000
+    # squares of the weights are 1 4 1, of the variances 10,000 times that; units 1 and 10,000
     states = [with_statistics(0, 0), with_statistics(1, 100), with_statistics(2, 200)]
     assert squared_distances(states).tolist() == [[0, 2, 8], [2, 0, 2], [8, 2, 0]]
     # from the origin: 0 1 4 and 0 1 4

@@ -118,6 +118,31 @@ def test_one_faulty_device_among_ten_honest_ones_is_left_out(
     assert (mean(view, weights)["w"] - view.previous["w"]).abs().max() < 0.1
 
 
+BATCHNORM = ("bn.weight", "bn.running_mean", "bn.running_var")
+
+
+@pytest.mark.parametrize(("part", "bad"), [(krum, [2, 5, 8, 11]), (afa, [2, 8]), (fedmgda, [2, 5, 8, 11])])
+@pytest.mark.parametrize("noisy", [BATCHNORM[:1], BATCHNORM[1:], BATCHNORM], ids=["weights", "statistics", "both"])
+@few
+@given(seed=st.integers(0, 10**6))
+def test_faulty_devices_are_left_out_with_batchnorm_too(
+    part: Callable[[View], list[float]], bad: list[int], noisy: tuple[str, ...], seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    base = {
+        name: torch.rand(300, generator=generator) * size for name, size in zip(BATCHNORM, (0.1, 1, 50), strict=True)
+    }
+    states = [
+        {name: w * (1 + 0.1 * torch.randn(300, generator=generator)) for name, w in base.items()} for _ in range(12)
+    ]
+    for k in bad:
+        for name in noisy:
+            states[k][name] = states[k][name] + 2000 * torch.randn(300, generator=generator)
+    weights = part(view_of(states, previous=base))
+    assert [weights[k] for k in bad] == [0] * len(bad)
+    assert sum(weight > 0 for weight in weights) >= 5
+
+
 @few
 @given(seed=st.integers(0, 10**6), place=st.integers(0, 10))
 def test_the_median_stays_among_the_honest_ones(seed: int, place: int) -> None:
