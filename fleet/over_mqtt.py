@@ -25,9 +25,10 @@ from aggregator.journal import Journal
 from aggregator.rows import RoundRow
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
+from fleet.device import FLEET, SimulatedDevice
 from fleet.processes import Processes
 from fleet.runs import PrototypeResult, RoundResult, reported_metrics
-from fleet.simulate import FLEET, SimulatedDevice, Simulation
+from fleet.simulate import Simulation
 from transport.config import BrokerConfig
 from wire.errors import ConfigError, TransportError
 from wire.files import write_atomic

@@ -9,7 +9,7 @@ import torch
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
-from fleet.simulate import Simulation, make_devices
+from fleet.simulate import Simulation
 from wire.errors import ConfigError
 
 TRAINING = LocalTraining(lr=0.05, batch_size=8, epochs=2, momentum=0.9)
@@ -120,14 +120,6 @@ def test_the_fused_model_is_the_example_weighted_mean_of_the_updates() -> None:
         torch.testing.assert_close(fused, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_devices_share_the_training_set_and_take_turns_with_prototypes() -> None:
-    devices = make_devices(CONFIG, toy())
-    assert [d.prototype for d in devices] == ["mlp:fp32", "cnn:w1"] * 3
-    assert sum(len(d.y) for d in devices) == 180
-    assert all(sum(d.label_counts) == len(d.y) for d in devices)
-    assert len({d.id for d in devices}) == 6
-
-
 def test_a_dataset_without_a_test_part_gets_one_held_out() -> None:
     simulation = Simulation(CONFIG, toy(test=0))
     assert len(simulation.test_y) == 35  # a fifth of each class, rounded
@@ -155,24 +147,6 @@ def test_prototypes_learn_from_each_other_and_the_round_says_how() -> None:
     assert set(result.seconds_by) >= {"train", "encode", "screen", "weigh", "average", "teach", "distill"}
     held = len(simulation.server.source) + len(simulation.server.validation[1])
     assert held + sum(len(d.y) for g in simulation.groups for d in g.devices) == 180
-
-
-def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
-    config = replace(CONFIG, prototypes=("mlp:fp32",), attack="malicious@0,faulty@1,free-rider@2")
-    simulation, honest = (Simulation(c, toy()) for c in (config, replace(config, attack="")))
-    (group,), (twin,) = simulation.groups, honest.groups
-    assert [d.attack and d.attack.name for d in group.devices[:4]] == ["malicious", "faulty", "free-rider", None]
-    assert set(group.devices[0].y.tolist()) == {0}
-    assert group.devices[0].label_counts == (len(group.devices[0].y), 0, 0)
-    sent, true = (
-        [u.state() for u in s._collect(g, 1, lambda _: None, {"train": 0, "encode": 0}).group.updates]
-        for s, g in ((simulation, group), (honest, twin))
-    )
-    noise = torch.cat([(sent[1][n] - true[1][n]).flatten() for n in true[1]])
-    assert noise.std().item() == pytest.approx(20, rel=0.05)
-    assert all(torch.equal(sent[2][n], group.state[n]) for n in sent[2])
-    assert all(torch.equal(sent[3][n], true[3][n]) for n in sent[3])
-    assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
 
 
 def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:

@@ -1,0 +1,36 @@
+"""Simulated devices: who has what, and what attackers send."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fleet.device import make_devices
+from fleet.simulate import Simulation
+from tests.fleet.test_simulate import CONFIG, toy
+
+
+def test_devices_share_the_training_set_and_take_turns_with_prototypes() -> None:
+    devices = make_devices(CONFIG, toy())
+    assert [d.prototype for d in devices] == ["mlp:fp32", "cnn:w1"] * 3
+    assert sum(len(d.y) for d in devices) == 180
+    assert all(sum(d.label_counts) == len(d.y) for d in devices)
+    assert len({d.id for d in devices}) == 6
+
+
+def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), attack="malicious@0,faulty@1,free-rider@2")
+    simulation, honest = (Simulation(c, toy()) for c in (config, replace(config, attack="")))
+    (group,), (twin,) = simulation.groups, honest.groups
+    assert [d.attack and d.attack.name for d in group.devices[:4]] == ["malicious", "faulty", "free-rider", None]
+    assert set(group.devices[0].y.tolist()) == {0}
+    assert group.devices[0].label_counts == (len(group.devices[0].y), 0, 0)
+    sent, true = (
+        [u.state() for u in s._collect(g, 1, lambda _: None, {"train": 0, "encode": 0}).group.updates]
+        for s, g in ((simulation, group), (honest, twin))
+    )
+    noise = torch.cat([(sent[1][n] - true[1][n]).flatten() for n in true[1]])
+    assert noise.std().item() == pytest.approx(20, rel=0.05)
+    assert all(torch.equal(sent[2][n], group.state[n]) for n in sent[2])
+    assert all(torch.equal(sent[3][n], true[3][n]) for n in sent[3])
+    assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
