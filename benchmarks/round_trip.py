@@ -7,8 +7,9 @@ fsync and journal, answer, fuse (FedAvg), publish. The echo is made by a child p
 by the agent itself (`inline`): the difference is the start of a Python process per agent and round. A round is timed
 from its opening to the opening of the next, in the aggregator's journal; the first is left out.
 
-`--peer` runs Flower's deployment with the same array beside it, if a harness with `deploy_flwr.py` is given (by
-`--peers-bench` or EDGESTILL_PEERS_BENCH) and its environment is installed; otherwise earlier figures are printed.
+`--peer` then runs Flower's deployment with the same array and as many nodes, if a harness with `deploy_flwr.py` is
+given (by `--peers-bench` or EDGESTILL_PEERS_BENCH) and its environment is installed; otherwise earlier figures are
+printed. Of its rounds (`--peer-rounds`), too, the first is left out. Its 30 nodes need minutes, and 12.5 GB.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from wire.keys import generate_key
 PROTOTYPE, INPUTS = "mlp:fp32", 1265  # 300,162 floats
 BENCHMARKS = Path(__file__).resolve().parent
 RUN_S = 240.0  # at most
+PEER_S = 900.0  # at most, its start included
 EARLIER = {  # seconds per round, GB of all processes; Flower 1.42 on two cores
     "superlink": {10: (13.0, 4.4), 30: (37.0, 12.5)},
     "legacy": {10: (0.08, None), 30: (0.23, None)},
@@ -168,33 +170,26 @@ def measure(agents: int, rounds: int, echo: str) -> Result:
     )
 
 
-def peer(harness: Path | None, agents: int, mode: str) -> dict[str, Any]:
+def peer(harness: Path | None, agents: int, mode: str, rounds: int) -> dict[str, Any]:
     """Flower with as many nodes, or what was measured earlier."""
+    found: dict[str, Any] = {"system": f"flower {mode}", "agents": agents}
     lab = Path(os.environ.get("PEERBENCH_LAB", "~/.cache/peerbench")).expanduser()
     if harness is None or not (harness / "deploy_flwr.py").is_file() or not (lab / "venv-flwr").is_dir():
         seconds, gigabytes = EARLIER[mode].get(agents, (None, None))
-        return {
-            "system": f"flower {mode}",
-            "agents": agents,
-            "seconds": seconds,
-            "gb": gigabytes,
-            "measured": "earlier",
-        }
+        return found | {"seconds": seconds, "gb": gigabytes, "measured": "earlier"}
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
-        command = [sys.executable, "deploy_flwr.py", "--mode", mode, "--nodes", str(agents), "--rounds", "6"]
-        command += ["--timeout", "600"]
-        subprocess.run([*command, "--results", str(results)], cwd=harness, check=True, stdout=subprocess.DEVNULL)
+        command = [sys.executable, "deploy_flwr.py", "--mode", mode, "--nodes", str(agents), "--rounds", str(rounds)]
+        command += ["--timeout", str(PEER_S), "--results", str(results)]
+        done = subprocess.run(command, cwd=harness, check=False, capture_output=True, text=True)
+        if done.returncode or not results.exists():
+            raise SystemExit(f"flower {mode} with {agents} nodes: {(done.stderr or done.stdout)[-500:]}")
         facts = json.loads(results.read_text().splitlines()[-1])
-    gigabytes = facts["peak_rss_mb"] / 1024
-    seconds = facts.get("mean")
-    return {
-        "system": f"flower {mode}",
-        "agents": agents,
-        "seconds": seconds,
-        "gb": gigabytes,
-        "measured": "in this run",
-    }
+    if "error" in facts:
+        raise SystemExit(f"flower {mode} with {agents} nodes: {facts['error']}; its logs are in {facts['logs']}")
+    each = {kind: values["rss_mb"] for kind, values in facts["per_process"].items() if kind != "other"}
+    memory = {"gb": round(facts["peak_rss_mb"] / 1024, 2), "process_mb": each}
+    return found | {"seconds": facts["mean"], "rounds_s": facts["round_s"], "measured": "in this run", **memory}
 
 
 def main() -> None:
@@ -203,15 +198,11 @@ def main() -> None:
     parser.add_argument("--agents", default="10,30", help="numbers of agents")
     parser.add_argument("--rounds", type=int, default=8, help="rounds, 4 or more")
     parser.add_argument("--peer", action="store_true", help="Flower beside it")
+    parser.add_argument("--peer-rounds", type=int, default=2, help="of Flower's, 2 or more")
     parser.add_argument("--peers-bench", type=Path, default=os.environ.get("EDGESTILL_PEERS_BENCH"), metavar="FOLDER")
     args = parser.parse_args()
     counts = [int(n) for n in args.agents.split(",")]
     results = [measure(n, max(4, args.rounds), echo) for n in counts for echo in ("child", "inline")]
-    peers = []
-    if args.peer:
-        harness = Path(args.peers_bench) if args.peers_bench else None
-        peers = [peer(harness, n, mode) for mode in EARLIER for n in counts]
-
     print(
         f"{'agents':>6s} {'echo':7s} {'s/round':>8s} {'best':>6s} {'answered':>9s} {'fused':>6s} {'child':>6s}", end=""
     )
@@ -219,12 +210,16 @@ def main() -> None:
     for r in results:
         print(
             f"{r.agents:6d} {r.echo:7s} {r.seconds:8.2f} {r.best:6.2f} {r.answered_s:9.2f} {r.fused_s:6.2f} "
-            f"{r.child_s:6.2f} {r.server_mb:10.1f} {r.worker_mb:10.1f} {r.agent_mb:9.1f} {r.agent_idle_mb:6.1f}"
+            f"{r.child_s:6.2f} {r.server_mb:10.1f} {r.worker_mb:10.1f} {r.agent_mb:9.1f} {r.agent_idle_mb:6.1f}",
+            flush=True,
         )
-    for p in peers:
+    peers = []
+    harness = Path(args.peers_bench) if args.peers_bench else None
+    for mode, n in [(mode, n) for mode in EARLIER for n in counts] if args.peer else []:
+        peers.append(p := peer(harness, n, mode, max(2, args.peer_rounds)))
         seconds = "-" if p["seconds"] is None else f"{p['seconds']:.2f} s/round"
         memory = "" if p["gb"] is None else f", {p['gb']:.1f} GB in all"
-        print(f"{p['system']}, {p['agents']} nodes: {seconds}{memory} (measured {p['measured']})")
+        print(f"{p['system']}, {n} nodes: {seconds}{memory} (measured {p['measured']})", flush=True)
     if args.json:
         facts = {f"seconds_{r.agents}": r.seconds for r in results if r.echo == "child"}
         facts |= {f"seconds_{r.agents}_inline": r.seconds for r in results if r.echo == "inline"}
