@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-__all__ = ["Mosquitto", "allow_files", "memory_mb", "peak_mb"]
+__all__ = ["Mosquitto", "allow_files", "cpu_seconds", "memory_mb", "peak_mb"]
 
 START_S = 10.0
 
@@ -25,6 +26,12 @@ class Mosquitto:
         self._binary, self._folder, self._lines = binary, folder, lines
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the running broker."""
+        assert self._process is not None
+        return self._process.pid
 
     def __enter__(self) -> Mosquitto:
         self.port = _free_port()
@@ -65,6 +72,12 @@ def allow_files(count: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < count:
         raise SystemExit(f"{count} open files are needed, the system allows {hard}; see `ulimit -Hn`")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of the processors, in its own code and in the kernel."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int) -> float:

@@ -35,9 +35,11 @@ def _field(data: str | bytes) -> bytes:
     return len(raw).to_bytes(2, "big") + raw
 
 
-def publish_packet(topic: str, payload: bytes) -> bytes:
-    """A PUBLISH of QoS 0."""
-    return _packet(PUBLISH, _field(topic), payload)
+def publish_packet(topic: str, payload: bytes, number: int = 0) -> bytes:
+    """A PUBLISH of QoS 0, or, with a `number`, of QoS 1."""
+    if not number:
+        return _packet(PUBLISH, _field(topic), payload)
+    return _packet(PUBLISH | QOS1, _field(topic), number.to_bytes(2, "big"), payload)
 
 
 class Connection(asyncio.Protocol):

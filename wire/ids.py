@@ -37,7 +37,7 @@ def check_digest(value: str) -> None:
         raise TopicError(f"digest {_short(value)}: must be a SHA-256 in 64 lowercase hex digits")
 
 
-def digest_of(data: bytes | Iterable[bytes]) -> str:
+def digest_of(data: bytes | Iterable[bytes | memoryview]) -> str:
     """SHA-256 in hex of some bytes, or of pieces in a row."""
     sha = hashlib.sha256()
     for piece in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:

@@ -59,7 +59,11 @@ class FileStorage:
         self.file.write(data)
 
 
-def blocks(source: Source, size: int) -> Iterator[bytes]:
-    """The first `size` bytes in pieces, for hashing without holding all of it."""
+def blocks(source: Source, size: int) -> Iterator[bytes | memoryview]:
+    """The first `size` bytes in pieces, for hashing without holding all of it; what is in memory is not copied."""
     for offset in range(0, size, BLOCK):
-        yield source.read(offset, min(BLOCK, size - offset))
+        end = min(size, offset + BLOCK)
+        if isinstance(source, MemoryStorage):
+            yield memoryview(source.data)[offset:end]
+        else:
+            yield source.read(offset, end - offset)
