@@ -27,6 +27,7 @@ __all__ = ["KEYS", "OPTIONS", "check_overrides", "override", "parse_overrides", 
 NONE = "none"
 #: Options of the built-in parts; a part reads its own from `View.options`.
 OPTIONS: Mapping[str, Key] = {
+    "drop_below": Key(float, None, least=0, most=1),
     "score_power": Key(float, None, least=0),
     "krum_f": Key(int, None, least=0),
     "krum_m": Key(int, None, least=1),

@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 from torch import Tensor
 
 from aggregator.evaluate import evaluate
+from aggregator.fusion.options import number
 from aggregator.fusion.types import View
 from aggregator.fusion.vectors import States
 from models.build import build
@@ -15,7 +16,7 @@ from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
 from wire.errors import ConfigError
 
-__all__ = ["CHANCE_FACTOR", "accuracies", "drop_worst", "finite", "worst"]
+__all__ = ["CHANCE_FACTOR", "accuracies", "drop_worst", "finite", "laggards", "worst"]
 
 CHANCE_FACTOR = 1.2  # below this times chance, a model has learned nothing
 DEVIATIONS = 1.5  # below the mean, and it is an outlier
@@ -42,10 +43,12 @@ def _unsound(view: View, k: int) -> str | None:
 
 
 def drop_worst(view: View) -> list[str | None]:
-    """Leave out models that are no better than chance on the validation set; the maths are in `worst`."""
+    """Leave out models that are bad on the validation set: by `worst`, or by `laggards` with the option `drop_below`."""
     if view.server.validation is None:
         raise ConfigError("the screen 'drop-worst' needs labelled samples: give a validation set, or drop the screen")
-    return worst(accuracies(view, States(view.updates)), view.spec.classes)
+    share = number(view, "drop_below", 0.0, low=0.0, high=1.0)
+    accuracy = accuracies(view, States(view.updates))
+    return laggards(accuracy, share) if share else worst(accuracy, view.spec.classes)
 
 
 def accuracies(view: View, states: Sequence[Mapping[str, Tensor]]) -> list[float]:
@@ -79,6 +82,16 @@ def worst(accuracy: Sequence[float], classes: int) -> list[str | None]:
         why = f"below {CHANCE_FACTOR} times chance"
         return [f"accuracy {a:.3f} is {why}" if bad else None for a, bad in zip(accuracy, useless, strict=True)]
     return _outliers(accuracy)
+
+
+def laggards(accuracy: Sequence[float], share: float) -> list[str | None]:
+    """Ours: drop k if a_k < share max_j a_j.
+
+    A device that trains on wrong labels falls back behind the others in every round, and the further the better they
+    are; 1.2 times chance it soon exceeds.
+    """
+    cut = share * max(accuracy)
+    return [f"accuracy {a:.3f} is below {share:g} of the best" if a < cut else None for a in accuracy]
 
 
 def _outliers(accuracy: Sequence[float]) -> list[str | None]:

@@ -1,9 +1,11 @@
 """Screens, worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from aggregator.fusion.screens import accuracies, drop_worst, finite, worst
+from aggregator.fusion.screens import accuracies, drop_worst, finite, laggards, worst
 from aggregator.fusion.types import Server
 from models.build import build
 from models.spec import PrototypeSpec
@@ -40,6 +42,22 @@ def test_an_update_at_the_cut_stays() -> None:
 )
 def test_nobody_is_dropped_where_nobody_stands_out(accuracy: list[float]) -> None:
     assert dropped(accuracy) == []
+
+
+def test_laggards_are_those_below_a_share_of_the_best() -> None:
+    assert laggards([0.8, 0.33, 0.31, 0.1], 0.4)[1:3] == [None, "accuracy 0.310 is below 0.4 of the best"]
+    assert laggards([0.1, 0.1, 0.05], 0.4) == [None, None, None], "nobody has learned yet: chance does not count"
+    assert laggards([0.0, 0.0], 0.4) == [None, None]
+
+
+def test_the_option_of_laggards_reaches_the_screen() -> None:
+    spec = PrototypeSpec("mlp", parse_precision("fp32"), (4,), 3)
+    states = [build(spec, generator=torch.Generator().manual_seed(seed)).state_dict() for seed in range(3)]
+    x = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    best = build(spec, generator=torch.Generator().manual_seed(1)).eval()(x).argmax(1)
+    view = view_of(states, spec=spec, server=Server(validation=(x, best)), drop_below=0.99)
+    assert [why is None for why in drop_worst(view)] == [False, True, False]
+    assert drop_worst(replace(view, options={"drop_below": 0.01})) == [None, None, None]
 
 
 def test_without_labelled_samples_it_says_what_is_missing() -> None:
