@@ -43,7 +43,7 @@ def _unsound(view: View, k: int) -> str | None:
 
 
 def drop_worst(view: View) -> list[str | None]:
-    """Leave out models that are bad on the validation set: by `worst`, or by `laggards` with the option `drop_below`."""
+    """Leave out models that are bad on the validation set: by `worst`, or by `laggards` with option `drop_below`."""
     if view.server.validation is None:
         raise ConfigError("the screen 'drop-worst' needs labelled samples: give a validation set, or drop the screen")
     share = number(view, "drop_below", 0.0, low=0.0, high=1.0)
