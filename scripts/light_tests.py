@@ -56,7 +56,10 @@ def run(version: str, python: Path) -> int:
         print(f"light tests under Python {version}: cannot set it up: {error}", flush=True)
         return 1
     start = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # pip made none
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     print(f"light tests under Python {version}, {time.monotonic() - start:.0f} s:\n{done.stdout}", flush=True)
     return abs(done.returncode)
 
