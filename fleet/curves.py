@@ -66,7 +66,7 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
 def _update_sizes(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     """Bars: bytes of one update of each prototype, in the last round."""
     last = rounds[-1].prototypes
-    sizes = {name: result.bytes_up / result.devices / 1000 for name, result in last.items()}
+    sizes = {name: result.bytes_up / max(result.devices, 1) / 1000 for name, result in last.items()}
     names = list(reversed(sizes))
     colours = [_colour(list(sizes).index(name)) for name in names]
     bars = axes.barh(names, [sizes[name] for name in names], color=colours, height=0.5)
