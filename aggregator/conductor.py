@@ -29,6 +29,7 @@ from aggregator.events import (
 )
 from aggregator.intake import Asked
 from aggregator.journal import Journal
+from aggregator.overrides import read_recipe
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Instruction, Publisher
 from aggregator.restore import accuracies, restore, rules_of
@@ -173,8 +174,8 @@ class Conductor:
             number=action.round,
             phase="open",
             deadline=action.deadline,
-            update=config.round.update,
-            bits=config.round.bits,
+            update=config.update,
+            bits=config.round.bits if config.update == "delta" else None,
             hyper=config.hyper,
             recipe=config.recipe,
             opened=self._clock(),
@@ -302,6 +303,7 @@ class Conductor:
         row = self.journal.last_round()
         if not self._in_round or row is None:
             return {}
+        generator = self._generator(row)
         made: dict[tuple[str, str], Job] = {}
         jobs = {}
         for i in self.journal.invitations(row.number):
@@ -314,6 +316,13 @@ class Conductor:
                     hyper=row.hyper,
                     model=i.model,
                     bits=row.bits,  # type: ignore[arg-type]
+                    generator=generator,
                 )
             jobs[i.device] = made[i.prototype, i.model]
         return jobs
+
+    def _generator(self, row: RoundRow) -> str | None:
+        """What devices learn from in this round beside their models: made at the end of one before it."""
+        name = read_recipe(row.recipe).knowledge
+        made = None if name is None else self.journal.current().get(name)
+        return None if made is None else made.digest

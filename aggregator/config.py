@@ -98,6 +98,12 @@ class FleetConfig:
         """The recipe and its overrides as the journal has them."""
         return self.fusion.text
 
+    @property
+    def update(self) -> UpdateKind:
+        """What devices are asked to send: what the recipe says, or [round] update."""
+        kind: UpdateKind = self.fusion.recipe.update or self.round.update  # type: ignore[assignment]
+        return kind
+
     def spec(self, prototype: str) -> PrototypeSpec:
         """The prototype called `prototype`, ready to be built."""
         task = self.task
@@ -211,7 +217,8 @@ def _hyper(values: dict[str, Any], seed: int, local: Mapping[str, float], path: 
         raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
     if values["lr"] == 0:
         raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
-    return Hyper(seed=seed, extra={name: value for name, value in extra.items() if value}, **values)
+    told = {name: value for name, value in extra.items() if value or name != "prox"}
+    return Hyper(seed=seed, extra=told, **values)
 
 
 def _hyper_json(hyper: Hyper) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from aggregator.artifacts import seal_artifact
 from aggregator.blobs import Blobs
 from aggregator.evaluate import score_state
+from aggregator.fusion.knowledge import Knowledge
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
 from aggregator.journal import Journal
@@ -89,7 +90,7 @@ class Fuser:
     ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
         """The next model of every prototype of which updates came in time, and what fusion says of the round."""
         bases = _Bases(self.blobs)
-        taken = [self._group(group, bases) for group in groups]
+        taken = [self._group(group, bases, label_counts=recipe.knowledge is not None) for group in groups]
         fused = fuse_round(recipe, taken, self.server, number, memory)
         made = []
         for group in groups:
@@ -108,11 +109,27 @@ class Fuser:
                     metrics=metrics,
                 )
             )
+        if fused.knowledge is not None:
+            made.append(self._publish_knowledge(fused.knowledge, number, recipe.name))
         return made, fused
 
-    def _group(self, group: StoredGroup, bases: _Bases) -> Group:
+    def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
+        """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
+        header = ModelHeader(
+            round=number,
+            prototype=made.prototype,
+            input_shape=made.input_shape,
+            classes=made.classes,
+            latent=made.latent,
+            recipe=recipe,
+            metrics=dict(made.metrics),
+        )
+        body = encode(pack_state(made.tensors, floats="fp16"))
+        return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
+
+    def _group(self, group: StoredGroup, bases: _Bases, *, label_counts: bool) -> Group:
         base = bases[group.base]
-        updates: list[Received] = [received(row, self.blobs, base) for row in group.rows]
+        updates: list[Received] = [received(row, self.blobs, base, label_counts=label_counts) for row in group.rows]
         updates += [received(row, self.blobs, bases[digest], late=True) for row, digest in group.late]
         return Group(spec=group.spec, previous=unpack(base), updates=updates)
 

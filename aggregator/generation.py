@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from wire.errors import ConfigError, did_you_mean
 
-__all__ = ["FORMS", "LABELS", "LOSSES", "PAPER", "REFERENCE", "Generation", "generation_form"]
+__all__ = ["FORMS", "GUIDANCE", "LABELS", "LOSSES", "NOISES", "PAPER", "REFERENCE", "Generation", "generation_form"]
 
 LOSSES = ("mean-logits", "per-teacher")
 NOISES = ("paper", "reference")
@@ -69,6 +69,22 @@ PAPER = Generation()
 REFERENCE = Generation(loss="per-teacher", noise="reference", labels="uniform", weight_decay=1e-2)
 #: By the word that experiments call them by.
 FORMS: Mapping[str, Generation] = MappingProxyType({"paper": PAPER, "reference": REFERENCE})
+
+#: What devices are told of each form; what is not said is the paper's (edge_agent/guidance.py).
+GUIDANCE: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "paper": {},
+        "reference": {
+            "generated_weight": 10.0,
+            "generated_kl": 10.0,  # the authors have 1 for EMNIST
+            "generated_decay": 0.98,
+            "generated_floor": 1e-4,
+            "generated_batch": 32.0,
+            "generated_by_size": 1.0,
+            "generated_steps": 20.0,
+        },
+    }
+)
 
 
 def generation_form(name: str) -> Generation:

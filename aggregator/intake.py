@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aggregator.rounds import Verdict
-from models.roles import slice_state
+from models.roles import LABEL_LOGITS, slice_state, split_extra
 from wire.envelope import open_envelope
 from wire.errors import DeviceError, EdgestillError
 from wire.keys import Ed25519PublicKey
@@ -83,9 +83,10 @@ def check_update(
         nonce = envelope.nonce
         del envelope  # a large update is held as few times as possible
         _check_header(header, device, number, wanted)
-        tensors = read_body(header.update, body, wanted.shapes)
+        tensors, extra = split_extra(read_body(header.update, body, wanted.shapes))
         del body
         _check_shapes(tensors, wanted.shapes, header.update)
+        _check_extra(extra, header.update, wanted.classes)
     except EdgestillError as error:
         raise DeviceError(str(error)) from None
     return Checked(header=header, nonce=nonce, late=verdict.late)
@@ -99,18 +100,22 @@ def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:
         return read_weights(bytes(body))
     # twice what is right: a wrong shape is named by _check_shapes, a bomb of 1-bit levels is not unpacked
     values, count = sum(map(math.prod, shapes.values())), len(shapes)
-    return decode(body, limits=Limits(max_values=2 * values + 100, max_tensors=2 * count + 10))
+    classes = shapes.get("predictor.bias", (0,))[0]  # logits by label are (C, C)
+    limits = Limits(max_values=2 * values + 2 * classes**2 + 100, max_tensors=2 * count + 10)
+    return decode(body, limits=limits)
 
 
-def read_state(device: str, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, torch.Tensor]:
-    """The float32 state of a `state` update; `DeviceError` names the tensor that does not fit `expected` (name: shape).
+def read_state(
+    device: str, tensors: Mapping[str, Tensor], expected: Shapes, kind: str = "state"
+) -> dict[str, torch.Tensor]:
+    """The float32 state of an update; `DeviceError` names the tensor that does not fit `expected` (name: shape).
 
     Finiteness was checked when the message was decoded.
     """
     from quant.pack import unpack  # torch: only in the worker and in simulations
 
     try:
-        _check_shapes(tensors, expected, "state")
+        _check_shapes(tensors, expected, kind)
     except DeviceError as error:
         raise DeviceError(f"update from {device!r}: {error}") from None
     return unpack(tensors)
@@ -129,9 +134,23 @@ def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) 
         raise DeviceError(f"counts of {len(header.label_counts)} labels, the fleet has {asked.classes} classes")
 
 
+def _check_extra(extra: Mapping[str, Tensor], kind: str, classes: int) -> None:
+    """What is no part of the model: logits by label."""
+    logits = extra.get(LABEL_LOGITS)
+    if logits is None:
+        if kind == "logits":
+            raise DeviceError(f"an update of logits without {LABEL_LOGITS!r}")
+        return
+    shape = logits.levels.shape if isinstance(logits, Packed) else logits.shape
+    if shape != (classes, classes):
+        raise DeviceError(f"{LABEL_LOGITS!r} is {shape}, expected {(classes, classes)}")
+
+
 def _check_shapes(tensors: Mapping[str, Tensor], expected: Shapes, kind: str) -> None:
     if kind == "predictor":
         expected = slice_state(dict(expected), "predictor")
+    elif kind == "logits":
+        expected = {}
     for name in sorted(expected.keys() ^ tensors.keys()):
         what = "missing" if name in expected else "unexpected"
         raise DeviceError(f"tensor {name!r} is {what}; is it on this prototype?")

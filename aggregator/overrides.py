@@ -16,13 +16,25 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from aggregator.fusion.parts import part_names
+from aggregator.generation import FORMS, GUIDANCE, LABELS, LOSSES, NOISES
 from wire.errors import ConfigError, did_you_mean
 from wire.toml import Key, take
 
 if TYPE_CHECKING:
+    from aggregator.generation import Generation
     from aggregator.recipes import Recipe
 
-__all__ = ["KEYS", "OPTIONS", "check_overrides", "override", "parse_overrides", "read_recipe", "recipe_text"]
+__all__ = [
+    "GENERATOR",
+    "KEYS",
+    "LOCAL",
+    "OPTIONS",
+    "check_overrides",
+    "override",
+    "parse_overrides",
+    "read_recipe",
+    "recipe_text",
+]
 
 NONE = "none"
 #: Options of the built-in parts; a part reads its own from `View.options`.
@@ -39,6 +51,33 @@ OPTIONS: Mapping[str, Key] = {
     "fedmgda_epsilon": Key(float, None, least=0, most=1),
     "fedmgda_reference": Key(bool, None),
     "fedbe_alpha": Key(float, None, least=1e-3),
+    "trust_cut": Key(float, None, least=0, most=1),
+}
+#: Of the generator: fields of `Generation`, each with `generator_` before its name; `generator` is a form of it.
+GENERATOR: Mapping[str, Key] = {
+    "generator_loss": Key(str, None, choices=LOSSES),
+    "generator_noise": Key(str, None, choices=NOISES),
+    "generator_labels": Key(str, None, choices=LABELS),
+    "generator_noise_width": Key(int, None, least=1),
+    "generator_hidden": Key(int, None, least=1),
+    "generator_batch_size": Key(int, None, least=2),
+    "generator_steps": Key(int, None, least=1),
+    "generator_lr": Key(float, None, least=0),
+    "generator_lr_decay": Key(float, None, least=0, most=1),
+    "generator_weight_decay": Key(float, None, least=0),
+    "generator_diversity": Key(float, None, least=0),
+    "generator_prior": Key(float, None, least=0),
+}
+#: What devices are told (edge_agent/guidance.py).
+LOCAL: Mapping[str, Key] = {
+    "generated_weight": Key(float, None, least=0),
+    "generated_kl": Key(float, None, least=0),
+    "generated_decay": Key(float, None, least=1e-6, most=1),
+    "generated_floor": Key(float, None, least=0),
+    "generated_batch": Key(int, None, least=1),
+    "generated_by_size": Key(bool, None),
+    "generated_steps": Key(int, None, least=0),
+    "label_logits_weight": Key(float, None, least=0),
 }
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
@@ -49,6 +88,7 @@ KEYS: Mapping[str, Key] = {
     "server_momentum": Key(float, None, least=0, most=0.999),
     "sample": Key(str, None, choices=(NONE, "gaussian", "dirichlet")),
     "samples": Key(int, None, least=0, most=1000),
+    "ensemble": Key(bool, None),
     "teach": Key(str, None),
     "start": Key(str, None, choices=("average", "previous")),
     "optimizer": Key(str, None, choices=("adam", "sgd")),
@@ -68,6 +108,10 @@ KEYS: Mapping[str, Key] = {
     "swa": Key(int, None, least=-1),
     "swa_lr": Key(float, None, least=0),
     "student": Key(str, None, choices=("float", "own")),
+    "generator": Key(str, None, choices=(NONE, *FORMS)),
+    "label_logits": Key(str, None, choices=("seen", "all")),
+    **GENERATOR,
+    **LOCAL,
     **OPTIONS,
     "options": Key(dict, None),
 }
@@ -81,12 +125,32 @@ def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     of_distillation = {f.name for f in fields(recipe.distill)}
     options = {**recipe.options, **{n: v for n, v in values.items() if n in OPTIONS}, **values.get("options", {})}
     changes: dict[str, Any] = {name: None if value == NONE else value for name, value in values.items() if name in own}
+    if recipe.label_logits is None and "label_logits" in values:
+        raise ConfigError(f"recipe {recipe.name} has no logits by label; label_logits is of feddistill and feddistill+")
     return replace(
         recipe,
         **changes,
+        generation=_generation(recipe, values),
+        local=_local(recipe, values),
         distill=replace(recipe.distill, **{n: v for n, v in values.items() if n in of_distillation}),
         options=options,
     )
+
+
+def _generation(recipe: Recipe, values: Mapping[str, Any]) -> Generation | None:
+    form = values.get("generator")
+    how = recipe.generation if form is None else FORMS.get(form)
+    changes = {name.removeprefix("generator_"): value for name, value in values.items() if name in GENERATOR}
+    if how is None and changes:
+        raise ConfigError(f"recipe {recipe.name} has no generator; {next(iter(changes))} is of fedgen and edgestill")
+    return None if how is None else replace(how, **changes)
+
+
+def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
+    told = {name: float(value) for name, value in values.items() if name in LOCAL}
+    if "label_logits_weight" in told:
+        told["label_logits"] = told.pop("label_logits_weight")
+    return {**recipe.local, **GUIDANCE.get(values.get("generator", ""), {}), **told}
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Recipes: named compositions of fusion parts, as data. Imports no torch: the command line and the config read it.
 
-    screen -> weigh -> average (per prototype) -> teach (over all prototypes) -> distill (per prototype)
+    screen -> weigh -> average (per prototype) -> teach (over all prototypes) -> distill (per prototype) -> generate
 
 A recipe names the parts; `aggregator/fusion/parts.py` finds them. `[fusion]` of fleet.toml names a recipe and may
 override any field of it.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from aggregator.generation import PAPER, Generation
 from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["RECIPES", "Distillation", "Recipe", "find_recipe"]
@@ -56,15 +57,37 @@ class Recipe:
     server_momentum: float = 0.0  # beta of FedAvgM
     sample: str | None = None  # gaussian or dirichlet: models drawn around the average join the teachers (FedBE)
     samples: int = 0
+    ensemble: bool = False  # report how good the received models are together, on the aggregator's labelled samples
     teach: str | None = None  # mean-logits, median-logits or mean-probabilities; None: no distillation
     distill: Distillation = Distillation()
+    source_optional: bool = False  # without samples it does not teach, and scores go by generated latents
+    generation: Generation | None = None  # a latent generator, trained from predictors, for the devices to learn from
+    label_logits: str | None = None  # mean logits by label for them: over those that have it (seen), or all devices
+    update: str | None = None  # what devices send, whatever is configured
     options: Mapping[str, Any] = field(default_factory=dict)  # of parts, by name
     local: Mapping[str, float] = field(default_factory=dict)  # what devices are told, unless the user says otherwise
 
     @property
+    def uses_source(self) -> bool:
+        """Whether samples without labels have any use."""
+        return self.teach is not None or self.weigh == "median-score"
+
+    @property
     def needs_source(self) -> bool:
         """Whether the aggregator needs samples without labels."""
-        return self.teach is not None or self.weigh == "median-score"
+        return self.uses_source and not self.source_optional
+
+    @property
+    def scored(self) -> bool:
+        """Whether devices get scores."""
+        return self.weigh in ("median-score", "trust")
+
+    @property
+    def knowledge(self) -> str | None:
+        """The name under which what devices learn from is published."""
+        if self.generation is not None:
+            return f"generator:{self.generation.noise}"
+        return None if self.label_logits is None else "label-logits:mean"
 
     @property
     def looks(self) -> bool:
@@ -75,6 +98,7 @@ class Recipe:
 
 _FEDDF = "Lin et al. 2020, arXiv:2006.07242"
 _FEDRAD = "Sturluson et al. 2021, FedRAD: Federated Robust Adaptive Distillation, arXiv:2112.01405"
+_FEDGEN = "Zhu et al. 2021, arXiv:2105.10056"
 _RECIPES = (
     Recipe(name="fedavg", title="example-weighted mean", paper="McMahan et al. 2017, arXiv:1602.05629"),
     Recipe(
@@ -149,6 +173,42 @@ _RECIPES = (
         title="matched averaging: neurons are aligned by layer before the mean",
         paper="Wang et al. 2020, arXiv:2002.06440",
         average="matched",
+    ),
+    Recipe(
+        name="fedgen",
+        title="mean; a latent generator, learned from the predictors alone, guides the devices",
+        paper=_FEDGEN,
+        generation=PAPER,
+    ),
+    Recipe(
+        name="fedensemble",
+        title="mean; the received models are scored together, by the sum of their logits",
+        paper=f"baseline of {_FEDGEN}",
+        ensemble=True,
+    ),
+    Recipe(
+        name="feddistill",
+        title="no model is shared: devices learn from the fleet's mean logits of each label",
+        paper=f"Jeong et al. 2018, arXiv:1811.11479; baseline of {_FEDGEN}",
+        label_logits="seen",
+        update="logits",
+        local={"label_logits": 1.0},
+    ),
+    Recipe(
+        name="feddistill+",
+        title="mean; devices learn from the fleet's mean logits of each label too",
+        paper=f"Jeong et al. 2018, arXiv:1811.11479; baseline of {_FEDGEN}",
+        label_logits="seen",
+        local={"label_logits": 1.0},
+    ),
+    Recipe(
+        name="edgestill",
+        title="weighed by trust from median scores, taught by medians where there are samples, guided by a generator",
+        paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
+        weigh="trust",
+        teach="median-logits",
+        source_optional=True,
+        generation=PAPER,
     ),
 )
 #: By name.

@@ -16,8 +16,10 @@ from aggregator.blobs import Blobs
 from aggregator.fusion.types import Received
 from aggregator.intake import read_body
 from aggregator.rows import UpdateRow
+from models.roles import split_extra
 from quant.delta import apply_delta
 from quant.pack import unpack
+from wire.messages import UpdateHeader
 from wire.packed import Packed
 from wire.tensors import Tensor, decode
 from wire.update import decode_update
@@ -33,19 +35,25 @@ def base_arrays(sealed: bytes) -> dict[str, NDArray[Any]]:
     return {name: t.dequantize() if isinstance(t, Packed) else t for name, t in tensors.items()}
 
 
-def received(row: UpdateRow, blobs: Blobs, base: Arrays, *, late: bool = False) -> Received:
-    """The update of `row`; `base` is the model that the device started from."""
+def received(row: UpdateRow, blobs: Blobs, base: Arrays, *, late: bool = False, label_counts: bool = False) -> Received:
+    """The update of `row`; `base` is the model that the device started from. `label_counts` has those read now."""
 
-    def state() -> dict[str, torch.Tensor]:
+    def read() -> tuple[UpdateHeader, Mapping[str, Tensor], Mapping[str, Tensor]]:
         header, body = decode_update(payload_of(blobs.read(row.digest)))
         shapes = {name: array.shape for name, array in base.items()}
-        tensors: Mapping[str, Tensor] = read_body(header.update, body, shapes)
+        return header, *split_extra(read_body(header.update, body, shapes))
+
+    def state() -> dict[str, torch.Tensor]:
+        header, tensors, _ = read()
         return unpack(apply_delta(base, tensors) if header.update == "delta" else tensors)
 
     return Received(
         device=row.device,
         num_examples=row.num_examples,
         state=state,
+        label_counts=decode_update(payload_of(blobs.read(row.digest)))[0].label_counts if label_counts else (),
         predictor_only=row.kind == "predictor",
+        model=row.kind != "logits",
+        extra=lambda: unpack(read()[2]),
         late=late,
     )

@@ -38,6 +38,16 @@ class Course:
         return self.group.name
 
     @property
+    def alone(self) -> list[Received]:
+        """Predictors that came alone, in time."""
+        return [update for update in self.group.updates if update.predictor_only and not update.late]
+
+    @property
+    def members(self) -> list[Received]:
+        """Everybody whose predictor is here, in time and not left out, by id."""
+        return sorted((*self.view.updates, *self.alone), key=lambda update: update.device)
+
+    @property
     def counts(self) -> bool:
         """Whether any whole model is in the average."""
         return any(self.weights)
@@ -70,7 +80,7 @@ def screen(recipe: Recipe, group: Group, server: Server, number: int, memory: Me
         spec=group.spec,
         number=number,
         previous=group.previous,
-        updates=[update for update in group.updates if not update.predictor_only],
+        updates=[update for update in group.updates if update.model and not update.predictor_only],
         memory=memory,
         options=recipe.options,
         server=server,
@@ -117,21 +127,24 @@ def average(recipe: Recipe, course: Course) -> State:
             from aggregator.fusion.momentum import server_momentum
 
             state = server_momentum(view, state, recipe.server_momentum)
-    alone = [u for u in course.group.updates if u.predictor_only and not u.late]
-    return merge_state(state, _predictors(recipe, course, alone)) if alone else state
+    predictors = _predictors(recipe, course)
+    return state if predictors is None else merge_state(state, predictors)
 
 
 #: Averages that need whole models; predictors alone are averaged by the mean where these are used.
 _WHOLE = ("matched",)
 
 
-def _predictors(recipe: Recipe, course: Course, alone: Sequence[Received]) -> State:
-    """Over all devices, by id. Whole models keep their weights, scaled to the examples behind them."""
+def _predictors(recipe: Recipe, course: Course) -> State | None:
+    """Over all devices, by id; None if none came alone. Whole models keep their weights, scaled to their examples."""
+    alone = {update.device: update.num_examples * course.view.trust.get(update.device, 1.0) for update in course.alone}
+    if not sum(alone.values()) > 0:
+        return None
     view, weighed = course.view, list[tuple[Received, float]]()
     if course.counts:
         scale = sum(view.num_examples) / sum(course.weights)
         weighed += [(_predictor_of(u), w * scale) for u, w in zip(view.updates, course.weights, strict=True)]
-    weighed += [(update, update.num_examples) for update in alone]
+    weighed += [(update, alone[update.device]) for update in course.alone]
     weighed.sort(key=lambda pair: pair[0].device)
     all_of_them = replace(
         view, previous=slice_state(view.previous, "predictor"), updates=[update for update, _ in weighed]

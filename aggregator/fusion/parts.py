@@ -42,6 +42,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "examples": f"{_HERE}.weights:examples",
         "uniform": f"{_HERE}.weights:uniform",
         "median-score": f"{_HERE}.scores:median_score",
+        "trust": f"{_HERE}.trust:trusted_examples",
         "multi-krum": f"{_HERE}.krum:krum",
         "afa": f"{_HERE}.afa:afa",
         "fedmgda": f"{_HERE}.fedmgda:fedmgda",

@@ -3,6 +3,7 @@
     screen -> weigh -> average     per prototype, over the whole models that came in time (courses.py)
     teach                          once, over the whole models of all prototypes, late ones too (teaching.py)
     distill                        per prototype: the student starts from its own average
+    generate                       once: what devices learn from in the next round, from everybody's predictors
 
 The same inputs and the same memory give the same bits.
 """
@@ -37,6 +38,19 @@ class Stopwatch:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What all stages share."""
+
+    recipe: Recipe
+    courses: Sequence[Course]
+    server: Server
+    number: int
+    memory: Memory
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    scores: dict[str, float] = field(default_factory=dict)  # by device
+
+
 def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: int, memory: Memory) -> Fused:
     """Fuse round `number` by `recipe`; `memory` is that of the round before and is left as it is.
 
@@ -48,53 +62,67 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
     with watch("screen"):
         ordered = sorted(groups, key=lambda group: group.name)
         courses = [screen(recipe, group, server, number, memory) for group in ordered]
-    scores: dict[str, float] = {}
+    this = _Round(recipe=recipe, courses=courses, server=server, number=number, memory=memory, watch=watch)
     if recipe.needs_source or server.source is not None:
-        scores = _taught(recipe, courses, server, number, watch)
+        _taught(this)
     else:
-        _averaged(recipe, courses, watch)
+        _averaged(this)
     for course in courses:
         course.keep_if_broken()
+    knowledge = None
+    if recipe.knowledge is not None:
+        from aggregator.fusion.guided import make_knowledge
+
+        with watch("generate"):
+            knowledge = make_knowledge(recipe, courses, server, number, memory)
+    if recipe.ensemble and server.test is not None:
+        from aggregator.fusion.teaching import report_together
+
+        with watch("score"):
+            report_together(courses, server)
     return Fused(
         states={course.name: course.state for course in courses},
         memory=memory,
-        devices={name: report for course in courses for name, report in course.reports(scores).items()},
+        devices={name: report for course in courses for name, report in course.reports(this.scores).items()},
         metrics={course.name: course.metrics for course in courses},
         seconds=watch.seconds,
+        knowledge=knowledge,
     )
 
 
-def _averaged(recipe: Recipe, courses: Sequence[Course], watch: Stopwatch) -> None:
-    with watch("weigh"):
-        for course in courses:
-            course.weights = weigh(recipe, course.view)
-    with watch("average"):
-        for course in courses:
-            course.state = average(recipe, course)
+def _averaged(this: _Round) -> None:
+    with this.watch("weigh"):
+        if this.recipe.weigh == "trust":
+            from aggregator.fusion.guided import put_trust
+
+            put_trust(this.recipe, this.courses, this.server, this.number, this.memory, this.scores)
+        for course in this.courses:
+            course.weights = weigh(this.recipe, course.view)
+    with this.watch("average"):
+        for course in this.courses:
+            course.state = average(this.recipe, course)
 
 
-def _taught(
-    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, watch: Stopwatch
-) -> dict[str, float]:
-    """All stages where the aggregator has samples; the teachers' scores, if the recipe has any."""
+def _taught(this: _Round) -> None:
+    """All stages where the aggregator has samples."""
     from aggregator.fusion import teaching  # ONNX Runtime: not for rounds that only average
 
-    lesson = teaching.prepare(recipe, courses, server, number)
+    recipe, courses, watch = this.recipe, this.courses, this.watch
+    lesson = teaching.prepare(recipe, courses, this.server, this.number)
     if lesson is None:
-        _averaged(recipe, courses, watch)
-        return {}
-    ensemble, scores = lesson.ensemble, dict[str, float]()
-    if recipe.weigh == "median-score":
+        _averaged(this)
+        return
+    ensemble = lesson.ensemble
+    if recipe.scored:
         with watch("teach"):  # one pass gives scores and targets
-            scores = dict(zip(ensemble.devices, ensemble.scores().tolist(), strict=True))
+            this.scores.update(zip(ensemble.devices, ensemble.scores().tolist(), strict=True))
     for course in courses:
         course.view = replace(course.view, ensemble=ensemble)
-    _averaged(recipe, courses, watch)
+    _averaged(this)
     if recipe.teach is not None:
         with watch("teach"):
-            ensemble = teaching.teach(recipe, courses, lesson, server)
+            ensemble = teaching.teach(recipe, courses, lesson, this.server)
         with watch("score"):
-            teaching.report(courses, ensemble, server)
+            teaching.report(courses, ensemble, this.server)
         with watch("distill"):
-            teaching.learn(recipe, courses, lesson, ensemble, server)
-    return scores
+            teaching.learn(recipe, courses, lesson, ensemble, this.server)

@@ -24,7 +24,7 @@ from models.build import build
 from models.seeding import torch_rng
 from wire.errors import RoundError
 
-__all__ = ["Lesson", "learn", "prepare", "report", "teach"]
+__all__ = ["Lesson", "learn", "prepare", "report", "report_together", "teach"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
         x,
         teach=None if recipe.teach is None else find_part("teach", recipe.teach),
         temperature=recipe.distill.temperature,
-        scored=recipe.weigh == "median-score",
+        scored=recipe.scored,
         where=server.device,
     )
 
@@ -132,3 +132,14 @@ def report(courses: Sequence[Course], ensemble: Ensemble, server: Server) -> Non
         if course.counts:
             own = score_state(build(course.group.spec), course.state, *server.test)["accuracy"]
             course.metrics |= {"average_accuracy": own, **together}
+
+
+def report_together(courses: Sequence[Course], server: Server) -> None:
+    """How good the received models are together: argmax of the sum of their logits (FedEnsemble)."""
+    teachers = _received(courses)
+    if server.test is None or not teachers:
+        return
+    x, y = server.test
+    together = Ensemble(teachers, x, where=server.device).accuracy(x, y, "mean-logits")
+    for course in courses:
+        course.metrics["ensemble_accuracy"] = together

@@ -18,6 +18,7 @@ from models.spec import PrototypeSpec
 
 if TYPE_CHECKING:
     from aggregator.fusion.ensemble import Ensemble
+    from aggregator.fusion.knowledge import Knowledge
 
 __all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "View"]
 
@@ -33,6 +34,8 @@ class Received:
     state: Callable[[], Mapping[str, Tensor]]
     label_counts: tuple[int, ...] = ()
     predictor_only: bool = False  # then `state` has the predictor's tensors alone
+    model: bool = True  # False: no tensor of a model came, `extra` is all there is
+    extra: Callable[[], Mapping[str, Tensor]] = dict  # reads what came beside the model: logits by label
     late: bool = False  # it came after its round was closed: a teacher, never averaged
 
 
@@ -84,6 +87,7 @@ class View:
     options: Mapping[str, Any]  # of the recipe's parts
     server: Server
     ensemble: Ensemble | None = None  # all teachers of all prototypes, where there is a source
+    trust: Mapping[str, float] = field(default_factory=dict)  # by device, for weigh.trust: 1 is a fair share
 
     @property
     def num_examples(self) -> list[int]:
@@ -117,4 +121,5 @@ class Fused:
     memory: Memory
     devices: Mapping[str, DeviceReport]
     metrics: Mapping[str, dict[str, float]]  # by prototype: average_accuracy, ensemble_accuracy, distill_steps, ...
-    seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, score, distill
+    seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, score, distill, generate
+    knowledge: Knowledge | None = None  # what devices learn from in the next round, beside their models

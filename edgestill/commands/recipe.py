@@ -27,7 +27,7 @@ def list_recipes(as_json: Json = False) -> None:
     if as_json:
         print_json([_facts(recipe) for recipe in RECIPES.values()])
         return
-    rows = [[r.name, "yes" if r.needs_source else "", r.title] for r in RECIPES.values()]
+    rows = [[r.name, "yes" if r.needs_source else "if any" if r.uses_source else "", r.title] for r in RECIPES.values()]
     print_table("", ["recipe", "needs samples", "what it does"], rows)
     out.print("\nsamples: the aggregator's own, without labels. `edgestill recipe show NAME` has the composition.")
 
@@ -54,7 +54,8 @@ def show(
     out.print(f"{recipe.name}: {recipe.title}\n{recipe.paper}\n", markup=False, soft_wrap=True)
     for stage, words in _stages(recipe).items():
         out.print(f"{stage:10s} {words}", markup=False, soft_wrap=True)
-    out.print(f"\nneeds samples without labels: {'yes' if recipe.needs_source else 'no'}")
+    needs = "yes" if recipe.needs_source else "no, but uses them" if recipe.uses_source else "no"
+    out.print(f"\nneeds samples without labels: {needs}")
     if recipe.looks:
         out.print("labelled samples of the aggregator have a say, where it has some")
 
@@ -62,6 +63,7 @@ def show(
 def _facts(recipe: Recipe) -> dict[str, Any]:
     facts = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "distill"}
     facts |= {"options": dict(recipe.options), "local": dict(recipe.local), "needs_source": recipe.needs_source}
+    facts["generation"] = None if recipe.generation is None else asdict(recipe.generation)
     facts["distill"] = None if recipe.teach is None else asdict(recipe.distill)
     return facts
 
@@ -83,6 +85,10 @@ def _stages(recipe: Recipe) -> dict[str, str]:
         stages["teach"] += f", over {recipe.samples} models drawn ({recipe.sample}) per prototype too"
     if recipe.teach is not None:
         stages["distill"] = ", ".join(f"{name} = {value}" for name, value in asdict(recipe.distill).items())
+    if recipe.generation is not None:
+        stages["generate"] = ", ".join(f"{name} = {value}" for name, value in asdict(recipe.generation).items())
+    if recipe.label_logits is not None:
+        stages["generate"] = f"mean logits of each label, over devices: {recipe.label_logits}"
     if recipe.options:
         stages["options"] = ", ".join(f"{name} = {value}" for name, value in recipe.options.items())
     return stages

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from aggregator.overrides import KEYS, OPTIONS, parse_overrides, read_recipe, recipe_text
+from aggregator.generation import PAPER, REFERENCE, Generation
+from aggregator.overrides import GENERATOR, KEYS, LOCAL, OPTIONS, parse_overrides, read_recipe, recipe_text
 from aggregator.recipes import RECIPES, Distillation, find_recipe
 from wire.errors import ConfigError
 
@@ -23,7 +24,27 @@ def test_every_field_can_be_overridden_and_only_fields_can() -> None:
     fields = {f.name for f in dataclasses.fields(Distillation)} | {
         f.name for f in dataclasses.fields(RECIPES["fedavg"])
     }
-    assert set(KEYS) - set(OPTIONS) == fields - {"name", "title", "paper", "distill", "local"}
+    about = {"name", "title", "paper", "distill", "local", "generation", "source_optional", "update"}
+    assert set(KEYS) - set(OPTIONS) - set(GENERATOR) - set(LOCAL) - {"generator"} == fields - about
+    assert {name.removeprefix("generator_") for name in GENERATOR} == {f.name for f in dataclasses.fields(Generation)}
+
+
+def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
+    paper, reference = (find_recipe("fedgen", {"generator": form}) for form in ("paper", "reference"))
+    assert (paper.generation, reference.generation) == (PAPER, REFERENCE)
+    assert (paper.local, reference.local["generated_weight"]) == ({}, 10.0)
+    mine = find_recipe("fedgen", {"generator": "reference", "generator_steps": 7, "generated_kl": 1.0})
+    assert mine.generation == dataclasses.replace(REFERENCE, steps=7)
+    assert mine.local == {**reference.local, "generated_kl": 1.0}
+    assert find_recipe("fedgen", {"generator": "none"}).knowledge is None
+    assert find_recipe("fedavg", {"generator": "paper"}).knowledge == "generator:paper"
+    assert find_recipe("feddistill", {"label_logits_weight": 0.5}).local == {"label_logits": 0.5}
+
+
+@pytest.mark.parametrize("overrides", [{"generator_steps": 3}, {"label_logits": "all"}])
+def test_what_a_recipe_does_not_have_cannot_be_set(overrides: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="recipe fedavg has no"):
+        find_recipe("fedavg", overrides)
 
 
 def test_none_takes_a_stage_out() -> None:

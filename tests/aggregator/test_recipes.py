@@ -6,7 +6,10 @@ from aggregator.recipes import RECIPES, find_recipe
 from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
-NAMES = "fedavg fedprox fedavgm feddf feddf-median fedbe fedrad comed multi-krum afa fedmgda fedma"
+NAMES = (
+    "fedavg fedprox fedavgm feddf feddf-median fedbe fedrad comed multi-krum afa fedmgda fedma "
+    "fedgen fedensemble feddistill feddistill+ edgestill"
+)
 
 
 def test_all_are_there_with_title_and_paper() -> None:
@@ -21,10 +24,12 @@ def test_those_that_teach_or_score_need_samples() -> None:
     needing = {name for name, recipe in RECIPES.items() if recipe.needs_source}
     assert needing == {"feddf", "feddf-median", "fedbe", "fedrad"}
     assert find_recipe("fedrad", {"teach": "none"}).needs_source
+    assert {name for name, recipe in RECIPES.items() if recipe.uses_source} - needing == {"edgestill"}
 
 
 def test_those_that_look_at_labelled_samples_say_so() -> None:
-    assert {name for name, recipe in RECIPES.items() if recipe.looks} == {"feddf", "feddf-median", "fedrad", "fedmgda"}
+    looking = {name for name, recipe in RECIPES.items() if recipe.looks}
+    assert looking == {"feddf", "feddf-median", "fedrad", "fedmgda", "edgestill"}
     assert find_recipe("fedavg", {"screen": ["drop-worst"]}).looks
 
 
@@ -47,6 +52,17 @@ def test_fedrad_is_expressible_as_its_authors_have_it() -> None:
     )
     assert (reference.weigh, reference.teach, reference.distill.start) == ("median-score", "median-logits", "average")
     assert not reference.looks
+
+
+def test_what_devices_learn_from_has_a_name() -> None:
+    named = {name: recipe.knowledge for name, recipe in RECIPES.items() if recipe.knowledge is not None}
+    assert named == {
+        "fedgen": "generator:paper",
+        "edgestill": "generator:paper",
+        "feddistill": "label-logits:mean",
+        "feddistill+": "label-logits:mean",
+    }
+    assert {name for name, recipe in RECIPES.items() if recipe.update} == {"feddistill"}
 
 
 def test_fedprox_tells_devices_its_mu() -> None:

@@ -1,0 +1,80 @@
+"""The stages of a round that go by predictors alone: trust without samples, and what devices learn from next.
+
+trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents
+knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from aggregator.fusion.agreement import generated_latents
+from aggregator.fusion.courses import Course
+from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits
+from aggregator.fusion.trust import CUT, trust_of
+from aggregator.fusion.types import Memory, Server
+from aggregator.generation import Generation
+from aggregator.recipes import Recipe
+from models.seeding import torch_rng
+
+__all__ = ["LATENTS", "make_knowledge", "put_trust"]
+
+LATENTS = 512  # that predictors are asked about
+
+
+def put_trust(
+    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory, scores: dict[str, float]
+) -> None:
+    """Say in every course how far its devices are trusted; `scores` gets those of devices that have none yet."""
+    cut = float(recipe.options.get("trust_cut", CUT))
+    z: Tensor | None = None
+    for course in courses:
+        if not course.members:
+            continue
+        z = _latents(recipe.generation, course, server, number, memory) if z is None else z
+        trust, found = trust_of(course.members, scores, z, cut)
+        scores.update({device: score for device, score in found.items() if device not in scores})
+        out = {d: "is hardly ever the median of its prototype's devices" for d, t in trust.items() if not t}
+        course.screened = {**course.screened, **out}
+        course.view = replace(course.view, trust=trust)
+
+
+def _latents(how: Generation | None, course: Course, server: Server, number: int, memory: Memory) -> Tensor:
+    """Of the generator as the last round left it; plain Gaussian ones before there is one."""
+    rng = torch_rng(server.seed, "fusion", number, "trust")
+    classes, latent = course.view.previous["predictor.weight"].shape
+    if how is not None:
+        generator, _, labels = generator_of(how, classes, latent, server, memory)
+        if labels is not None:
+            return generated_latents(generator, labels, LATENTS, rng=rng)
+    return torch.randn(LATENTS, latent, generator=rng)
+
+
+def make_knowledge(
+    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory
+) -> Knowledge | None:
+    """What is published beside the models; None where nobody has sent what it needs."""
+    if recipe.generation is None:
+        return _label_logits(recipe, courses)
+    members = [update for course in courses for update in course.members]
+    if not members:
+        return None
+    trust: list[float] | None = None
+    if recipe.weigh == "trust":
+        known = {device: t for course in courses for device, t in course.view.trust.items()}
+        trust = [known.get(update.device, 1.0) for update in members]
+        if not any(trust):
+            trust = None
+    return make_generator(recipe.generation, members, server, number, memory, trust)
+
+
+def _label_logits(recipe: Recipe, courses: Sequence[Course]) -> Knowledge | None:
+    sent = [update for course in courses for update in course.group.updates if not update.late]
+    if not sent:
+        return None
+    classes, latent = courses[0].view.previous["predictor.weight"].shape
+    return make_label_logits(sent, classes, latent, reference=recipe.label_logits == "all")
