@@ -29,7 +29,7 @@ from quant.pack import pack_state, unpack
 from wire.errors import ConfigError, EdgestillError, ModelError
 from wire.tensors import Tensor, decode, encode
 
-__all__ = ["Made", "make_update", "read_kept", "start_state"]
+__all__ = ["Made", "make_update", "read_kept", "share", "start_state", "with_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,11 @@ class Made:
 
 def start_state(kind: str, published: bytes, extractor: Path) -> bytes:
     """The tensors that training starts from: the published ones, under the device's own extractor if it keeps one."""
-    if kind not in KEEPING:
-        return published
-    own = read_kept(extractor)
+    return with_own(kind, published, read_kept(extractor)) if kind in KEEPING else published
+
+
+def with_own(kind: str, published: bytes, own: Mapping[str, Tensor] | None) -> bytes:
+    """The published tensors under those that the device has kept: its extractor or, where none is shared, its model."""
     if own is None:
         return published
     try:
@@ -66,13 +68,20 @@ def make_update(
     extra: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Made:
     """`packed` is the trained model as `local_update` gives it; `extra` goes up with it and is no part of it."""
-    if extra and kind not in ("state", "predictor", "logits"):
+    if kind not in ("delta", "onnx"):
+        return share(kind, model, packed, extra)
+    if extra:
         raise ConfigError(f"logits by label cannot go with a {kind} update; set update to state, predictor or logits")
+    if kind == "delta":
+        return _delta(model, published, residual, bits)
+    return Made(export_onnx(model, example).data, {})
+
+
+def share(kind: str, model: Prototype, packed: Mapping[str, Tensor], extra: Mapping[str, Tensor]) -> Made:
+    """Kinds that need nothing but the trained model; simulated devices make their updates here too."""
     match kind:
         case "state":
             return Made(encode({**packed, **extra}), {})
-        case "delta":
-            return _delta(model, published, residual, bits)
         case "predictor":
             own = slice_state(pack_state(model.state_dict(), floats="fp32"), "extractor")
             return Made(encode({**slice_state(packed, "predictor"), **extra}), {EXTRACTOR: encode(own)})
@@ -80,8 +89,6 @@ def make_update(
             if not extra:
                 raise ConfigError("an update of logits alone, but the job asks for none; use recipe feddistill")
             return Made(encode(extra), {EXTRACTOR: encode(pack_state(model.state_dict(), floats="fp32"))})
-        case "onnx":
-            return Made(export_onnx(model, example).data, {})
     raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx logits")
 
 

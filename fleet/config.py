@@ -12,10 +12,11 @@ from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
 from models.spec import parse_prototype
 from wire.errors import ConfigError
 
-__all__ = ["FLOATS", "TRANSPORTS", "SimulationConfig"]
+__all__ = ["FLOATS", "TRANSPORTS", "UPDATES", "SimulationConfig"]
 
 FLOATS = ("auto", "fp16", "fp32")
 TRANSPORTS = ("memory", "mqtt")
+UPDATES = ("state", "predictor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,10 @@ class SimulationConfig:
     source_fraction: float = 1.0
     source_classes: tuple[int, ...] = ()
     validation_size: int | None = None  # labelled samples withheld for it; None: a tenth, for recipes that look at them
+    update: str = "state"  # or predictor: extractors stay on the devices
+    count_epsilon: float | None = None  # label counts leave the devices with noise (edge_agent/private_counts.py)
+    count_bins: int | None = None  # and rounded to multiples of this
+    score_devices: bool = True  # where devices keep models of their own: report how good these are on average
     attack: str = ""  # faulty:6,malicious:4 (fleet/attacks.py)
     compute: str = "auto"  # what fusion runs on
     processes: int = 1  # prototypes that distill at once
@@ -71,6 +76,10 @@ class SimulationConfig:
         if self.floats not in FLOATS:
             raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
         find_recipe(self.recipe, self.fusion)
+        if self.update not in UPDATES:
+            raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
+        if (self.count_epsilon is not None and not self.count_epsilon > 0) or (self.count_bins or 2) < 2:
+            raise ConfigError("count_epsilon must be positive, count_bins at least 2")
         if self.processes < 1 or (self.validation_size or 0) < 0:
             raise ConfigError(f"{self.processes} processes, {self.validation_size} validation samples; give more")
         orders = parse_attacks(self.attack)

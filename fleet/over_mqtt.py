@@ -142,6 +142,8 @@ class MqttSimulation:
             invited, updates = journal.invitations(row.number), journal.updates(row.number)
             report = journal.report(row.number)
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
+        told = self.simulation.recipe.knowledge
+        guide = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
         results = {}
         for name in self.config.prototypes:
             metrics = fused[name].metrics
@@ -153,7 +155,7 @@ class MqttSimulation:
                 train_loss=metrics.get("train_loss"),
                 devices=len(mine),
                 bytes_up=sum(u.size for u in mine),
-                bytes_down=sum(models[i.model].size for i in invited if i.prototype == name),
+                bytes_down=sum(models[i.model].size + guide for i in invited if i.prototype == name),
                 **reported_metrics(metrics),
             )
         return RoundResult(
@@ -203,6 +205,7 @@ class MqttSimulation:
                 "round": {
                     "rounds": config.rounds,
                     "fraction": config.fraction,
+                    "update": config.update,
                     "min_devices": len(self.devices) if config.fraction == 1 else self.simulation.per_round,
                 },
                 "train": {
@@ -238,7 +241,11 @@ class MqttSimulation:
                 "broker": self._broker(),
                 "keys": {"private": "device.key", "aggregator": public_key_hex(aggregator)},
                 "model": {"prototype": device.prototype},
-                "data": {"path": "data.npz"},
+                "data": {
+                    "path": "data.npz",
+                    "count_epsilon": self.config.count_epsilon,
+                    "count_bins": self.config.count_bins,
+                },
             }
         )
 

@@ -22,7 +22,9 @@
 `accuracy` and `loss` are those of the fused model, with full-precision weights, on the whole test set;
 `accuracy_quantized` those of the same model at the prototype's own precision, and absent for fp32. Bytes are those of
 the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from),
-`ensemble_accuracy` (of all teachers together) and `distill_steps`. `devices` says what fusion made of each update: its
+`ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their extractors, or their whole
+models, `accuracy` says little; `device_accuracy` is that of the models of the devices that answered, on average, each
+on the whole test set. `devices` says what fusion made of each update: its
 share of its prototype's average, its median score where the recipe has one, and why it was left out. The file is
 rewritten whole after every round, so an interrupted run leaves what it has.
 """
@@ -60,6 +62,7 @@ class PrototypeResult:
     average_accuracy: float | None = None  # of the average that the student started from
     ensemble_accuracy: float | None = None  # of all teachers together
     distill_steps: int | None = None
+    device_accuracy: float | None = None  # of the devices' own models, on average, where devices keep them
 
 
 def reported_metrics(metrics: Mapping[str, float]) -> dict[str, Any]:

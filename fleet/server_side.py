@@ -27,9 +27,11 @@ Labelled = tuple[torch.Tensor, torch.Tensor]
 
 def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test: Labelled) -> tuple[Server, Dataset]:
     """The aggregator's side of a simulation, and what is left of the dataset."""
-    validation, left = _withhold(config, recipe, dataset)
+    teaches = recipe.needs_source or (recipe.uses_source and config.source != "none")
+    looks = recipe.looks and (teaches or not recipe.source_optional)
+    validation, left = _withhold(config, looks, dataset)
     source = None
-    if recipe.needs_source:
+    if teaches:
         source, left = take_source(
             config.source,
             left,
@@ -38,7 +40,7 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
             fraction=config.source_fraction,
             seed=config.seed,
         )
-        if source is None:
+        if source is None and recipe.needs_source:
             raise ConfigError(f"recipe {recipe.name} needs samples without labels; give --source, such as auto")
     server = Server(
         seed=config.seed,
@@ -52,10 +54,10 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
     return server, left
 
 
-def _withhold(config: SimulationConfig, recipe: Recipe, dataset: Dataset) -> tuple[Labelled | None, Dataset]:
+def _withhold(config: SimulationConfig, looks: bool, dataset: Dataset) -> tuple[Labelled | None, Dataset]:
     total, size = len(dataset.y_train), config.validation_size
     if size is None:
-        size = round(VALIDATION * total) if recipe.looks else 0
+        size = round(VALIDATION * total) if looks else 0
     if size >= total:
         raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
     if not size:

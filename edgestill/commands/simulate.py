@@ -92,6 +92,19 @@ def simulate(
             rich_help_panel=FUSION,
         ),
     ] = None,
+    update: Annotated[
+        str,
+        typer.Option(help="What devices send: state, or predictor, and keep their extractors.", rich_help_panel=FUSION),
+    ] = "state",
+    count_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Noise on the devices' label counts: epsilon of differential privacy.", rich_help_panel=FUSION
+        ),
+    ] = None,
+    count_bins: Annotated[
+        int | None, typer.Option(help="Label counts rounded to multiples of this.", rich_help_panel=FUSION)
+    ] = None,
     attack: Annotated[
         str | None,
         typer.Option(
@@ -183,6 +196,9 @@ def simulate(
         source_size=source_size,
         source_classes=_numbers(source_classes or ""),
         validation_size=validation_size,
+        update=update,
+        count_epsilon=count_epsilon,
+        count_bins=count_bins,
         attack=attack or "",
         compute=compute,
         processes=processes,

@@ -89,7 +89,8 @@ def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:
     blobs = Blobs(simulation.state / "blobs")
     with simulation.journal() as journal:
         assert journal is not None
-        return {name: decode(open_artifact(blobs.read(row.digest))[1]) for name, row in journal.current().items()}
+        current = journal.current()
+    return {name: decode(open_artifact(blobs.read(current[name].digest))[1]) for name in simulation.config.prototypes}
 
 
 def completed(simulation: MqttSimulation) -> int:
