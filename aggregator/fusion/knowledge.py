@@ -7,6 +7,7 @@ Generator and Adam's moments live in the recipe's memory, so that they go on aft
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,8 +85,11 @@ def make_generator(
     number: int,
     memory: Memory,
     trust: Sequence[float] | None = None,
-) -> Knowledge:
-    """Train the generator for this round, remember it in `memory`, and give what is to be published."""
+) -> Knowledge | None:
+    """Train the generator for this round, remember it in `memory`, and give what is to be published.
+
+    None, and the memory as it was, if predictors near the end of float32 have broken it: the last one stays.
+    """
     teachers = predictors_of(updates)
     _, classes, latent = teachers.weight.shape
     generator, adam, _ = generator_of(how, classes, latent, server, memory)
@@ -100,18 +104,21 @@ def make_generator(
         trust=None if trust is None else torch.tensor(trust, dtype=torch.float32),
     )
     state = _travelling(generator)
+    if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+        return None
     memory.tensors.update({_STATE + name: tensor for name, tensor in state.items()})
     memory.tensors.update({f"{_FIRST}{i}": m for i, m in enumerate(adam.first)})
     memory.tensors.update({f"{_SECOND}{i}": m for i, m in enumerate(adam.second)})
     memory.tensors[_SHARES] = trained.labels
     memory.facts[_STEPS] = adam.steps
+    losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
     return Knowledge(
         prototype=prototype_of(how.noise),
         input_shape=(how.noise_width,),
         classes=classes,
         latent=latent,
         tensors={**state, LABELS: trained.labels},
-        metrics={"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss},
+        metrics={n: loss for n, loss in losses.items() if math.isfinite(loss)},
     )
 
 

@@ -197,3 +197,29 @@ def test_a_score_that_is_not_finite_does_not_stop_the_round(fuser: Fuser) -> Non
     _, header = fuse(fuser, FP32, base, [send(fuser, "d0", FP32, encode(wild))])
     assert "accuracy" in header.metrics
     assert "loss" not in header.metrics
+
+
+def test_a_generator_is_published_like_a_model_and_counts_come_from_the_updates(fuser: Fuser) -> None:
+    base, _ = fuser.start(FP32, SEED)
+    rows = [send(fuser, f"d{n}", FP32, encode(pack(trained(FP32, n), floats="fp32"))) for n in range(2)]
+    recipe = find_recipe("fedgen", {"generator_hidden": 8, "generator_steps": 3, "generator_noise_width": 4})
+    made, fused = fuser.fuse(recipe, 1, [StoredGroup(spec=FP32, base=base, rows=rows)], Memory())
+    assert [header.prototype for _, header in made] == ["mlp:fp32", "generator:paper"]
+    header, body = open_artifact(fuser.blobs.read(made[1][0]))
+    assert (header.round, header.recipe, header.input_shape, header.classes, header.latent) == (1, "fedgen", (4,), 3, 8)
+    assert decode(body)["labels"].tolist() == pytest.approx([1 / 3] * 3, abs=1e-3)  # they tell none: all alike
+    assert fused.knowledge is not None
+    assert fuser.fuse(recipe, 1, [StoredGroup(spec=FP32, base=base, rows=rows)], Memory())[0] == made
+
+
+def test_logits_alone_leave_every_model_as_it_was(fuser: Fuser) -> None:
+    base, _ = fuser.start(FP32, SEED)
+    rows = [
+        send(fuser, f"d{n}", FP32, encode({"label-logits": np.full((3, 3), n, np.float32)}), "logits") for n in range(2)
+    ]
+    made, _ = fuser.fuse(find_recipe("feddistill"), 1, [StoredGroup(spec=FP32, base=base, rows=rows)], Memory())
+    (model, _), (logits, header) = made
+    assert header.prototype == "label-logits:mean"
+    assert np.unique(tensors_of(fuser, logits)["label-logits"]).tolist() == [0.5]
+    before, after = tensors_of(fuser, base), tensors_of(fuser, model)
+    assert all(np.array_equal(before[name], after[name]) for name in before)

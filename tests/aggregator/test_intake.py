@@ -205,3 +205,28 @@ def test_what_does_not_fit_is_named_with_its_device(tensors: dict, words: str) -
     with pytest.raises(DeviceError, match="update from 'pi-07'") as caught:
         read_state("pi-07", tensors, EXPECTED)
     assert caught.match(words)
+
+
+LOGITS = np.ones((2, 2), np.float32)
+
+
+@pytest.mark.light
+def test_logits_by_label_go_with_a_model_a_predictor_or_alone() -> None:
+    predictor = {name: TENSORS[name] for name in EXPECTED}
+    for tensors, kind in ((TENSORS, "state"), (predictor, "predictor"), ({}, "logits")):
+        sealed = update({**tensors, "label-logits": LOGITS}, update=kind)
+        assert Round().check(sealed).header.update == kind
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    ("tensors", "kind", "words"),
+    [
+        ({"label-logits": np.ones((3, 3), np.float32)}, "logits", r"'label-logits' is \(3, 3\), expected \(2, 2\)"),
+        ({"predictor.bias": BIAS, "label-logits": LOGITS}, "logits", "'predictor.bias' is unexpected"),
+        ({}, "logits", "without 'label-logits'"),
+        ({**TENSORS, "label-logits": LOGITS[0]}, "state", r"expected \(2, 2\)"),
+    ],
+)
+def test_logits_that_do_not_fit_are_refused(tensors: dict, kind: str, words: str) -> None:
+    refused(update(tensors, update=kind), words)

@@ -140,3 +140,20 @@ def test_a_checked_config_shows_no_secret(tmp_path: Path, monkeypatch: pytest.Mo
     assert set(facts) == {*TABLES, "broker"}
     for name, keys in TABLES.items():
         assert set(facts[name]) == set(keys)
+
+
+def test_a_light_device_needs_a_graph_and_sends_its_predictor(tmp_path: Path) -> None:
+    light = SMALL.replace("[model]", '[train]\nmode = "light"\n[model]')
+    with pytest.raises(ConfigError, match=r"mode is light, which needs \[model\] graph"):
+        read(tmp_path, light)
+    whole = light.replace('prototype = "cnn:w1"', 'prototype = "cnn:w1"\ngraph = "cnn.onnx"')
+    assert read(tmp_path, whole).graph == tmp_path / "cnn.onnx"
+    with pytest.raises(ConfigError, match="a light device sends its predictor alone"):
+        read(tmp_path, whole, "update.kind=state")
+
+
+def test_label_counts_may_be_noised_and_binned(tmp_path: Path) -> None:
+    data = read(tmp_path, SMALL, "data.count_epsilon=0.5", "data.count_bins=10").data
+    assert (data.count_epsilon, data.count_bins) == (0.5, 10)
+    with pytest.raises(ConfigError, match="COUNT_EPSILON is 0.0"):
+        read(tmp_path, SMALL, "data.count_epsilon=0")

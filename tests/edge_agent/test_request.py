@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import AgentConfig, DataConfig, UpdateConfig
+from edge_agent.config import AgentConfig, DataConfig, TrainConfig, UpdateConfig
 from edge_agent.events import StartTraining
 from edge_agent.request import Request, make_request
 from transport.config import BrokerConfig
@@ -55,3 +55,26 @@ def test_a_tenth_of_the_time_is_kept_for_sending_at_most_30_s() -> None:
 def test_an_offer_has_nothing_to_train() -> None:
     offered = request(Offer(round=3, prototype="cnn:w1", model="b" * 64))
     assert (offered.round, offered.hyper, offered.base) == (None, None, "b" * 64)
+
+
+def test_a_light_device_sends_its_predictor_whatever_the_job_asks() -> None:
+    config = AgentConfig(
+        fleet="f",
+        device="pi-1",
+        state_dir=Path("state"),
+        broker=BrokerConfig(),
+        private_key=Path("key.pem"),
+        aggregator="ab" * 32,
+        prototype="cnn:w1",
+        data=DataConfig(path=Path("samples.npz"), count_epsilon=0.5, count_bins=4),
+        graph=Path("cnn.onnx"),
+        train=TrainConfig(mode="light"),
+    )
+    action = StartTraining("k", JOB, 1, None)
+    made = make_request(config, action, model=Path("m"), aggregator="ab" * 32, now=0.0, generator=Path("g"))
+    assert (made.update, made.bits) == ("predictor", None)
+    assert made.graph == str(Path("cnn.onnx").resolve())
+    assert made.generator == str(Path("g").resolve())
+    assert (made.count_epsilon, made.count_bins) == (0.5, 4)
+    assert request().graph is None
+    assert request().generator is None

@@ -8,6 +8,7 @@ import torch
 from fleet.device import make_devices
 from fleet.simulate import Simulation
 from tests.fleet.test_simulate import CONFIG, toy
+from wire.errors import ConfigError
 
 
 def test_devices_share_the_training_set_and_take_turns_with_prototypes() -> None:
@@ -34,3 +35,37 @@ def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
     assert all(torch.equal(sent[2][n], group.state[n]) for n in sent[2])
     assert all(torch.equal(sent[3][n], true[3][n]) for n in sent[3])
     assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
+
+
+def test_devices_that_keep_their_extractors_go_on_from_them() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), devices=2, update="predictor")
+    simulation = Simulation(config, toy())
+    (group,) = simulation.groups
+    start = dict(group.state)
+    result = simulation.run_round(1)
+    one, two = (device.kept["extractor"]["extractor.body.fc1.weight"] for device in group.devices)
+    assert not (one == two).all()
+    assert torch.equal(group.state["extractor.body.fc1.weight"], start["extractor.body.fc1.weight"])
+    assert not torch.equal(group.state["predictor.weight"], start["predictor.weight"])
+    own = simulation.device_state(group, group.devices[0])
+    assert torch.equal(own["extractor.body.fc1.weight"], torch.tensor(one))
+    assert torch.equal(own["predictor.weight"], group.state["predictor.weight"])
+    facts = result.prototypes["mlp:fp32"]
+    assert facts.device_accuracy is not None
+    assert facts.bytes_up < 2 * 700  # 27 numbers, header and signature
+    simulation.run_round(2)
+    assert not (group.devices[0].kept["extractor"]["extractor.body.fc1.weight"] == one).all()
+
+
+def test_label_counts_are_told_with_noise_and_examples_with_them() -> None:
+    plain, noised = (make_devices(c, toy()) for c in (CONFIG, replace(CONFIG, count_epsilon=0.2)))
+    assert [d.label_counts for d in plain] != [d.label_counts for d in noised]
+    assert all(torch.equal(a.y, b.y) for a, b in zip(plain, noised, strict=True))
+    binned = make_devices(replace(CONFIG, count_bins=10), toy())
+    assert all(count % 10 == 0 for device in binned for count in device.label_counts)
+
+
+@pytest.mark.parametrize("changes", [{"update": "onnx"}, {"count_epsilon": 0.0}, {"count_bins": 1}])
+def test_what_devices_cannot_send_is_refused(changes: dict) -> None:
+    with pytest.raises(ConfigError, match=r"update|count"):
+        replace(CONFIG, **changes)

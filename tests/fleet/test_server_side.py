@@ -47,6 +47,12 @@ def test_a_tenth_validates_a_sixth_teaches_and_devices_have_the_rest() -> None:
     assert sides(recipe="feddf", seed=1) != (validation, source, devices)
 
 
+def test_a_recipe_that_can_do_without_samples_takes_what_it_is_given() -> None:
+    assert sides(recipe="edgestill", source="none") == (set(), set(), set(range(120)))
+    validation, source, _ = sides(recipe="edgestill")
+    assert (len(validation), len(source) > 8) == (12, True)
+
+
 def test_recipes_that_do_not_look_withhold_no_labelled_samples() -> None:
     validation, source, _ = sides(recipe="fedrad", fusion={"swa": -1, "epochs": 2})
     assert (validation, bool(source)) == (set(), True)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from aggregator.generation import GUIDANCE
+from edge_agent.guidance import PAPER, REFERENCE, Guidance
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
@@ -180,3 +182,39 @@ def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
 def test_a_bad_setting_is_named(change: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         replace(CONFIG, **change)
+
+
+SMALL = {"generator_noise_width": 8, "generator_hidden": 32, "generator_steps": 20}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": "fedgen", "fusion": SMALL},
+        {"recipe": "feddistill+"},
+        {"recipe": "edgestill", "fusion": SMALL, "source": "none"},
+    ],
+    ids=lambda changes: changes["recipe"],
+)
+def test_fleets_that_learn_from_more_than_a_model_learn(changes: dict) -> None:
+    simulation = Simulation(replace(CONFIG, prototypes=("mlp:fp32",), **changes), toy())
+    results = [simulation.run_round(n) for n in range(1, 6)]
+    assert results[-1].prototypes["mlp:fp32"].accuracy > 0.8
+    assert simulation.guide_bytes > 0
+    first, second = (r.prototypes["mlp:fp32"].bytes_down for r in results[:2])
+    assert second == first + 6 * simulation.guide_bytes
+    assert "generate" in results[-1].seconds_by
+
+
+def test_without_sharing_models_devices_learn_from_logits() -> None:
+    simulation = Simulation(replace(CONFIG, prototypes=("mlp:fp32",), recipe="feddistill"), toy())
+    results = [simulation.run_round(n) for n in range(1, 4)]
+    mine = [r.prototypes["mlp:fp32"] for r in results]
+    assert mine[-1].device_accuracy > mine[0].device_accuracy
+    assert mine[-1].accuracy == mine[0].accuracy  # of the model that nobody changes
+    assert mine[0].bytes_up < 6 * 600
+
+
+def test_what_the_aggregator_tells_is_what_devices_read() -> None:
+    assert GUIDANCE["reference"] == REFERENCE.to_extra()
+    assert Guidance.from_extra(GUIDANCE["paper"]) == PAPER

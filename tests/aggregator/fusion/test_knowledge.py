@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from aggregator.fusion.knowledge import (
+    Knowledge,
     generator_of,
     label_counts,
     make_generator,
@@ -40,22 +41,22 @@ def test_counts_are_the_devices_own_or_spread_over_all_labels() -> None:
 
 
 def test_the_generator_is_published_with_the_labels_to_draw() -> None:
-    made = make_generator(SMALL, UPDATES, SERVER, 1, Memory())
-    assert (made.prototype, made.input_shape, made.classes, made.latent) == ("generator:paper", (4,), 3, 2)
-    assert made.tensors["labels"].tolist() == pytest.approx([1 / 12, 6 / 12, 5 / 12])
-    assert made.tensors["fc1.weight"].shape == (8, 7)
-    assert "norm.running_var" in made.tensors
-    assert not [name for name in made.tensors if "num_batches" in name]
-    assert made.metrics["teacher_loss"] > 0
+    found = made(SMALL, UPDATES, SERVER, 1, Memory())
+    assert (found.prototype, found.input_shape, found.classes, found.latent) == ("generator:paper", (4,), 3, 2)
+    assert found.tensors["labels"].tolist() == pytest.approx([1 / 12, 6 / 12, 5 / 12])
+    assert found.tensors["fc1.weight"].shape == (8, 7)
+    assert "norm.running_var" in found.tensors
+    assert not [name for name in found.tensors if "num_batches" in name]
+    assert found.metrics["teacher_loss"] > 0
 
 
 def test_the_next_round_goes_on_from_memory_and_a_restart_changes_nothing(tmp_path: object) -> None:
     memory, memories = Memory(), Memories(tmp_path)  # type: ignore[arg-type]
     make_generator(SMALL, UPDATES, SERVER, 1, memory)
     memories.write(1, memory)
-    straight = make_generator(SMALL, UPDATES, SERVER, 2, memory)
-    restarted = make_generator(SMALL, UPDATES, SERVER, 2, memories.read(1))
-    anew = make_generator(SMALL, UPDATES, SERVER, 2, Memory())
+    straight = made(SMALL, UPDATES, SERVER, 2, memory)
+    restarted = made(SMALL, UPDATES, SERVER, 2, memories.read(1))
+    anew = made(SMALL, UPDATES, SERVER, 2, Memory())
     assert _same(straight.tensors, restarted.tensors)
     assert not _same(straight.tensors, anew.tensors)
     assert memory.facts["generator.steps"] == 10
@@ -73,13 +74,23 @@ def test_a_generator_of_another_size_begins_anew() -> None:
 
 @pytest.mark.parametrize(("how", "name"), [(PAPER, "generator:paper"), (REFERENCE, "generator:reference")])
 def test_the_name_tells_the_noise(how: Generation, name: str) -> None:
-    assert make_generator(how, UPDATES[:1], SERVER, 1, Memory()).prototype == name
+    assert made(how, UPDATES[:1], SERVER, 1, Memory()).prototype == name
 
 
 def test_a_device_that_is_not_trusted_has_no_say() -> None:
-    trusted = make_generator(SMALL, UPDATES, SERVER, 1, Memory(), [1.0, 0.0])
+    trusted = made(SMALL, UPDATES, SERVER, 1, Memory(), [1.0, 0.0])
     others = [UPDATES[0], update("b", 99, label_counts=(100, 0, 0))]
-    assert _same(trusted.tensors, make_generator(SMALL, others, SERVER, 1, Memory(), [1.0, 0.0]).tensors)
+    assert _same(trusted.tensors, made(SMALL, others, SERVER, 1, Memory(), [1.0, 0.0]).tensors)
+
+
+def test_a_generator_that_broken_predictors_have_broken_is_not_used() -> None:
+    memory = Memory()
+    make_generator(SMALL, UPDATES, SERVER, 1, memory)
+    before = dict(memory.tensors)
+    huge = {"predictor.weight": torch.full((3, 2), 3e38), "predictor.bias": torch.zeros(3)}
+    broken = Received(device="c", num_examples=1, state=lambda: huge)
+    assert make_generator(SMALL, [*UPDATES, broken, broken], SERVER, 2, memory) is None
+    assert _same(memory.tensors, before)
 
 
 def logits(device: str, values: list[list[float]], counts: tuple[int, ...]) -> Received:
@@ -104,6 +115,13 @@ def test_label_logits_are_averaged_over_who_has_the_label_or_over_all() -> None:
     assert seen.tensors["label-logits"].tolist() == [[3.0, 1.0], [1.0, 3.0]]
     assert everybody.tensors["label-logits"].tolist() == [[3.0, 1.0], [0.5, 1.5]]
     assert make_label_logits([silent], 2, 8, reference=False) is None
+
+
+def made(*arguments: object) -> Knowledge:
+    """Of predictors that break nothing."""
+    found = make_generator(*arguments)  # type: ignore[arg-type]
+    assert found is not None
+    return found
 
 
 def _same(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
