@@ -136,8 +136,8 @@ def _opened(journal: Path) -> Callable[[], float]:
 def _roll_call(devices: list[LightDevice], check: Callable[[], None]) -> Callable[[], None]:
     """Those without an offer announce themselves again.
 
-    Offers go out 20 at a time, as many as Mosquitto takes unacknowledged, and each acknowledgement waits behind what
-    the devices are saying meanwhile; and what is queued for a busy aggregator beyond 1,000 messages, Mosquitto drops.
+    What is queued for a busy aggregator beyond 1,000 messages, Mosquitto drops, and a thousand devices that come at
+    once send two thousand: in one run 173 of them were not heard the first time.
     """
     called, tasks = time.monotonic(), set[asyncio.Task[None]]()
 
