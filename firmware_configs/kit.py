@@ -1,0 +1,199 @@
+"""Kits: everything one board needs, in a folder that says what it holds and is signed by its fleet.
+
+    kits/fleet-kit.pub        the key that checks the kits of this fleet
+    kits/pi-07/kit.json       {"schema": 1, "fleet", "device", "board", "os": [...], "created", "files": {...}}
+    kits/pi-07/kit.sig        Ed25519 over the bytes of kit.json, 64 bytes
+    kits/pi-07/...            every file that kit.json names: {"agent.toml": {"sha256": "...", "mode": "0644"}, ...}
+
+A path in `files` is relative, with '/' between its parts. Files below `boot/FAMILY/` are for the first boot of one OS
+family (`os` says which were rendered); all others belong together in one folder of the board: an installer finds
+`agent.toml`, `tls/`, the keys and the unit beside `install.sh`. Nothing of a kit is used before its signature and every
+hash have been checked: `load_kit` gives the very bytes that it has hashed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+
+from wire.errors import ConfigError, EdgestillError, SignatureError
+from wire.ids import check_device, check_digest, check_id, digest_of
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "write_kit"]
+
+MANIFEST, SIGNATURE = "kit.json", "kit.sig"
+SCHEMA = 1
+#: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
+FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
+MAX_MANIFEST = 256 * 1024
+MAX_FILE = 64 * 1024 * 1024  # an ONNX graph for a light device may be one of the files
+PART = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")
+MODE = re.compile(r"0[0-7]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class KitFile:
+    """The bytes of one file, and who may read them."""
+
+    data: bytes
+    mode: int = 0o644
+
+    @property
+    def secret(self) -> bool:
+        """Whether it is for its owner alone."""
+        return not self.mode & 0o077
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """One device's kit, checked."""
+
+    fleet: str
+    device: str
+    board: str
+    os: tuple[str, ...]
+    created: str  # UTC, 2026-11-16T10:00:00Z
+    files: Mapping[str, KitFile]
+
+    def __post_init__(self) -> None:
+        check_id(self.fleet, "fleet")
+        check_device(self.device)
+        for family in self.os:
+            if family not in FAMILIES:
+                raise ConfigError(f"kit {self.device}: unknown OS family {family!r}; known: {' '.join(FAMILIES)}")
+        for name in self.files:
+            _check_path(name)
+
+    def manifest(self) -> bytes:
+        """The bytes of kit.json."""
+        files = {
+            name: {"sha256": digest_of(file.data), "mode": f"{file.mode:04o}"}
+            for name, file in sorted(self.files.items())
+        }
+        facts = {"schema": SCHEMA, "fleet": self.fleet, "device": self.device, "board": self.board}
+        facts |= {"os": list(self.os), "created": self.created, "files": files}
+        return msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n"
+
+    def boot(self, family: str) -> dict[str, KitFile]:
+        """The files of one OS family's first boot, by their names below `boot/FAMILY/`."""
+        start = f"boot/{family}/"
+        return {name.removeprefix(start): file for name, file in self.files.items() if name.startswith(start)}
+
+    def payload(self) -> dict[str, KitFile]:
+        """The files that are installed on the board: all but those below `boot/`."""
+        return {name: file for name, file in self.files.items() if not name.startswith("boot/")}
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    sha256: str
+    mode: str
+
+
+class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    schema: int
+    fleet: str
+    device: str
+    board: str
+    os: list[str]
+    created: str
+    files: dict[str, _Entry]
+
+
+def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
+    """Put the kit at `folder`, in place of one that is there: the old one or the new one, never a mixture."""
+    folder = Path(folder)
+    staging, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    for left in (staging, former):
+        shutil.rmtree(left, ignore_errors=True)
+    staging.mkdir(parents=True, mode=0o700)
+    manifest = kit.manifest()
+    own = {MANIFEST: KitFile(manifest), SIGNATURE: KitFile(key.sign(manifest))}
+    for name, file in {**kit.files, **own}.items():
+        _put(staging / name, file)
+    if folder.exists():
+        folder.rename(former)
+    staging.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
+    """The kit at `folder`; SignatureError if the signature, a hash, or the set of files is not right."""
+    folder = Path(folder)
+    raw = _read(folder / MANIFEST, MAX_MANIFEST)
+    try:
+        public_key.verify(_read(folder / SIGNATURE, 64), raw)
+    except InvalidSignature:
+        raise SignatureError(f"kit {folder}: {SIGNATURE} does not fit {MANIFEST} and the fleet's kit key") from None
+    try:
+        facts = msgspec.json.decode(raw, type=_Manifest)
+        if facts.schema != SCHEMA:
+            raise ConfigError(f"schema {facts.schema}, this edgestill knows {SCHEMA}")
+        files = {name: _checked(folder, name, entry) for name, entry in facts.files.items()}
+        kit = Kit(
+            fleet=facts.fleet,
+            device=facts.device,
+            board=facts.board,
+            os=tuple(facts.os),
+            created=facts.created,
+            files=files,
+        )
+    except SignatureError:
+        raise
+    except (msgspec.MsgspecError, EdgestillError) as error:
+        raise ConfigError(f"kit {folder}: {MANIFEST}: {error}") from None
+    _refuse_others(folder, {*files, MANIFEST, SIGNATURE})
+    return kit
+
+
+def _checked(folder: Path, name: str, entry: _Entry) -> KitFile:
+    _check_path(name)
+    check_digest(entry.sha256)
+    if not MODE.fullmatch(entry.mode):
+        raise ConfigError(f"mode {entry.mode!r} of {name}; expected something like 0600")
+    data = _read(folder / name, MAX_FILE)
+    if digest_of(data) != entry.sha256:
+        raise SignatureError(f"kit {folder}: {name} is not the file that was signed; make the kit again")
+    return KitFile(data, int(entry.mode, 8))
+
+
+def _check_path(name: str) -> None:
+    parts = PurePosixPath(name).parts
+    if not parts or "/".join(parts) != name or not all(PART.fullmatch(part) for part in parts):
+        raise ConfigError(f"path {name[:80]!r}: must be relative, of letters, digits and . _ @ + - between slashes")
+
+
+def _refuse_others(folder: Path, known: set[str]) -> None:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or (not path.is_dir() and name not in known):
+            raise SignatureError(f"kit {folder}: {name} is not part of the kit; remove it")
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        if path.is_symlink():
+            raise SignatureError(f"kit: {path} is a link; a kit holds plain files")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"kit: cannot read {path}: {error.strerror}; is it a kit of `edgestill provision`?") from None
+    if len(data) > most:
+        raise SignatureError(f"kit: {path} is larger than {most} bytes")
+    return data
+
+
+def _put(path: Path, file: KitFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # never readable by others, not for a moment
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
+    with os.fdopen(handle, "wb") as out:
+        os.fchmod(handle, file.mode)
+        out.write(file.data)
