@@ -61,5 +61,5 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     memories = Memories(tmp_path)
     memories.write(1, KEPT)
     memories.path(1).write_bytes(memories.path(1).read_bytes()[:-3])
-    with pytest.raises(RoundError, match="1.safetensors: not a readable memory"):
+    with pytest.raises(RoundError, match=r"1\.safetensors: not a readable memory"):
         memories.read(1)

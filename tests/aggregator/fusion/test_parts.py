@@ -55,7 +55,7 @@ def test_recipes_name_parts_that_exist() -> None:
 def test_a_name_that_no_part_has_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"no fusion part weigh.exampels; did you mean 'examples'\?"):
         find_part("weigh", "exampels")
-    with pytest.raises(ConfigError, match="no fusion part teach.zzz; known: mean-logits"):
+    with pytest.raises(ConfigError, match=r"no fusion part teach\.zzz; known: mean-logits"):
         find_part("teach", "zzz")
 
 
