@@ -107,8 +107,10 @@ def make_fleet(dataset: Dataset, recipe: str, alpha: float | None, attack: str, 
 
 
 def _recipe(name: str, plan: Plan) -> Recipe:
-    momentum = {"server_momentum": plan.server_momentum} if plan.server_momentum else {}
-    return find_recipe(name, {**momentum, **(plan.fusion if find_recipe(name).needs_source else {})})
+    overrides: dict[str, Any] = {"server_momentum": plan.server_momentum} if plan.server_momentum else {}
+    overrides |= plan.fusion if find_recipe(name).needs_source else {}
+    overrides |= plan.fedrad if name == "fedrad" else {}
+    return find_recipe(name, overrides)
 
 
 def _spec(dataset: Dataset) -> PrototypeSpec:
@@ -148,7 +150,7 @@ def _update(device: Device, model: Prototype, state: State, fleet: Fleet, number
         rng = torch_rng(fleet.seed, "train", number, device.id)
         loss = softmax_first if plan.authors else F.cross_entropy
         with seeded(rng):  # dropout draws from torch's own state
-            train_local(model, device.x, device.y, plan.training, generator=rng, loss_fn=loss)
+            train_local(model, device.x, device.y, plan.of_round(number), generator=rng, loss_fn=loss)
     if attack is not None and attack.tampers:
         attack.tamper_(model, state, torch_rng(fleet.seed, "attack", number, device.id))
     sent = {name: value.clone() for name, value in model.state_dict().items()}

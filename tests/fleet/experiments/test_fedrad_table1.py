@@ -66,6 +66,20 @@ def test_a_plan_says_on_the_page_what_it_does():
     assert "momentum 0.8 at the server" in replace(PLANS["reference"], server_momentum=0.8).words()
 
 
+def test_the_learning_rate_falls_by_the_same_factor_from_round_to_round():
+    plan = replace(PLANS["reference"], rounds=3, last_lr=0.0005)
+    assert [plan.of_round(number).lr for number in (1, 2, 3)] == pytest.approx([0.05, 0.005, 0.0005])
+    assert "lr 0.05 to 0.0005, momentum" in plan.words()
+    assert PLANS["reference"].of_round(17).lr == 0.05
+
+
+def test_the_first_round_may_be_longer():
+    plan = replace(PLANS["reference"], first_steps=60)
+    assert (plan.of_round(1).steps, plan.of_round(1).epochs) == (60, None)
+    assert (plan.of_round(2).steps, plan.of_round(2).epochs) == (None, 5)
+    assert "30 rounds of 5 epochs (the first of 60), batch 64" in plan.words()
+
+
 def test_a_run_measures_its_error_round_by_round():
     plan = Plan(
         rounds=2,
