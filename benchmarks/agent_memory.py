@@ -1,9 +1,10 @@
-"""Memory of an agent: idle, and of its training child by prototype.
+"""Memory of an agent: idle, and of its training child by prototype, in full and in light mode.
 
-    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8:fp32] [--batch 32]
+    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8:fp32] [--light cnn:fp32] [--batch 32]
 
 A real agent process, connected to a Mosquitto, and real training children: 10 steps on 3x32x32 images, packing,
-sealing and the ONNX export included. Figures are peaks of resident memory (VmHWM; the child's from getrusage), in MB.
+sealing and the ONNX export included. A light child has no torch: its extractor is an ONNX graph, its predictor NumPy.
+Figures are peaks of resident memory (VmHWM), in MB.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from edge_agent.store import Store
 from edge_agent.training import Child, child_environment
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
+from quant.onnx_export import export_onnx
 from quant.pack import pack_state
 from wire.envelope import seal
 from wire.ids import AGGREGATOR, digest_of
@@ -80,7 +82,9 @@ def idle_mb(folder: Path) -> float:
         process.wait(10)
 
 
-def training(folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int) -> dict[str, float]:
+def training(
+    folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int, *, light: bool = False
+) -> dict[str, float]:
     """Peak memory and seconds of a child, from start to end."""
     arch, precision = parse_prototype(prototype)
     model = build(PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT), generator=torch.Generator().manual_seed(0))
@@ -89,9 +93,11 @@ def training(folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int) -
     )
     payload = encode_model(header, encode(pack_state(model.state_dict())))
     sealed = seal(payload, key=key, kind="model", sender=AGGREGATOR, fleet=FLEET)
-    state = folder / prototype.replace(":", "-")
+    state = folder / f"{prototype.replace(':', '-')}{'-light' if light else ''}"
     Store(state, prototype=prototype).close()
     (state / "model").write_bytes(sealed)
+    if light:
+        export_onnx(model, torch.zeros(2, *SHAPE), state / "graph.onnx")
     request = Request(
         parent=os.getpid(),
         key="0000000001-00",
@@ -112,6 +118,8 @@ def training(folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int) -
         memory_mb=None,
         round=1,
         hyper=Hyper(batch_size=batch, lr=0.01, steps=10),
+        update="predictor" if light else "state",
+        graph=str(state / "graph.onnx") if light else None,
     )
     start = time.monotonic()
     child = Child(request, max_seconds=300, now=start, wake=lambda: None)
@@ -127,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--prototypes", default=PROTOTYPES)
+    parser.add_argument("--light", default="cnn:fp32,cnn:w1,resnet8:fp32", help="prototypes of light children")
     parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
     key = generate_key()
@@ -134,14 +143,17 @@ def main() -> None:
         folder = Path(name)
         write_board(folder, key, broker.port)
         idle = round(idle_mb(folder), 1)
-        rows = {p: training(folder, p, key, args.batch) for p in args.prototypes.split(",")}
+        rows = {p: training(folder, p, key, args.batch) for p in args.prototypes.split(",") if p}
+        light = {p: training(folder, p, key, args.batch, light=True) for p in args.light.split(",") if p}
     print(f"idle agent      {idle:.1f} MB")
     for prototype, row in rows.items():
         print(
             f"{prototype:18s} training child, batch {args.batch}: peak {row['peak_mb']:.0f} MB, {row['seconds']:.1f} s"
         )
+    for prototype, row in light.items():
+        print(f"{prototype:18s} light child, batch {args.batch}: peak {row['peak_mb']:.0f} MB, {row['seconds']:.1f} s")
     if args.json:
-        print(json.dumps({"idle_mb": idle, "batch": args.batch, "training": rows}))
+        print(json.dumps({"idle_mb": idle, "batch": args.batch, "training": rows, "light": light}))
 
 
 if __name__ == "__main__":

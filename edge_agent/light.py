@@ -8,7 +8,6 @@ its latents z, by the same steps as `edge_agent/train.py` and, with a generator,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from edge_agent.guidance import Guidance
 from edge_agent.hyper import LocalTraining
 from edge_agent.light_predictor import LightPredictor
 from edge_agent.schedule import Trained, schedule
-from models.latents import Latents
+from models.latents import Drawer, Latents
 from wire.errors import ConfigError
 
 __all__ = ["Guide", "light_batches", "train_predictor"]
@@ -26,14 +25,22 @@ Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Guide:
-    """A received generator and how to use it in round `number`."""
+    """A received generator and how to use it in round `number`; it is asked once per step, in order."""
 
-    latents: Latents
-    how: Guidance
-    number: int
-    rng: np.random.Generator
+    def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
+        self.latents, self.how = latents, how
+        self.weights = how.weights(number)
+        self._drawer = Drawer(latents, how.batch, mirrors=bool(self.weights[1]), rng=rng)
+
+    def step(self, y: Labels) -> tuple[Floats, Labels]:
+        """Latents for the next step, drawn ones and then mirrored ones, and the labels of the drawn."""
+        at, draws = self._drawer.step(len(y))
+        drawn = draws.labels[at]
+        if not self.weights[1]:
+            return self.latents.decode(draws.noise[at], drawn), drawn
+        noise = np.concatenate((draws.noise[at], draws.mirrored[at, : len(y)]))
+        return self.latents.decode(noise, np.concatenate((drawn, y))), drawn
 
 
 def light_batches(n: int, batch_size: int, rng: np.random.Generator) -> Iterator[Labels]:
@@ -82,11 +89,9 @@ def _loss(
     """The loss of one batch and its gradients."""
     real, labels, rows, b = len(y), y, np.full(len(y), 1 / len(y), np.float32), 0.0
     if guide is not None and (not guide.how.steps or step < guide.how.steps):
-        how, (a, b) = guide.how, guide.how.weights(guide.number)
-        drawn = guide.latents.draw_labels(how.batch, guide.rng)
-        asked = np.concatenate((drawn, y)) if b else drawn
-        z = np.concatenate((z, guide.latents.decode(guide.latents.draw_noise(len(asked), guide.rng), asked)))
-        labels = np.concatenate((y, drawn))
+        how, (a, b) = guide.how, guide.weights
+        generated, drawn = guide.step(y)
+        z, labels = np.concatenate((z, generated)), np.concatenate((y, drawn))
         a *= how.batch / real if how.by_size else 1.0
         rows = np.concatenate((rows, np.full(how.batch, a / how.batch, np.float32)))
     log_p = _log_softmax(predictor.logits(z))

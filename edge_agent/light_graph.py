@@ -13,12 +13,12 @@ from wire.errors import ModelError
 
 __all__ = ["latents_of"]
 
-BATCH = 64
+BATCH = 8  # activations of more would outweigh everything else
 
 
 def latents_of(graph: Path | bytes, x: NDArray[Any], width: int) -> NDArray[np.float32]:
     """z (N, D) of all inputs `x` (N, ...); a graph whose answer is not D = `width` wide is refused."""
-    session = open_session(graph)
+    session = open_session(graph, lean=True)
     if session.get_inputs()[0].type == "tensor(float)":
         x = x.astype(np.float32, copy=False)
     z = np.empty((len(x), width), np.float32)

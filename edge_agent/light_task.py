@@ -7,10 +7,10 @@ once per round. What goes up is a predictor update, like that of any device that
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_agent.assignment import Assignment, Tell, local_training, open_assignment, stopper
 from edge_agent.current import write_current
@@ -31,8 +31,6 @@ from wire.tensors import decode, encode
 
 __all__ = ["run"]
 
-Floats = NDArray[np.float32]
-
 
 def run(request: Request, tell: Tell) -> dict[str, float]:
     """As `edge_agent/task.py` does, without torch."""
@@ -40,17 +38,18 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     work = open_assignment(request)
     assert request.graph is not None
     whole = _read_graph(Path(request.graph))
-    extractor = extractor_graph(whole)
     predictor = LightPredictor.from_tensors(decode(work.published), work.spec.precision)
+    before = _accuracy_before(work)
+    work = _with_latents(work, extractor_graph(whole))
     if request.round is None:
-        facts = _make_current(work, whole, extractor, predictor, tell)
+        facts = _make_current(work, whole, predictor, before, tell)
         leave(work.folder, "ready")
         return facts
-    facts = _train(work, extractor, predictor, tell)
+    facts = _train(work, predictor, tell)
     reach("child-trained")
     packed = predictor.pack(request.floats)
     try:
-        facts |= _make_current(work, whole, extractor, predictor, tell)
+        facts |= _make_current(work, whole, predictor, before, tell)
     except ModelError as error:
         tell("warning", text=f"the board keeps its model: {error}")
     spool(
@@ -66,6 +65,15 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     return facts
 
 
+def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
+    """From here on a sample is its latent; the inputs, which take the most memory, are let go."""
+
+    def answered(samples: Samples) -> Samples:
+        return Samples(latents_of(extractor, samples.x, work.header.latent), samples.y)
+
+    return replace(work, train=answered(work.train), held=None if work.held is None else answered(work.held))
+
+
 def _read_graph(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -73,21 +81,21 @@ def _read_graph(path: Path) -> bytes:
         raise ConfigError(f"[model] graph: {path}: {error.strerror or error}") from None
 
 
-def _train(work: Assignment, extractor: bytes, predictor: LightPredictor, tell: Tell) -> dict[str, float]:
+def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str, float]:
     request = work.request
     assert request.hyper is not None
     assert request.round is not None
     seed, who = request.hyper.seed, (request.round, request.device)
     started = time.monotonic()
-    z = latents_of(extractor, work.train.x, work.header.latent)
+    z = work.train.x
     how = local_training(request.hyper)
     order = np.random.default_rng(derive_seed(seed, "train", *who))
     guide = None
     if work.knowledge.latents is not None:
         guide = Guide(
-            latents=work.knowledge.latents,
-            how=Guidance.from_extra(request.hyper.extra),
-            number=request.round,
+            work.knowledge.latents,
+            Guidance.from_extra(request.hyper.extra),
+            request.round,
             rng=np.random.default_rng(derive_seed(seed, "generated", *who)),
         )
     trained = train_predictor(
@@ -104,31 +112,24 @@ def _train(work: Assignment, extractor: bytes, predictor: LightPredictor, tell: 
 
 
 def _make_current(
-    work: Assignment, whole: bytes, extractor: bytes, predictor: LightPredictor, tell: Tell
+    work: Assignment, whole: bytes, predictor: LightPredictor, before: dict[str, float], tell: Tell
 ) -> dict[str, float]:
     """The graph with the predictor's weights in place of its own, unless the board's model is better."""
     tell("exporting")
-    packed = predictor.pack(work.request.floats)
-    graph = patch_weights(whole, packed, partial=True)
-    facts: dict[str, float] = {}
+    graph = patch_weights(whole, predictor.pack(work.request.floats), partial=True)
+    facts = dict(before)
     if work.held is not None:
-        facts["accuracy"] = _accuracy(extractor, predictor, work.held, work.header.latent)
-        before = Path(work.request.state_dir) / CURRENT[0]
-        if before.exists():
-            facts["accuracy_before"] = _accuracy_before(before, work)
+        facts["accuracy"] = float(np.mean(predictor.logits(work.held.x).argmax(1) == work.held.y))
     return facts | write_current(work, graph, read_weights(graph), facts)
 
 
-def _accuracy(extractor: bytes, predictor: LightPredictor, held: Samples, width: int) -> float:
-    answers = predictor.logits(latents_of(extractor, held.x, width)).argmax(1)
-    return float(np.mean(answers == held.y))
-
-
-def _accuracy_before(before: Path, work: Assignment) -> float:
-    """Of the board's model on the held-out samples; 0 if it does not run on them."""
-    assert work.held is not None
+def _accuracy_before(work: Assignment) -> dict[str, float]:
+    """Of the board's model on the held-out samples, if there are both; 0 if it does not run on them."""
+    graph = Path(work.request.state_dir) / CURRENT[0]
+    if work.held is None or not graph.exists():
+        return {}
     try:
-        logits = latents_of(before, work.held.x, work.header.classes)
+        logits = latents_of(graph, work.held.x, work.header.classes)
     except ModelError:
-        return 0.0
-    return float(np.mean(logits.argmax(1) == work.held.y))
+        return {"accuracy_before": 0.0}
+    return {"accuracy_before": float(np.mean(logits.argmax(1) == work.held.y))}

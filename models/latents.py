@@ -22,12 +22,13 @@ from wire.messages import ModelHeader
 from wire.packed import Packed
 from wire.tensors import Tensor
 
-__all__ = ["LABELS", "PROTOTYPE", "Latents", "prototype_of"]
+__all__ = ["LABELS", "PROTOTYPE", "Drawer", "Draws", "Latents", "prototype_of"]
 
 #: The generator is published as a model of this architecture; what it writes for a precision is its noise.
 PROTOTYPE = "generator"
 LABELS = "labels"  # p(y), beside the generator's own tensors
 EPS = 1e-5  # torch's BatchNorm
+BLOCK = 10  # steps whose noise is drawn at once
 Floats = NDArray[np.float32]
 
 
@@ -93,6 +94,40 @@ class Latents:
         z: Floats = hidden @ self.out
         z += self.bias
         return z
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """What a few steps of training draw, at once: it costs as much as for one."""
+
+    labels: NDArray[np.int64]  # (K, B_G), from p(y)
+    noise: Floats  # (K, B_G, d), of latents for these labels
+    mirrored: Floats  # (K, M, d), of latents for the labels of real samples; M is 0 where none are needed
+
+
+class Drawer:
+    """Labels and noise for one step after another; torch and NumPy draw the same from the same `rng`."""
+
+    def __init__(self, latents: Latents, batch: int, *, mirrors: bool, rng: np.random.Generator) -> None:
+        self._latents, self._batch, self._mirrors, self._rng = latents, batch, mirrors, rng
+        self._draws: Draws | None = None
+        self._next = 0
+
+    def step(self, real: int) -> tuple[int, Draws]:
+        """Which of the draws are for the next step, with a batch of `real` samples."""
+        want = real if self._mirrors else 0
+        if self._draws is None or self._next == BLOCK or want > self._draws.mirrored.shape[1]:
+            self._draws, self._next = self._draw(want), 0
+        self._next += 1
+        return self._next - 1, self._draws
+
+    def _draw(self, mirrored: int) -> Draws:
+        latents, count, width = self._latents, BLOCK * self._batch, len(self._latents.of_noise)
+        return Draws(
+            labels=latents.draw_labels(count, self._rng).reshape(BLOCK, self._batch),
+            noise=latents.draw_noise(count, self._rng).reshape(BLOCK, self._batch, width),
+            mirrored=latents.draw_noise(BLOCK * mirrored, self._rng).reshape(BLOCK, mirrored, width),
+        )
 
 
 def _floats(value: Tensor) -> NDArray[Any]:

@@ -14,18 +14,19 @@ from wire.errors import ModelError
 __all__ = ["max_difference", "open_session", "run_all", "run_graph"]
 
 
-def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True) -> Any:
+def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True, lean: bool = False) -> Any:
     """An ONNX Runtime session on the CPU; one thread, because sessions side by side scale better than threads in one.
 
     With `fold`, stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise do it again at
     every call, or replace the operators around them by integer ones, which the graphs of `quant/onnx_export.py` do not
-    ask for. Graphs of `quant/onnx_int8.py` do: open them without.
+    ask for. Graphs of `quant/onnx_int8.py` do: open them without. A `lean` session gives memory back after each call.
     """
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = not lean
     options.log_severity_level = 4  # what goes wrong is raised below
     options.add_session_config_entry("session.disable_quant_qdq", "1" if fold else "0")
     source = str(data) if isinstance(data, Path) else data

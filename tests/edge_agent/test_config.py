@@ -155,5 +155,5 @@ def test_a_light_device_needs_a_graph_and_sends_its_predictor(tmp_path: Path) ->
 def test_label_counts_may_be_noised_and_binned(tmp_path: Path) -> None:
     data = read(tmp_path, SMALL, "data.count_epsilon=0.5", "data.count_bins=10").data
     assert (data.count_epsilon, data.count_bins) == (0.5, 10)
-    with pytest.raises(ConfigError, match="COUNT_EPSILON is 0.0"):
+    with pytest.raises(ConfigError, match=r"COUNT_EPSILON is 0\.0"):
         read(tmp_path, SMALL, "data.count_epsilon=0")

@@ -10,6 +10,7 @@ from edge_agent.guidance import PAPER, REFERENCE, Guidance
 from edge_agent.hyper import LocalTraining
 from edge_agent.train import train_local
 from models.build import build
+from models.latents import Drawer
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from tests.edge_agent.generators import small_latents
@@ -27,17 +28,17 @@ def model(prototype: str = "mlp:fp32") -> Prototype:
 
 def by_hand(net: Prototype, how: Guidance, number: int) -> torch.Tensor:
     """CE(real) + s a CE(drawn) + b KL(generated || real), term by term, with the draws of the objective."""
-    rng = np.random.default_rng(3)
     a, b = how.weights(number)
-    drawn = LATENTS.draw_labels(how.batch, rng)
-    asked = np.concatenate((drawn, Y.numpy())) if b else drawn
-    z = torch.from_numpy(LATENTS.decode(LATENTS.draw_noise(len(asked), rng), asked))
+    at, draws = Drawer(LATENTS, how.batch, mirrors=b > 0, rng=np.random.default_rng(3)).step(len(Y))
+    drawn = draws.labels[at]
+    z = torch.from_numpy(LATENTS.decode(draws.noise[at], drawn))
     logits = net(X)
     scale = how.batch / len(Y) if how.by_size else 1.0
     loss = F.cross_entropy(logits, Y)
-    loss = loss + scale * a * F.cross_entropy(net.predictor(z[: how.batch]), torch.from_numpy(drawn))
+    loss = loss + scale * a * F.cross_entropy(net.predictor(z), torch.from_numpy(drawn))
     if b:
-        target = net.predictor(z[how.batch :]).softmax(1).detach()
+        mirrored = torch.from_numpy(LATENTS.decode(draws.mirrored[at], Y.numpy()))
+        target = net.predictor(mirrored).softmax(1).detach()
         loss = loss + b * F.kl_div(logits.log_softmax(1), target, reduction="batchmean")
     return loss
 

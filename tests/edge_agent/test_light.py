@@ -52,14 +52,14 @@ def torch_epochs(how: LocalTraining) -> Iterator[np.ndarray]:
     "more", [{}, {"momentum": 0.9}, {"prox": 0.5, "weight_decay": 0.01}], ids=["sgd", "momentum", "prox"]
 )
 def test_twenty_steps_agree_with_torch(precision: str, guidance: Guidance | None, more: dict[str, float]) -> None:
-    how = LocalTraining(lr=0.05, batch_size=16, steps=STEPS, **more)  # type: ignore[arg-type]
+    how = LocalTraining(lr=0.01, batch_size=16, steps=STEPS, **more)  # type: ignore[arg-type]
     latents = small_latents(CLASSES, LATENT)
     net = Frozen(precision)
     tensors = {name: value.detach().numpy().copy() for name, value in net.state_dict().items()}
     light = LightPredictor.from_tensors(tensors, parse_precision(precision))
     objective = guidance and GeneratedObjective(latents, guidance, 3, rng=np.random.default_rng(7))
     theirs = train_local(net, Z, Y, how, generator=torch.Generator().manual_seed(5), objective=objective)
-    guide = guidance and Guide(latents=latents, how=guidance, number=3, rng=np.random.default_rng(7))
+    guide = guidance and Guide(latents, guidance, 3, rng=np.random.default_rng(7))
     ours = train_predictor(light, Z.numpy(), Y.numpy(), how, epoch=torch_epochs(how), guide=guide)  # type: ignore[arg-type]
     assert ours.steps == theirs.steps == STEPS
     assert ours.loss == pytest.approx(theirs.loss, abs=1e-5)

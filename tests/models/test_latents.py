@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from models.generator import LatentGenerator, Noise, build_generator
-from models.latents import Latents, prototype_of
+from models.latents import Drawer, Latents, prototype_of
 from quant.pack import pack_state
 from wire.errors import ModelError
 from wire.messages import ModelHeader
@@ -78,3 +78,28 @@ def test_label_shares_of_another_number_of_classes_are_refused() -> None:
     tensors = pack_state({**module().state_dict(), "labels": torch.ones(4)})
     with pytest.raises(ModelError, match="not a generator of 3 classes"):
         Latents.from_tensors(tensors, header())
+
+
+def test_draws_are_made_in_blocks_and_used_once() -> None:
+    drawer = Drawer(received(module()), 2, mirrors=True, rng=np.random.default_rng(0))
+    steps = [drawer.step(5) for _ in range(25)]
+    assert [at for at, _ in steps] == [*range(10), *range(10), *range(5)]
+    blocks = {id(draws): draws for _, draws in steps}
+    assert len(blocks) == 3
+    noise = np.concatenate([draws.noise.reshape(-1) for draws in blocks.values()])
+    assert len(np.unique(noise)) == noise.size == 3 * 10 * 2 * 4
+    assert steps[0][1].labels.shape == (10, 2)
+    assert steps[0][1].mirrored.shape == (10, 5, 4)
+
+
+def test_a_smaller_batch_takes_of_the_block_and_a_larger_one_begins_another() -> None:
+    drawer = Drawer(received(module()), 2, mirrors=True, rng=np.random.default_rng(0))
+    first, smaller, larger = (drawer.step(real) for real in (5, 3, 6))
+    assert smaller == (1, first[1])
+    assert larger[0] == 0
+    assert larger[1].mirrored.shape[1] == 6
+
+
+def test_without_mirrors_no_noise_is_drawn_for_them() -> None:
+    _, draws = Drawer(received(module()), 2, mirrors=False, rng=np.random.default_rng(0)).step(7)
+    assert draws.mirrored.size == 0
