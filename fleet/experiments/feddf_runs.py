@@ -21,6 +21,7 @@ from fleet.experiments.base import Fact, Facts, Results, Setting
 
 if TYPE_CHECKING:
     from fleet.datasets import Dataset
+    from fleet.runs import PrototypeResult
     from fleet.simulate import Simulation
 
 __all__ = ["best", "first_to", "follow", "gap", "last", "rounds_to", "subset"]
@@ -63,9 +64,17 @@ def follow(
                 if value is not None:
                     facts[key].setdefault(name, []).append(round(100 * value, 2))
         screened.append(sum(report["screened"] is not None for report in result.devices.values()))
-        now = ", ".join(f"{name} {100 * p.accuracy:.1f} %" for name, p in result.prototypes.items())
+        now = ", ".join(f"{name} {_said(p)}" for name, p in result.prototypes.items())
         setting.say(f"round {number}/{config.rounds}, {now}")
     return {**facts, "screened": screened}
+
+
+def _said(p: PrototypeResult) -> str:
+    """Of the fused model; in brackets, where it was distilled, of the average before and of the ensemble."""
+    text = f"{100 * p.accuracy:.1f} %"
+    if p.average_accuracy is None or p.ensemble_accuracy is None:
+        return text
+    return f"{text} ({100 * p.average_accuracy:.1f}, {100 * p.ensemble_accuracy:.1f})"
 
 
 def subset(dataset: Dataset, train: int | None, test: int | None, *, seed: int) -> Dataset:

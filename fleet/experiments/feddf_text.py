@@ -23,12 +23,17 @@ class Task:
     """A dataset and how much of it is used."""
 
     title: str
-    train: int
-    test: int
+    train: int | None  # None: all
+    lr: float
     epochs: int
 
 
-TASKS = MappingProxyType({"ag_news": Task("AG News", 9600, 7600, 5), "sst2": Task("SST-2", 13_000, 872, 3)})
+TASKS = MappingProxyType(
+    {
+        "ag_news": Task("AG News", 9600, lr=1.0, epochs=5),
+        "sst2": Task("SST-2", None, lr=0.2, epochs=1),
+    }
+)
 
 
 def scene(task: str, recipe: str) -> SimulationConfig:
@@ -38,7 +43,7 @@ def scene(task: str, recipe: str) -> SimulationConfig:
         dataset=task,
         devices=10,
         prototypes=(PROTOTYPE,),
-        training=LocalTraining(lr=1.0, batch_size=8, epochs=TASKS[task].epochs),
+        training=LocalTraining(lr=TASKS[task].lr, batch_size=8, epochs=TASKS[task].epochs),
         alpha=1.0,
         options={"min_size": 32},
         rounds=10,
@@ -50,7 +55,7 @@ def scene(task: str, recipe: str) -> SimulationConfig:
 
 def _runs(_: str) -> Mapping[str, Measure]:
     return {
-        f"{recipe} {name}": partial(follow, config=scene(name, recipe), train=task.train, test=task.test, unlabeled=0.5)
+        f"{recipe} {name}": partial(follow, config=scene(name, recipe), train=task.train, unlabeled=0.5)
         for name, task in TASKS.items()
         for recipe in ("fedavg", "feddf")
     }
@@ -82,6 +87,7 @@ edgestill calls `text`, which starts from random embeddings: accuracies say noth
 
 Accuracies are means of the last 3 rounds on the test set (AG News: all 7,600 texts; SST-2: the 872 of its dev part).
 The checkpoint of a student is chosen by 500 labelled texts that no device has, in the same fleet for both recipes.
+Rounds are counted to FedAvg's best single round; 11 means that none of the 10 rounds came to it.
 """
 
 EXPERIMENT = Experiment(
@@ -101,8 +107,8 @@ EXPERIMENT = Experiment(
         },
     ),
     parameters={
-        "training samples": "AG News 9,600 of the subset, SST-2 13,000; half of them unlabeled",
-        "local training": "SGD, learning rate 1, batches of 8; 5 epochs for AG News, 3 for SST-2",
+        "training samples": "AG News 9,600, SST-2 67,349; half of them unlabeled",
+        "local training": "SGD, batches of 8; AG News learning rate 1, 5 epochs; SST-2 learning rate 0.2, 1 epoch",
         "distillation": "Adam 1e-3 with cosine, 500 batches of 128",
     },
 )

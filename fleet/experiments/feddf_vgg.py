@@ -20,20 +20,20 @@ RECIPES = {"fedavg": "FedAvg", "feddf": "FedDF"}
 def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
     """A fleet, with or without the screen."""
     screen = {"screen": ["drop-worst"]} if drop_worst else {}
-    distilled = {"steps": 60, "batch_size": 64, "check_every": 20} if recipe == "feddf" else {}
+    distilled = {"steps": 40, "batch_size": 64, "check_every": 20} if recipe == "feddf" else {}
     return SimulationConfig(
-        dataset="cifar10",
+        dataset="mnist",
         devices=8,
         prototypes=(PROTOTYPE,),
-        training=LocalTraining(lr=0.05, batch_size=32, epochs=5),
+        training=LocalTraining(lr=0.05, batch_size=16, epochs=5),
         alpha=0.1,
-        options={"min_size": 32},
-        rounds=5,
+        options={"min_size": 16},
+        rounds=6,
         fraction=0.5,
         recipe=recipe,
         fusion={**distilled, **screen},
-        source="cifar100",
-        source_size=1000,
+        source="fashion_mnist",
+        source_size=800,
         validation_size=200,
         latent=256,  # VGG-9's own width: no adapter
     )
@@ -42,7 +42,7 @@ def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
 def _runs(_: str) -> Mapping[str, Measure]:
     return {
         recipe + (" drop-worst" if drop else ""): partial(
-            follow, config=scene(recipe, drop_worst=drop), train=1800, test=600
+            follow, config=scene(recipe, drop_worst=drop), train=1200, test=500
         )
         for recipe in RECIPES
         for drop in (False, True)
@@ -62,8 +62,9 @@ FedDF (Lin et al. 2020, Table 3): VGG-9 without normalization at alpha 0.1, wher
 that are no better than chance. *Drop-worst* leaves out those below 1.2 times chance on the aggregator's validation set
 or, if there are none, those 1.5 standard deviations below the others.
 
-The paper has 20 devices, 40 local epochs and up to 100 rounds; this is a small fleet of the same kind, so that only the
-ordering is compared. Accuracies are means of the last 3 rounds on 600 test images.
+The paper trains on CIFAR-10 with 20 devices, 40 local epochs and up to 100 rounds: more than an hour of one core for a
+single round. This is a small fleet on MNIST with unlabeled Fashion-MNIST, which the same VGG-9 learns in minutes, so
+that only the ordering is compared. Accuracies are means of the last 3 rounds on 500 test images.
 """
 
 EXPERIMENT = Experiment(
@@ -82,9 +83,9 @@ EXPERIMENT = Experiment(
         },
     ),
     parameters={
-        "fleet": "8 devices, 4 in every round, 1,600 images by Dirichlet",
-        "local training": "SGD, learning rate 0.05, batches of 32, 5 epochs",
-        "distillation": "1,000 unlabeled images of CIFAR-100, Adam 1e-3 with cosine, 60 batches of 64",
-        "rounds": 5,
+        "fleet": "8 devices, 4 in every round, 1,000 images by Dirichlet",
+        "local training": "SGD, learning rate 0.05, batches of 16, 5 epochs",
+        "distillation": "800 unlabeled images of Fashion-MNIST, Adam 1e-3 with cosine, 40 batches of 64",
+        "rounds": 6,
     },
 )

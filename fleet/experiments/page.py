@@ -95,7 +95,7 @@ def _how(facts: Mapping[str, Any]) -> str:
     seeds = ", ".join(map(str, facts["seeds"])) or "none"
     lines = [
         f"- seeds {seeds}; where there are several, ours is mean ± sample standard deviation",
-        f"- {duration(facts['seconds'])} of one core in all",
+        f"- {duration(facts['seconds'])} of wall time in all, one thread a run",
         "- " + ", ".join(f"{key} {value}" for key, value in facts["versions"].items()),
     ]
     lines += [f"- {key}: {value}" for key, value in facts["parameters"].items()]

@@ -144,7 +144,7 @@ def test_the_page_says_what_was_missed_and_what_was_not_measured(toy: str, tmp_p
     assert "2 of 3 targets are met. Missed: paper: small: 2.50 where <= 1 was asked for." in text
     assert "Not measured: reference: two," in text
     assert "- seeds 0, 1" in text
-    assert "- 6 s of one core in all" in text
+    assert "- 6 s of wall time in all, one thread a run" in text
     assert "- rounds: 3" in text
 
 
