@@ -61,14 +61,15 @@ TABLES: dict[str, dict[str, Key]] = {
 }
 _BROKER = ("password_file", *(f.name for f in fields(BrokerConfig) if f.name != "tls"))
 _NAMES = (*TABLES, "broker", "devices")
+_MANIFEST = ("provision", "group")  # of the same file, for `edgestill provision`: firmware_configs/manifest.py
 _DEVICE = {"key": Key(str)}
 
 
 def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
     """Every table, empty where the file has none; a name that is not one of ours is refused."""
     for name in tables:
-        if name not in _NAMES:
-            hint = did_you_mean(name, _NAMES) or f"; known: {' '.join(_NAMES)}"
+        if name not in _NAMES and name not in _MANIFEST:
+            hint = did_you_mean(name, (*_NAMES, *_MANIFEST)) or f"; known: {' '.join(_NAMES)}"
             raise ConfigError(f"{where}: unknown table [{name}]{hint}")
     found = {name: sub_table(tables, name, where) for name in _NAMES}
     shape = found["task"].get("input_shape")

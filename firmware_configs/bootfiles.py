@@ -1,0 +1,163 @@
+"""What a board finds at its first boot, by OS family.
+
+    bookworm     firstrun.sh       run once from the kernel command line, before the network is there
+    cloud-init   user-data, meta-data, network-config     read by cloud-init (Raspberry Pi OS Trixie, Ubuntu)
+    jetson       edgestill-firstboot.service              a unit for /etc/systemd/system of the root file system
+
+All three end in install.sh of the kit, run once the network is up, and tried again every minute until it succeeds. On
+a Pi the kit is first moved from the boot partition, which whoever holds the card can read, to /var/lib/edgestill-kit.
+Where a kit was put is known to who puts it there: `@KIT@` stands for its path on the running board.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firmware_configs.secrets import Wifi
+
+__all__ = ["FIRSTBOOT", "KIT", "KIT_FOLDER", "WIFI_FAMILIES", "boot_files"]
+
+KIT = "@KIT@"
+KIT_FOLDER = "/var/lib/edgestill-kit"
+FIRSTBOOT = "edgestill-firstboot.service"
+#: Families whose boot files set up the Wi-Fi.
+WIFI_FAMILIES = ("bookworm", "cloud-init")
+MARK = re.compile(r"@[A-Z_]+@")
+
+_UNIT = """\
+[Unit]
+Description=Install the edgestill agent of this board's kit
+ConditionPathExists=@FOLDER@/install.sh
+Wants=network-online.target
+After=network-online.target time-sync.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh @FOLDER@/install.sh
+ExecStartPost=/bin/rm -rf @FOLDER@
+Restart=on-failure
+RestartSec=60
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_TAKE_KIT = f"""\
+# whoever holds the card can read its boot partition: the keys do not stay there
+if [ -d "{KIT}" ]; then
+    rm -rf {KIT_FOLDER}.new
+    mkdir -m 700 -p {KIT_FOLDER}.new
+    cp -r "{KIT}/." {KIT_FOLDER}.new/
+    chmod -R go= {KIT_FOLDER}.new
+    sync
+    rm -rf {KIT_FOLDER}
+    mv {KIT_FOLDER}.new {KIT_FOLDER}
+    rm -rf "{KIT}"
+fi
+cat > /etc/systemd/system/{FIRSTBOOT} <<'UNIT'
+@UNIT@UNIT
+"""
+
+_FIRSTRUN = """\
+#!/bin/bash
+# Raspberry Pi OS Bookworm runs this once, from the kernel command line, and boots again.
+set +e
+cmdline=/boot/firmware/cmdline.txt
+former=$(cat /etc/hostname)
+echo @HOSTNAME@ > /etc/hostname
+sed -i "s/127.0.1.1.*$former/127.0.1.1\\t@HOSTNAME@/" /etc/hosts
+@WIFI@
+@TAKE_KIT@
+systemctl enable @FIRSTBOOT@
+
+sed -i 's| systemd\\.run=@KIT@[^ ]*||g' "$cmdline"
+grep -q ' systemd\\.run=' "$cmdline" ||
+    sed -i 's| systemd\\.run_success_action=reboot||g; s| systemd\\.unit=kernel-command-line\\.target||g' "$cmdline"
+exit 0
+"""
+
+_FIRSTRUN_WIFI = """
+if [ -x /usr/lib/raspberrypi-sys-mods/imager_custom ]; then
+    /usr/lib/raspberrypi-sys-mods/imager_custom set_wlan @SSID@ @KEY@ @COUNTRY@
+else
+    echo "edgestill: this system has no imager_custom: the Wi-Fi is not set up" >&2
+fi
+"""
+
+_CLOUD_SCRIPT = f"""\
+@TAKE_KIT@
+systemctl daemon-reload
+systemctl enable {FIRSTBOOT}
+systemctl start --no-block {FIRSTBOOT}
+"""
+
+
+def boot_files(family: str, *, device: str, wifi: Wifi | None, instance: str) -> dict[str, str]:
+    """The files of one family's first boot, by name; cloud-init does its work once for each `instance`."""
+    if family == "bookworm":
+        return {"firstrun.sh": _firstrun(device, wifi)}
+    if family == "cloud-init":
+        return _cloud_init(device, wifi, instance)
+    return {FIRSTBOOT: _unit(KIT)} if family == "jetson" else {}
+
+
+def _unit(folder: str) -> str:
+    return _fill(_UNIT, {"@FOLDER@": folder})
+
+
+def _take_kit() -> str:
+    return _fill(_TAKE_KIT, {"@UNIT@": _unit(KIT_FOLDER)})
+
+
+def _firstrun(device: str, wifi: Wifi | None) -> str:
+    lines = ""
+    if wifi is not None:
+        words = {"@SSID@": wifi.ssid, "@KEY@": wifi.key or "", "@COUNTRY@": wifi.country}
+        lines = _fill(_FIRSTRUN_WIFI, {mark: shlex.quote(word) for mark, word in words.items()})
+    marks = {"@HOSTNAME@": device, "@WIFI@": lines, "@TAKE_KIT@": _take_kit(), "@FIRSTBOOT@": FIRSTBOOT}
+    return _fill(_FIRSTRUN, marks)
+
+
+def _cloud_init(device: str, wifi: Wifi | None, instance: str) -> dict[str, str]:
+    script = _fill(_CLOUD_SCRIPT, {"@TAKE_KIT@": _take_kit()})
+    user = {"hostname": device, "manage_etc_hosts": True, "runcmd": [["/bin/sh", "-ec", script]]}
+    network: dict[str, Any] = {"version": 2, "ethernets": {"eth0": {"dhcp4": True, "optional": True}}}
+    if wifi is not None:
+        network["wifis"] = {
+            "wlan0": {
+                "dhcp4": True,
+                "optional": True,
+                "regulatory-domain": wifi.country,
+                "access-points": {wifi.ssid: {} if wifi.key is None else {"password": wifi.key}},
+            }
+        }
+    return {
+        "user-data": "#cloud-config\n" + _yaml(user),
+        "meta-data": _yaml({"instance-id": f"edgestill-{device}-{instance}", "local-hostname": device}),
+        "network-config": _yaml(network),
+    }
+
+
+def _fill(text: str, marks: Mapping[str, str]) -> str:
+    """Every mark replaced, in one pass: what is put in may look like a mark. `@KIT@` stays."""
+    return MARK.sub(lambda found: {KIT: KIT, **marks}[found[0]], text)
+
+
+def _yaml(facts: Mapping[str, Any]) -> str:
+    """Tables as YAML blocks, everything else as JSON, which is YAML too."""
+    return "".join(f"{line}\n" for line in _yaml_lines(facts, ""))
+
+
+def _yaml_lines(facts: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, value in facts.items():
+        name = key if re.fullmatch(r"[a-z][a-z0-9_-]*", key) else json.dumps(key, ensure_ascii=False)
+        if isinstance(value, dict) and value:
+            yield f"{indent}{name}:"
+            yield from _yaml_lines(value, indent + "  ")
+        else:
+            yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,292 @@
+"""The fleet manifest: the tables [provision] and [[group]] of fleet.toml, resolved to every device's settings.
+
+    [provision]
+    out = "kits"                     # where kits and identities go, beside this file
+    host = "broker.example"          # where devices find the broker; default [broker] host
+    secrets = "secrets.toml"         # Wi-Fi passwords
+
+    [[group]]
+    name = "pi"
+    board = "rpi-4"                  # edgestill board list
+    count = 3                        # pi-01, pi-02, pi-03; or devices = ["kitchen", "attic"]
+    prototype = "cnn:w1"             # one of [prototypes] names; or prototype = "cnn" and precision = "w1"
+    data = "/var/lib/edgestill/samples.npz"
+    wifi = "home"                    # of the secrets file
+    [group.settings.train]           # any other key of agent.toml
+    threads = 2
+
+The aggregator reads its own tables of the same file. A device's settings are its board's, then its group's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from aggregator.config_tables import TABLES as FLEET_TABLES
+from aggregator.config_tables import split_tables
+from edge_agent.config import KINDS
+from edge_agent.config import TABLES as AGENT_TABLES
+from firmware_configs.boards import Board, board
+from firmware_configs.bootfiles import WIFI_FAMILIES
+from firmware_configs.kit import FAMILIES
+from firmware_configs.secrets import Wifi, read_wifi
+from models.spec import parse_prototype
+from transport.config import TLS_PORT, broker_config
+from wire.errors import ConfigError, EdgestillError, did_you_mean
+from wire.ids import check_device, check_id
+from wire.toml import Key, read_toml, sub_table, take
+
+__all__ = ["DevicePlan", "Manifest", "load_manifest"]
+
+STATE_DIR = "/var/lib/edgestill"
+_PROVISION = {
+    "out": Key(Path, None),
+    "host": Key(str, None),
+    "port": Key(int, None, least=1, most=65535),
+    "server_names": Key(tuple, ()),
+    "days": Key(int, 825, least=1, most=3650),
+    "authority_days": Key(int, 3650, least=1, most=36500),
+    "secrets": Key(Path, None),
+    "package": Key(str, "edgestill"),
+}
+_GROUP = {
+    "name": Key(str),
+    "board": Key(str),
+    "count": Key(int, None, least=1, most=10_000),
+    "devices": Key(tuple, ()),
+    "prototype": Key(str),
+    "precision": Key(str, None),
+    "update": Key(str, "job", choices=KINDS),
+    "delta_bits": Key(int, None),
+    "data": Key(str, f"{STATE_DIR}/samples.npz"),
+    "graph": Key(Path, None),
+    "os": Key(tuple, ()),
+    "wifi": Key(str, None),
+    "settings": Key(dict, {}),
+}
+#: What a group may set of agent.toml; the rest follows from the manifest and the identity.
+_SETTINGS = {
+    "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
+    "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
+    "train": AGENT_TABLES["train"],
+    "update": {"floats": AGENT_TABLES["update"]["floats"]},
+    "log": AGENT_TABLES["log"],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePlan:
+    """One device as the manifest has it."""
+
+    id: str
+    group: str
+    board: Board
+    os: tuple[str, ...]
+    wifi: Wifi | None
+    graph: Path | None  # put into the kit as model.onnx
+    tables: Mapping[str, Mapping[str, Any]]  # of its agent.toml: all that is not the default
+
+    def facts(self) -> dict[str, Any]:
+        """For people; the Wi-Fi by its name alone."""
+        flat = {f"{name}.{key}": value for name, table in self.tables.items() for key, value in table.items()}
+        told: dict[str, Any] = {"group": self.group, "board": self.board.name, "os": " ".join(self.os)}
+        if self.wifi is not None:
+            told["wifi"] = self.wifi.ssid
+        return {**told, **{key: value for key, value in flat.items() if not isinstance(value, dict)}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A fleet that is to be provisioned."""
+
+    path: Path
+    fleet: str
+    out: Path
+    host: str
+    port: int
+    server_names: tuple[str, ...]
+    days: int
+    authority_days: int
+    package: str  # what pip is asked for on a board without wheels: a name, or an address
+    aggregator_key: Path
+    devices: tuple[DevicePlan, ...]
+
+    def device(self, name: str) -> DevicePlan:
+        """The device called `name`."""
+        for device in self.devices:
+            if device.id == name:
+                return device
+        hint = did_you_mean(name, (d.id for d in self.devices))
+        raise ConfigError(f"{self.path}: no device {name!r}{hint}")
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """What the manifest resolves to, device by device, without secrets."""
+        own = {"out": str(self.out), "broker": f"{self.host}:{self.port}", "days": self.days}
+        return {"provision": own, **{f"device {device.id}": device.facts() for device in self.devices}}
+
+
+def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping[str, str] | None = None) -> Manifest:
+    """Read and check the manifest in a fleet.toml; `out` comes before the file's."""
+    path, environ = Path(path), os.environ if environ is None else environ
+    file, base = read_toml(path), path.resolve().parent
+    tables = split_tables(file, str(path))
+    where = f"{path} [provision]"
+    own = take(sub_table(file, "provision", str(path)), where, _PROVISION, base=base)
+    fleet, state, prototypes = (
+        take(tables[name], f"{path} [{name}]", FLEET_TABLES[name], base=base)
+        for name in ("fleet", "state", "prototypes")
+    )
+    # without its TLS files: provisioning is what makes them
+    broker = broker_config(
+        {key: value for key, value in tables["broker"].items() if key not in ("tls", "password_file")},
+        f"{path} [broker]",
+        base,
+        environ=environ,
+    )
+    host = own["host"] or broker.host
+    port = own["port"] or (broker.port if "port" in tables["broker"] else TLS_PORT)
+    try:
+        check_id(fleet["id"], "fleet")
+        known = {_full_name(name) for name in prototypes["names"]}
+        common = {"fleet": fleet["id"], "host": host, "port": port}
+        groups = _groups(file, path)
+        devices = tuple(
+            device for table in groups for device in _devices(table, path, base, common, known, own["secrets"], environ)
+        )
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+    except EdgestillError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    _refuse_twice(devices, path)
+    return Manifest(
+        path=path,
+        fleet=fleet["id"],
+        out=out or own["out"] or base / "kits",
+        host=host,
+        port=port,
+        server_names=tuple(dict.fromkeys((host, broker.host, *own["server_names"], "localhost", "127.0.0.1"))),
+        days=own["days"],
+        authority_days=own["authority_days"],
+        package=own["package"],
+        aggregator_key=state["key"],
+        devices=devices,
+    )
+
+
+def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    groups = file.get("group", [])
+    if not isinstance(groups, list) or not groups:
+        raise ConfigError(f"{path}: has no [[group]] of devices; see docs/flashing.md")
+    return groups
+
+
+def _devices(
+    table: Mapping[str, Any],
+    path: Path,
+    base: Path,
+    common: Mapping[str, Any],
+    known: set[str],
+    secrets: Path | None,
+    environ: Mapping[str, str],
+) -> Iterator[DevicePlan]:
+    where = f"{path} [[group]] {table.get('name', '')!r}"
+    group = take(table, where, _GROUP, base=base)
+    try:
+        profile = board(group["board"])
+        tables = _agent_tables(group, profile, common, known, where)
+        wifi = read_wifi(secrets, group["wifi"], environ) if group["wifi"] else None
+        families = group["os"] or profile.os
+        for family in families:
+            if family not in FAMILIES:
+                raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
+        if wifi is not None and not set(families) <= set(WIFI_FAMILIES):
+            raise ConfigError(f"'wifi' is set up on {' and '.join(WIFI_FAMILIES)} only, not on {' '.join(families)}")
+        for name in _ids(group):
+            check_device(name)
+            agent = {"fleet": common["fleet"], "device": name, **tables["agent"]}
+            yield DevicePlan(
+                id=name,
+                group=group["name"],
+                board=profile,
+                os=families,
+                wifi=wifi,
+                graph=group["graph"],
+                tables={**tables, "agent": agent},
+            )
+    except EdgestillError as error:
+        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _ids(group: Mapping[str, Any]) -> tuple[str, ...]:
+    if (group["count"] is None) == (not group["devices"]):
+        raise ConfigError("give either 'count' or 'devices'")
+    if group["devices"]:
+        return tuple(group["devices"])
+    # two digits at least and never more than needed: a larger count renames nobody
+    return tuple(f"{group['name']}-{number:02d}" for number in range(1, group["count"] + 1))
+
+
+def _agent_tables(
+    group: Mapping[str, Any], profile: Board, common: Mapping[str, Any], known: set[str], where: str
+) -> dict[str, dict[str, Any]]:
+    prototype = group["prototype"] + (f":{group['precision']}" if group["precision"] else "")
+    prototype = _full_name(prototype)
+    if prototype not in known:
+        raise ConfigError(f"prototype {prototype} is not one of [prototypes] names: {' '.join(sorted(known))}")
+    if not PurePosixPath(group["data"]).is_absolute():
+        raise ConfigError(f"'data' is {group['data']!r}; give the absolute path that the file has on the board")
+    settings = _settings(group["settings"], where)
+    train = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, **settings["train"]}
+    if train["mode"] == "light" and group["graph"] is None:
+        raise ConfigError(
+            f"board {profile.name} trains in mode light, which needs 'graph', an ONNX file of {prototype}"
+            " (`edgestill model export`); or set [group.settings.train] mode to full"
+        )
+    if group["graph"] is not None and not group["graph"].is_file():
+        raise ConfigError(f"'graph': there is no file {group['graph']}")
+    update = {"kind": group["update"], "delta_bits": group["delta_bits"], **settings["update"]}
+    return {
+        "agent": {"state_dir": STATE_DIR, "board": profile.title, **settings["agent"]},
+        "broker": {
+            "host": common["host"],
+            "port": common["port"],
+            "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
+        },
+        "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
+        "model": {"prototype": prototype, **({"graph": "model.onnx"} if group["graph"] is not None else {})},
+        "data": {"path": group["data"], **settings["data"]},
+        "train": train,
+        "update": {name: value for name, value in update.items() if value is not None},
+        "log": settings["log"],
+    }
+
+
+def _settings(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    for name in tables:
+        if name not in _SETTINGS:
+            hint = did_you_mean(name, _SETTINGS) or f"; known: {' '.join(_SETTINGS)}"
+            raise ConfigError(f"settings: unknown table {name!r}{hint}")
+    found = {}
+    for name, keys in _SETTINGS.items():
+        given = sub_table(tables, name, f"{where} settings")
+        values = take(given, f"{where} settings.{name}", keys)
+        found[name] = {key: values[key] for key in given}
+    return found
+
+
+def _full_name(prototype: str) -> str:
+    arch, precision = parse_prototype(prototype)
+    return f"{arch}:{precision}"
+
+
+def _refuse_twice(devices: tuple[DevicePlan, ...], path: Path) -> None:
+    seen: dict[str, str] = {}
+    for device in devices:
+        if device.id in seen:
+            groups = f"{seen[device.id]!r} and {device.group!r}"
+            raise ConfigError(f"{path}: device {device.id!r} is in [[group]] {groups}; each device has one")
+        seen[device.id] = device.group

@@ -1,0 +1,134 @@
+"""A manifest resolves to devices, or is refused with the place of the mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from aggregator.config import load_fleet_config
+from firmware_configs.manifest import load_manifest
+from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
+from wire.errors import ConfigError
+
+pytestmark = pytest.mark.light
+
+
+def test_a_group_becomes_devices_with_the_settings_of_their_board(tmp_path: Path) -> None:
+    found = manifest(tmp_path)
+    assert [device.id for device in found.devices] == ["pi-01", "pi-02"]
+    assert found.devices[0].tables["train"] == {"mode": "full", "threads": 3, "memory_mb": 1500}
+    assert found.devices[0].os == ("bookworm", "cloud-init")
+    assert (found.host, found.port, found.out) == ("127.0.0.1", 8883, tmp_path / "kits")
+
+
+def test_a_group_comes_before_its_board(tmp_path: Path) -> None:
+    group = PI.replace("count = 2", 'devices = ["attic"]\nos = ["cloud-init"]\nupdate = "delta"\ndelta_bits = 4')
+    settings = "[group.settings.train]\nthreads = 1\n[group.settings.data]\nvalidation = 0.1\n"
+    (device,) = manifest(tmp_path, group + settings).devices
+    assert device.id == "attic"
+    assert device.os == ("cloud-init",)
+    assert device.tables["train"]["threads"] == 1
+    assert device.tables["data"] == {"path": "/var/lib/edgestill/samples.npz", "validation": 0.1}
+    assert device.tables["update"] == {"kind": "delta", "delta_bits": 4}
+
+
+def test_a_larger_count_renames_nobody(tmp_path: Path) -> None:
+    small = [d.id for d in manifest(tmp_path, PI.replace("2", "99", 1)).devices]
+    large = [d.id for d in manifest(tmp_path, PI.replace("2", "101", 1)).devices]
+    assert large[:99] == small
+    assert large[99:] == ["pi-100", "pi-101"]
+
+
+def test_precision_may_be_a_key_of_its_own(tmp_path: Path) -> None:
+    group = PI.replace('"cnn:w1"', '"cnn"\nprecision = "w1"')
+    assert manifest(tmp_path, group).devices[0].tables["model"] == {"prototype": "cnn:w1"}
+
+
+def test_the_aggregator_reads_the_same_file(tmp_path: Path) -> None:
+    assert load_fleet_config(write_manifest(tmp_path), environ={}).fleet == "garden"
+
+
+def test_the_aggregator_still_refuses_what_nobody_reads(tmp_path: Path) -> None:
+    path = write_manifest(tmp_path, PI.replace("[[group]]", "[[groups]]"))
+    for load in (load_fleet_config, load_manifest):
+        with pytest.raises(ConfigError, match=r"unknown table \[groups\]; did you mean 'group'"):
+            load(path, environ={})
+
+
+def test_the_wifi_comes_from_the_secrets_and_its_password_is_not_told(tmp_path: Path) -> None:
+    write_secrets(tmp_path)
+    found = manifest(tmp_path, PI + 'wifi = "home"\n', provision='secrets = "secrets.toml"')
+    assert found.devices[0].wifi is not None
+    assert found.devices[0].wifi.password == "password"
+    assert "'wifi': 'IEEE'" in str(found.facts())
+    assert "'password'" not in str(found.facts())
+    assert "'password'" not in repr(found)
+
+
+def test_a_light_board_wants_a_graph_and_gets_it(tmp_path: Path) -> None:
+    group = PI.replace("rpi-4", "rpi-zero-2w")
+    with pytest.raises(ConfigError, match="needs 'graph'"):
+        manifest(tmp_path, group)
+    with pytest.raises(ConfigError, match=r"there is no file .*cnn\.onnx"):
+        manifest(tmp_path, group + 'graph = "cnn.onnx"\n')
+    (tmp_path / "cnn.onnx").write_bytes(b"graph")
+    (device, _) = manifest(tmp_path, group + 'graph = "cnn.onnx"\n').devices
+    assert device.graph == tmp_path / "cnn.onnx"
+    assert device.tables["model"]["graph"] == "model.onnx"
+
+
+def test_host_and_names_of_the_broker(tmp_path: Path) -> None:
+    fleet = FLEET + '[broker]\nhost = "10.0.0.2"\nport = 1883\n'
+    found = manifest(tmp_path, fleet=fleet, provision='host = "broker.lan"\nport = 8884\nserver_names = ["b"]')
+    assert (found.host, found.port) == ("broker.lan", 8884)
+    assert found.server_names == ("broker.lan", "10.0.0.2", "b", "localhost", "127.0.0.1")
+
+
+def test_tls_files_of_the_aggregator_need_not_be_there_yet(tmp_path: Path) -> None:
+    fleet = FLEET + '[broker]\n[broker.tls]\nca = "kits/_fleet/aggregator/ca.pem"\n'
+    assert manifest(tmp_path, fleet=fleet).port == 8883
+
+
+def test_a_device_is_found_by_name(tmp_path: Path) -> None:
+    found = manifest(tmp_path)
+    assert found.device("pi-02").id == "pi-02"
+    with pytest.raises(ConfigError, match="no device 'pi-2'; did you mean"):
+        found.device("pi-2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("count = 2", "", "give either 'count' or 'devices'"),
+        ("count = 2", 'count = 2\ndevices = ["a"]', "give either 'count' or 'devices'"),
+        ("count = 2", 'devices = ["Attic"]', "an id is 1 to 48"),
+        ("count = 2", 'devices = ["aggregator"]', "reserved"),
+        ("count = 2", 'devices = ["a", "a"]', "each device has one"),
+        ("count = 2", "count = 0", "of at least 1|from 1 to"),
+        ('"rpi-4"', '"rpi-9"', "no board 'rpi-9'; did you mean"),
+        ('"cnn:w1"', '"cnn:fp32"', r"not one of \[prototypes\] names: cnn:w1 mlp:fp32"),
+        ('"cnn:w1"', '"cnn:w1"\ndata = "samples.npz"', "absolute path"),
+        ('"cnn:w1"', '"cnn:w1"\nos = ["bokworm"]', "did you mean 'bookworm'"),
+        ('"cnn:w1"', '"cnn:w1"\ncolour = "red"', "unknown key 'colour'"),
+        ('"cnn:w1"', '"cnn:w1"\nwifi = "home"', "no Wi-Fi 'home'"),
+        ('"cnn:w1"', '"cnn:w1"\n[group.settings.train]\nthread = 1', "did you mean 'threads'"),
+        ('"cnn:w1"', '"cnn:w1"\n[group.settings.keys]\nprivate = "x"', "settings: unknown table 'keys'"),
+        ('"cnn:w1"', '"cnn:w1"\n[group.settings.data]\npath = "/x"', "unknown key 'path'"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in PI
+    with pytest.raises(ConfigError, match=said) as raised:
+        manifest(tmp_path, PI.replace(old, new))
+    assert str(raised.value).count(str(tmp_path / "fleet.toml")) >= 1
+
+
+def test_wifi_where_nothing_sets_it_up_is_refused(tmp_path: Path) -> None:
+    write_secrets(tmp_path)
+    group = PI.replace("rpi-4", "jetson-orin-nano") + 'wifi = "home"\n'
+    with pytest.raises(ConfigError, match="bookworm and cloud-init only, not on jetson"):
+        manifest(tmp_path, group, provision='secrets = "secrets.toml"')
+
+
+def test_a_file_without_groups_is_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no \[\[group\]\]"):
+        manifest(tmp_path, "")
