@@ -27,7 +27,7 @@ from wire.errors import ConfigError, EdgestillError, SignatureError
 from wire.ids import check_device, check_digest, check_id, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "write_kit"]
+__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "recover_kit", "write_kit"]
 
 MANIFEST, SIGNATURE = "kit.json", "kit.sig"
 SCHEMA = 1
@@ -110,9 +110,8 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
 def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
     """Put the kit at `folder`, in place of one that is there: the old one or the new one, never a mixture."""
     folder = Path(folder)
-    staging, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
-    for left in (staging, former):
-        shutil.rmtree(left, ignore_errors=True)
+    staging, former = _beside(folder)
+    recover_kit(folder)
     staging.mkdir(parents=True, mode=0o700)
     manifest = kit.manifest()
     own = {MANIFEST: KitFile(manifest), SIGNATURE: KitFile(key.sign(manifest))}
@@ -122,6 +121,16 @@ def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
         folder.rename(former)
     staging.rename(folder)
     shutil.rmtree(former, ignore_errors=True)
+
+
+def recover_kit(folder: Path | str) -> None:
+    """Make good what a `write_kit` that was interrupted has left: the old kit is back, if the new one is not there."""
+    folder = Path(folder)
+    staging, former = _beside(folder)
+    if former.exists() and not folder.exists():
+        former.rename(folder)
+    for left in (staging, former):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
@@ -151,6 +160,10 @@ def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
         raise ConfigError(f"kit {folder}: {MANIFEST}: {error}") from None
     _refuse_others(folder, {*files, MANIFEST, SIGNATURE})
     return kit
+
+
+def _beside(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
 
 
 def _checked(folder: Path, name: str, entry: _Entry) -> KitFile:

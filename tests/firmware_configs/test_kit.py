@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_configs.kit import Kit, KitFile, load_kit, write_kit
+from firmware_configs.kit import Kit, KitFile, load_kit, recover_kit, write_kit
 from wire.errors import ConfigError, EdgestillError, SignatureError
 from wire.keys import generate_key
 
@@ -67,6 +67,15 @@ def test_what_an_interrupted_writing_left_does_not_disturb_the_next(tmp_path: Pa
     (tmp_path / ".pi-07.new" / "tls").mkdir(parents=True)
     (tmp_path / ".pi-07.new" / "stray").touch()
     assert load_kit(written(tmp_path), KEY.public_key()) == a_kit()
+
+
+def test_a_kit_that_was_moved_aside_and_not_replaced_comes_back(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    folder.rename(tmp_path / ".pi-07.old")  # a power cut between the two renames
+    (tmp_path / ".pi-07.new").mkdir()
+    recover_kit(folder)
+    assert load_kit(folder, KEY.public_key()) == a_kit()
+    assert [path.name for path in tmp_path.iterdir()] == ["pi-07"]
 
 
 def test_another_fleets_key_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Mosquitto for one fleet: TLS only, client certificates required, each device on its own level.
+
+`render` gives the files of one folder, which is copied to where the broker runs. Mosquitto 2.1 has its access list in
+a plugin, 2.0 has it built in; the list itself is the same.
+"""
+
+from __future__ import annotations
+
+from wire.topics import ROOT, VERSION
+
+__all__ = ["FOLDER", "acl", "conf"]
+
+FOLDER = "/etc/mosquitto/edgestill"
+#: Where Mosquitto's own images and packages have it; Debian's multi-arch folder is another usual place.
+ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
+_UP = ("state", "about", "metrics", "up/#")
+_DOWN = ("job", "ack", "state")  # its own state too: an agent contradicts a will that comes late
+
+
+def conf(version: str, *, port: int, folder: str = FOLDER, acl_plugin: str = ACL_PLUGIN) -> str:
+    """A mosquitto.conf for version "2.0" or "2.1", whose files lie in `folder`."""
+    access = {"2.0": f"acl_file {folder}/acl", "2.1": f"plugin {acl_plugin}\nplugin_opt_acl_file {folder}/acl"}
+    return f"""\
+# Mosquitto {version} for an edgestill fleet; made by `edgestill provision`, which will replace it.
+# After a revocation copy crl.pem here again and reload the broker (SIGHUP).
+listener {port}
+allow_anonymous false
+cafile {folder}/ca.pem
+certfile {folder}/broker.pem
+keyfile {folder}/broker.key
+crlfile {folder}/crl.pem
+require_certificate true
+use_identity_as_username true
+tls_version tlsv1.2
+{access[version]}
+max_packet_size 2000000
+max_queued_messages 1000
+persistence false
+"""
+
+
+def acl(fleet: str) -> str:
+    """Who may say and hear what; user names are the common names of certificates."""
+    base = f"{ROOT}/{VERSION}/{fleet}"
+    lines = ["user aggregator", f"topic readwrite {base}/#", ""]
+    lines += [f"pattern write {base}/%u/{end}" for end in _UP]
+    lines += [f"pattern read {base}/%u/{end}" for end in _DOWN]
+    lines += [f"pattern read {base}/all/model/#"]
+    return "\n".join(lines) + "\n"

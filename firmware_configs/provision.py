@@ -1,0 +1,189 @@
+"""From a manifest to kits and identities; run again, it does what has become necessary and leaves the rest alone.
+
+    OUT/fleet-kit.pub               checks the signatures of kits
+    OUT/DEVICE/                     a kit: firmware_configs/kit.py
+    OUT/_fleet/authority/           the certificate authority and the key that signs kits: keep it safe, back it up
+    OUT/_fleet/aggregator/          tls files of the aggregator
+    OUT/_fleet/broker/              Mosquitto: configuration, access list, certificate, revoked certificates
+    OUT/_fleet/devices/DEVICE.pub   public signing keys: [devices] keys_dir
+
+`_` is in no device id, so `_fleet` is never a kit. A device keeps its keys when its settings change; `renew` gives it a
+new TLS key and certificate. Its signing key, by which the aggregator knows it, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from edge_agent.config import read_agent_config
+from firmware_configs.agent_toml import agent_toml
+from firmware_configs.bootfiles import boot_files
+from firmware_configs.broker import acl, conf
+from firmware_configs.ca import Authority, open_authority
+from firmware_configs.identities import (
+    RENEW_BEFORE,
+    Identity,
+    ends,
+    key_of_file,
+    make_tls,
+    signing_pem,
+    tls_files,
+)
+from firmware_configs.install import install_script
+from firmware_configs.kit import MANIFEST, Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.manifest import DevicePlan, Manifest
+from firmware_configs.unit import NAME as UNIT
+from firmware_configs.unit import unit
+from wire.errors import ConfigError
+from wire.files import write_atomic
+from wire.ids import AGGREGATOR, digest_of
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
+
+__all__ = ["FLEET", "KIT_PUB", "Provisioned", "authority_folder", "provision", "publish_revocations"]
+
+FLEET, KIT_PUB = "_fleet", "fleet-kit.pub"
+
+
+@dataclass(slots=True)
+class Provisioned:
+    """What a run has done: ids of devices."""
+
+    made: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    renewed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)  # certificates made anew: broker, aggregator
+    ending: list[str] = field(default_factory=list)  # kept, but their certificates end soon
+    strangers: list[str] = field(default_factory=list)  # kits of devices that the manifest does not have
+
+
+def authority_folder(out: Path) -> Path:
+    """Where the authority of the fleet lies."""
+    return out / FLEET / "authority"
+
+
+def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned:
+    """Make what is missing, and the kits whose settings have changed; new certificates for those of `renew`."""
+    for name in renew:
+        manifest.device(name)
+    out, done = manifest.out, Provisioned()
+    signer = key_of_file(manifest.aggregator_key)
+    with open_authority(authority_folder(out), manifest.fleet, days=manifest.authority_days) as authority:
+        kit_key = key_of_file(authority.folder / "kit.key")
+        save_public_key(kit_key.public_key(), out / KIT_PUB)
+        try:
+            _servers(manifest, authority, done)
+            for device in manifest.devices:
+                _device(device, manifest, authority, kit_key, signer.public_key(), device.id in renew, done)
+        finally:
+            authority.save()  # what was issued stays known, whatever stopped us
+        publish_revocations(out, authority)
+    known = {device.id for device in manifest.devices}
+    done.strangers = sorted(p.parent.name for p in out.glob(f"*/{MANIFEST}") if p.parent.name not in known)
+    return done
+
+
+def publish_revocations(out: Path, authority: Authority) -> Path:
+    """Put the list of revoked certificates where the broker's files are; its path."""
+    path = out / FLEET / "broker" / "crl.pem"
+    write_atomic(path, authority.crl())
+    return path
+
+
+def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> None:
+    own = manifest.out / FLEET
+    names = manifest.server_names
+    if tls_files(own / "broker", authority, "broker", purpose="server", days=manifest.days, alternatives=names):
+        done.servers.append("broker")
+    if tls_files(own / AGGREGATOR, authority, AGGREGATOR, purpose="client", days=manifest.days):
+        done.servers.append(AGGREGATOR)
+    write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port))
+    write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port))
+    write_atomic(own / "broker" / "acl", acl(manifest.fleet))
+    (own / "devices").mkdir(exist_ok=True)
+
+
+def _device(
+    device: DevicePlan,
+    manifest: Manifest,
+    authority: Authority,
+    kit_key: Ed25519PrivateKey,
+    aggregator: Ed25519PublicKey,
+    renew: bool,
+    done: Provisioned,
+) -> None:
+    folder = manifest.out / device.id
+    recover_kit(folder)
+    former = load_kit(folder, kit_key.public_key()) if folder.exists() else None
+    if former is not None and former.fleet != manifest.fleet:
+        raise ConfigError(f"{folder} is a kit of fleet {former.fleet!r}; give another --out")
+    if former is None or renew:
+        tls = make_tls(authority, device.id, purpose="client", days=manifest.days)
+    else:
+        tls = Identity(former.files["tls/device.pem"].data, former.files["tls/device.key"].data)
+    signing = former.files["device.key"].data if former is not None else signing_pem(generate_key())
+    files = _files(device, manifest, authority, tls, signing, aggregator)
+    if former is not None and former.files == files and (former.board, former.os) == (device.board.name, device.os):
+        done.kept.append(device.id)
+    else:
+        created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        kit = Kit(
+            fleet=manifest.fleet,
+            device=device.id,
+            board=device.board.name,
+            os=device.os,
+            created=created,
+            files=files,
+        )
+        write_kit(folder, kit, kit_key)
+        read_agent_config(folder / "agent.toml", environ={})  # what is flashed is what the agent reads
+        (done.made if former is None else done.renewed if renew else done.changed).append(device.id)
+    write_public(manifest.out / FLEET / "devices" / f"{device.id}.pub", signing)
+    if ends(tls.cert) - RENEW_BEFORE < datetime.now(timezone.utc):
+        done.ending.append(device.id)
+
+
+def write_public(path: Path, private_pem: bytes) -> None:
+    """The public half of a signing key, if it is not there."""
+    key = serialization.load_pem_private_key(private_pem, password=None)
+    assert isinstance(key, Ed25519PrivateKey)
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    pem = key.public_key().public_bytes(encoding, form)
+    if not path.exists() or path.read_bytes() != pem:
+        save_public_key(key.public_key(), path)
+
+
+def _files(
+    device: DevicePlan,
+    manifest: Manifest,
+    authority: Authority,
+    tls: Identity,
+    signing: bytes,
+    aggregator: Ed25519PublicKey,
+) -> Mapping[str, KitFile]:
+    public = aggregator.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    extra = "train" if device.tables["train"]["mode"] == "full" else ""
+    files = {
+        "agent.toml": KitFile(agent_toml(device.tables).encode()),
+        "aggregator.pub": KitFile(public),
+        "device.key": KitFile(signing, 0o600),
+        "install.sh": KitFile(install_script(manifest.package, extra).encode(), 0o755),
+        "tls/ca.pem": KitFile(authority.pem),
+        "tls/device.key": KitFile(tls.key, 0o600),
+        "tls/device.pem": KitFile(tls.cert),
+        UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
+    }
+    if device.graph is not None:
+        files["model.onnx"] = KitFile(device.graph.read_bytes())
+    # another kit is another instance: cloud-init then takes its files again
+    instance = digest_of(file.data for _, file in sorted(files.items()))[:12]
+    for family in device.os:
+        boot = boot_files(family, device=device.id, wifi=device.wifi, instance=instance)
+        # with a Wi-Fi's key in them they are for their owner alone
+        files |= {f"boot/{family}/{name}": KitFile(text.encode(), 0o600) for name, text in boot.items()}
+    return files

@@ -1,0 +1,33 @@
+"""A Mosquitto with the very files that `edgestill provision` makes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from pathlib import Path
+
+from firmware_configs.broker import FOLDER
+from tests.brokers import Mosquitto
+
+
+class Provisioned(Mosquitto):
+    """The files of OUT/_fleet/broker, copied as a user would; only port and folder are this test's."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        super().__init__(folder, anonymous=False)
+        self.made = out / "_fleet" / "broker"
+        self.files = folder / "edgestill"
+
+    def _conf(self) -> str:
+        shutil.copytree(self.made, self.files, dirs_exist_ok=True)
+        text = (self.files / "mosquitto-2.0.conf").read_text()
+        text, count = re.subn(r"^listener \d+$", f"listener {self.port} 127.0.0.1", text, flags=re.MULTILINE)
+        assert count == 1
+        assert FOLDER in text
+        return "user root\nlog_type all\n" + text.replace(FOLDER, str(self.files))
+
+    def reload(self) -> None:
+        """Have it read its files again, as `systemctl reload` does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
