@@ -23,20 +23,16 @@ def draw(results: AllResults, keys: Sequence[Key], name: Callable[[Key], str], l
     figure = Figure(figsize=(10.0, 3.4), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(splits), sharey=True)
     figure.suptitle("Test error on MNIST, %", x=0.01, ha="left", fontsize=11)
+    shown = {}
     for split, axes in zip(splits, panels, strict=True):
         for number, recipe in enumerate(recipes):
-            found = {attack: _errors(results, name((recipe, split, attack))) for attack in attacks}
-            bars = [(place, fmean(found[attack])) for place, attack in enumerate(attacks) if found[attack]]
-            shift = WIDTH * (number - (len(recipes) - 1) / 2)
-            axes.bar(
-                [place + shift for place, _ in bars],
-                [error for _, error in bars],
-                width=WIDTH,
-                color=COLOURS[number],
-                label=labels[recipe],
-            )
+            errors = [(place, _errors(results, name((recipe, split, attack)))) for place, attack in enumerate(attacks)]
+            bars = [(place, fmean(found)) for place, found in errors if found]
+            if bars:
+                places = [place + WIDTH * (number - (len(recipes) - 1) / 2) for place, _ in bars]
+                shown[labels[recipe]] = axes.bar(places, [e for _, e in bars], width=WIDTH, color=COLOURS[number])
         _finish(axes, split, attacks)
-    panels[0].legend(fontsize=7, frameon=False, loc="upper left")
+    figure.legend(shown.values(), shown.keys(), fontsize=8, frameon=False, loc="outside right center")
     return figure
 
 
@@ -49,5 +45,6 @@ def _finish(axes: Axes, split: str, attacks: Sequence[str]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(1, 100)
     axes.set_yticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
+    axes.set_xlim(-0.6, len(attacks) - 0.4)
     axes.set_xticks(range(len(attacks)), list(attacks))
     plain(axes)

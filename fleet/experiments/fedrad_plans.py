@@ -60,10 +60,10 @@ def _words(overrides: Mapping[str, Any]) -> str:
 #: By fidelity.
 PLANS: Mapping[str, Plan] = {
     "paper": Plan(
-        rounds=80,
+        rounds=100,
         training=LocalTraining(lr=0.1, batch_size=32, steps=5, momentum=0.5),
         first_steps=20,
-        last_lr=0.05,
+        last_lr=0.06,
         fusion={"lr": 3e-4, "steps": 10, "batch_size": 32, "check_every": 5},
         fedrad={"screen": ("drop-worst",), "drop_below": 0.6, "score_power": 0.5},
         server_momentum=0.9,

@@ -140,7 +140,7 @@ off (neither in testing nor in teachers), the lower median, two epochs of SGD at
 of the training set in a fixed order, the mean of both epochs' students; that sixth is withheld only for recipes that
 use it.
 
-**Fidelity `paper`**, our default, asks how good FedRAD can be at about two minutes of one core per cell: ordinary
+**Fidelity `paper`**, our default, asks how good FedRAD can be at about three minutes of one core per cell: ordinary
 cross-entropy, dropout off in testing and in teachers, the server's sixth withheld for all recipes alike, many short
 rounds and momentum at the server, for all recipes alike. Three things are FedRAD's alone, and two of them are ours:
 
