@@ -309,12 +309,23 @@ def _print_result(run: Run) -> None:
         best = max(r.prototypes[name].accuracy for r in run.rounds)
         on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
+        own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
         before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
-        row = [name, result.devices, f"{100 * result.accuracy:.1f} %", on_device, before, f"{100 * best:.1f} %", size]
-        rows.append(row)
-    columns = ["prototype", "devices", "accuracy", "at its precision", "its average", "best", "one update"]
-    if not any(row[4] for row in rows):  # nothing was distilled
-        columns, rows = [c for c in columns if c != "its average"], [[*row[:4], *row[5:]] for row in rows]
+        full = f"{100 * result.accuracy:.1f} %"
+        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best:.1f} %", size])
+    columns = [
+        "prototype",
+        "devices",
+        "accuracy",
+        "at its precision",
+        "its average",
+        "devices' own",
+        "best",
+        "one update",
+    ]
+    for n in (5, 4):  # nobody keeps a model of its own, nothing was distilled
+        if not any(row[n] for row in rows):
+            columns, rows = columns[:n] + columns[n + 1 :], [row[:n] + row[n + 1 :] for row in rows]
     print_table(f"after round {last.round}, on the test set", columns, rows)
     together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
     if together is not None:

@@ -122,3 +122,12 @@ def test_the_checked_config_is_json_without_secrets(tmp_path: Path) -> None:
     assert "hidden" not in text
     assert facts["broker"]["username"] == "agg"
     assert facts["round"]["rounds"] == 2
+
+
+def test_a_recipe_may_say_what_devices_send_and_are_told(tmp_path: Path) -> None:
+    config = load_fleet_config(written(tmp_path, fusion='recipe = "feddistill"'), environ={})
+    assert (config.update, dict(config.hyper.extra)) == ("logits", {"label_logits": 1.0})
+    guided = 'recipe = "fedgen"\ngenerator = "reference"\ngenerated_kl = 0.0'
+    config = load_fleet_config(written(tmp_path, fusion=guided, round='update = "predictor"'), environ={})
+    assert config.update == "predictor"
+    assert (config.hyper.extra["generated_weight"], config.hyper.extra["generated_kl"]) == (10.0, 0.0)
