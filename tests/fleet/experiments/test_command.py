@@ -50,7 +50,7 @@ def test_a_table_is_printed_and_the_page_written_elsewhere_too(run: Any, toy: st
     assert "paper: two" in said
     assert "2 ± 0.6" in said
     assert store.read(Work("seven/of 9", "paper", 0)) is None, "nothing was measured"
-    assert {path.name for path in (tmp_path / "results").iterdir()} == {"toy.json", "toy.md", "toy.png"}
+    assert {path.name for path in (tmp_path / "results").iterdir()} == {"README.md", "toy.json", "toy.md", "toy.png"}
 
 
 def test_a_failed_run_is_told_after_the_report_is_written(
