@@ -43,7 +43,7 @@ def give(device: Device, sealed: bytes) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", [PAPER, REFERENCE], ids=["paper", "reference"])
 def test_a_guided_job_gives_what_its_simulated_twin_gives(device: Device, how: object) -> None:
-    hyper = Hyper(batch_size=4, lr=0.1, steps=6, seed=7, extra=how.to_extra())  # type: ignore[attr-defined]
+    hyper = Hyper(batch_size=4, lr=0.002, steps=6, seed=7, extra=how.to_extra())  # type: ignore[attr-defined]
     job = device.job(3, hyper=hyper)
     run(device.request(job, **give(device, sealed_generator(CLASSES, LATENT))), quiet)
     ours = decode(device.update(job)[1])
@@ -61,7 +61,7 @@ def test_a_guided_job_gives_what_its_simulated_twin_gives(device: Device, how: o
         ),
     )
     assert same(ours, theirs)
-    plain = device.job(3, hyper=Hyper(batch_size=4, lr=0.1, steps=6, seed=7))
+    plain = device.job(3, hyper=Hyper(batch_size=4, lr=0.002, steps=6, seed=7))
     run(device.request(plain), quiet)
     assert not same(ours, decode(device.update(plain)[1]))
 
