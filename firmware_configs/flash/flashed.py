@@ -1,0 +1,72 @@
+"""Which kits of a folder have been flashed: `flashed.json` beside them, for `--next`.
+
+{"pi-01": {"kit": "<SHA-256 of kit.json>", "when": "2026-11-16T10:00:00Z", "target": "/media/me/bootfs"}}
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from firmware_configs.kit import MANIFEST
+from wire.errors import ConfigError
+from wire.files import write_atomic
+from wire.ids import digest_of
+
+__all__ = ["Flashed", "next_kit", "only_one", "read_flashed", "remember"]
+
+RECORD = "flashed.json"
+
+
+class Flashed(msgspec.Struct, frozen=True):
+    """One device that has its card."""
+
+    kit: str
+    when: str
+    target: str
+
+
+def read_flashed(kits: Path) -> dict[str, Flashed]:
+    """The devices of the folder that have been flashed."""
+    try:
+        return msgspec.json.decode((kits / RECORD).read_bytes(), type=dict[str, Flashed])
+    except FileNotFoundError:
+        return {}
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{kits / RECORD}: {error}; mend it, or remove it to begin again") from None
+
+
+def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:
+    """Note that the device has its card."""
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    record = {**read_flashed(kits), device: Flashed(digest_of(manifest), when, str(target))}
+    pretty = msgspec.json.format(msgspec.json.encode(dict(sorted(record.items()))), indent=2)
+    write_atomic(kits / RECORD, pretty + b"\n")
+
+
+def next_kit(kits: Path) -> Path:
+    """The kit of the first device, by name, that has no card yet."""
+    folders = sorted(path.parent for path in kits.glob(f"[!.]*/{MANIFEST}"))
+    if not folders:
+        raise ConfigError(f"{kits}: no kits there; --next takes the folder that `edgestill provision` made")
+    done = read_flashed(kits)
+    for folder in folders:
+        if folder.name not in done:
+            return folder
+    raise ConfigError(f"{kits}: all {len(folders)} kits have been flashed; name a kit to flash it again")
+
+
+@contextmanager
+def only_one(kits: Path) -> Iterator[None]:
+    """Hold off a second `edgestill flash` on these kits: two cards must not get one identity."""
+    with (kits / ".flash.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{kits}: another `edgestill flash` is at work on these kits; wait for it") from None
+        yield

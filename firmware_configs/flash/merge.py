@@ -1,0 +1,111 @@
+"""Joining a kit's boot settings to what the user has on the card: pure functions from bytes to bytes.
+
+`cmdline.txt` is one line of words. Ours run the kit's script once, as Raspberry Pi Imager does it; a script of the
+user's that waits there too stays, and runs first: systemd runs every `systemd.run=` in order.
+
+`user-data` of the user's, whatever its form, becomes one part of a MIME archive and the kit's the other, as cloud-init
+reads them; nothing of it is parsed or written anew. Only our own part is replaced when a card is flashed again.
+
+`meta-data` is YAML of which only the top keys that the kit has are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from email import message_from_bytes
+from email.message import Message
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
+
+from wire.errors import ConfigError
+
+__all__ = ["active_lines", "merge_cmdline", "merge_meta_data", "merge_user_data"]
+
+PART = "edgestill.cfg"
+#: How cloud-init joins our part: lists (runcmd) grow, and what the user has set stays.
+MERGE = "list(append)+dict(no_replace,recurse_list)+str()"
+MARK = b"# edgestill: this part is replaced by `edgestill flash`\n"
+OURS = re.compile(r"systemd\.run=/boot/firmware/edgestill/\S*")
+FIXED = ("systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target")
+#: First lines by which cloud-init knows what user-data is, and the MIME type that says the same of a part.
+FORMS = {
+    b"#cloud-config-archive": "text/cloud-config-archive",
+    b"#cloud-config": "text/cloud-config",
+    b"#cloud-boothook": "text/cloud-boothook",
+    b"#include": "text/x-include-url",
+    b"#!": "text/x-shellscript",
+    b"## template: jinja": "text/jinja2",
+}
+
+
+def merge_cmdline(existing: bytes, script: str) -> bytes:
+    """cmdline.txt with our script run at the next boot, and no other script of ours."""
+    lines = existing.decode(errors="surrogateescape").splitlines()
+    words = [word for word in " ".join(lines).split() if not OURS.fullmatch(word) and word not in FIXED]
+    if not words:
+        raise ConfigError("cmdline.txt is empty: the board would not boot; write the image to the card again")
+    return (" ".join([*words, f"systemd.run={script}", *FIXED]) + "\n").encode(errors="surrogateescape")
+
+
+def merge_user_data(existing: bytes | None, ours: bytes) -> bytes:
+    """user-data with the user's own and ours: ours alone if there is nothing else."""
+    ours = _marked(ours)
+    theirs = [part for part in _parts(existing or b"") if part.get_filename() != PART]
+    if not theirs:
+        return ours
+    archive = MIMEMultipart(boundary="==edgestill==")
+    mine = _part(ours, PART)
+    mine.add_header("Merge-Type", MERGE)
+    for part in [*theirs, mine]:
+        archive.attach(part)
+    return archive.as_bytes(policy=archive.policy.clone(max_line_length=None))
+
+
+def merge_meta_data(existing: bytes | None, ours: bytes) -> bytes:
+    """meta-data with our keys in place of the user's of the same name; the rest stays, comments too."""
+    text = (existing or b"").decode()
+    for line in ours.decode().splitlines():
+        key = line.partition(":")[0]
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
+            continue  # a comment
+        at = re.compile(rf"^{re.escape(key)}[ \t]*:.*(?:\n[ \t]+.*)*$", re.MULTILINE)
+        if at.search(text):
+            text = at.sub(lambda _, line=line: line, text, count=1)  # type: ignore[misc]
+        else:
+            text = f"{text.rstrip()}\n{line}\n".lstrip()
+    return text.encode()
+
+
+def active_lines(text: bytes) -> list[str]:
+    """The lines that say something: no comments, no blanks."""
+    lines = text.decode(errors="replace").splitlines()
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _marked(ours: bytes) -> bytes:
+    first, newline, rest = ours.partition(b"\n")
+    if first != b"#cloud-config":
+        raise ConfigError("user-data of the kit is no cloud-config; make the kit again")
+    return first + newline + MARK + rest
+
+
+def _parts(existing: bytes) -> list[Message]:
+    """What user-data consists of; nothing if it says nothing."""
+    if re.match(rb"(?i)(content-type|mime-version):", existing):
+        message = message_from_bytes(existing)
+        parts = message.get_payload() if message.is_multipart() else [message]
+        return [part for part in parts if isinstance(part, Message)]
+    if MARK in existing.partition(b"\n")[2][: len(MARK)]:
+        return []
+    if not active_lines(existing) and not existing.startswith((b"#!", b"#include")):
+        return []
+    return [_part(existing, "user-data")]
+
+
+def _part(text: bytes, name: str) -> Message:
+    kind = next((kind for start, kind in FORMS.items() if text.startswith(start)), None)
+    if kind is None:
+        raise ConfigError(f"user-data begins with {text[:20]!r}, which is nothing that cloud-init knows; mend it first")
+    part = MIMEText(text.decode(), kind.removeprefix("text/"), "utf-8" if not text.isascii() else "us-ascii")
+    part.add_header("Content-Disposition", "attachment", filename=name)
+    return part

@@ -1,0 +1,123 @@
+"""Images are written without mounting, and are the old one or the new one at every moment."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from firmware_configs.flash.image import Image, copy_sparse
+from firmware_configs.flash.show import held_kits
+from tests.firmware_configs.flash.cards import (
+    BOOKWORM,
+    CARDS,
+    TRIXIE,
+    check_fat,
+    flash,
+    killed,
+    make_folder,
+    make_image,
+    make_kit,
+    needs_tools,
+    tree,
+)
+from wire.errors import ConfigError
+
+pytestmark = needs_tools
+
+
+def everything(image: Image, folder: str = "") -> dict[str, bytes]:
+    """Every file of the boot partition."""
+    found: dict[str, bytes] = {}
+    for name in image.names(folder):
+        path = f"{folder}/{name}" if folder else name
+        found |= everything(image, path) or {path: image.read(path) or b""}
+    return found
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("images")
+    return {
+        "bookworm": make_image(folder / "bookworm.img", BOOKWORM),
+        "cloud-init": make_image(folder / "cloud-init.img", TRIXIE, table="gpt"),
+    }
+
+
+@pytest.fixture
+def card(cards: dict[str, Path], tmp_path: Path) -> Path:
+    copy_sparse(cards["cloud-init"], tmp_path / "card.img")
+    return tmp_path / "card.img"
+
+
+@pytest.mark.parametrize("family", ["bookworm", "cloud-init"])
+def test_an_image_holds_what_a_mounted_card_would(family: str, cards: dict[str, Path], tmp_path: Path) -> None:
+    image, mounted = tmp_path / "card.img", make_folder(tmp_path / "mounted", CARDS[family])
+    copy_sparse(cards[family], image)
+    for device in ("pi-01", "pi-02"):
+        kit = make_kit(tmp_path / "kits", device)
+        flash(kit, image)
+        flash(kit, mounted)
+        assert everything(Image(image)) == tree(mounted)
+    check_fat(image, tmp_path)
+    (held,) = held_kits(Image(image), family)
+    assert (held.device, held.armed, held.damaged) == ("pi-02", True, ())
+
+
+def test_only_the_boot_partition_changes_and_holes_stay_holes(card: Path, tmp_path: Path) -> None:
+    with card.open("rb+") as disk:
+        disk.seek((8192 + 81920) * 512 + 4096)
+        disk.write(b"the root file system")
+    before = card.read_bytes()
+    flash(make_kit(tmp_path / "kits"), card)
+    after = card.read_bytes()
+    start, end = 8192 * 512, (8192 + 81920) * 512
+    assert (after[:start], after[end:]) == (before[:start], before[end:])
+    assert after != before
+    assert card.stat().st_blocks * 512 < 8 << 20
+
+
+@pytest.mark.parametrize("at", ["flash-image-copied", "flash-image-written", "flash-image-put"])
+def test_a_run_that_is_cut_leaves_the_old_image_or_the_new(at: str, card: Path, tmp_path: Path) -> None:
+    kit, before = make_kit(tmp_path / "kits"), card.read_bytes()
+    assert killed(at, lambda: flash(kit, card))
+    if at == "flash-image-put":
+        (held,) = held_kits(Image(card), "cloud-init")
+        assert (held.armed, held.damaged) == (True, ())
+        check_fat(card, tmp_path)
+    else:
+        assert card.read_bytes() == before
+    flash(kit, card)
+    assert held_kits(Image(card), "cloud-init")[0].armed
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_image_can_be_made_from_another_which_stays(card: Path, tmp_path: Path) -> None:
+    before = card.read_bytes()
+    made = tmp_path / "pi-07.img"
+    flash(make_kit(tmp_path / "kits"), made, base=card)
+    assert card.read_bytes() == before
+    assert held_kits(Image(made), "cloud-init")[0].device == "pi-07"
+
+
+def test_a_kit_that_does_not_fit_leaves_the_image_as_it_was(card: Path, tmp_path: Path) -> None:
+    kit, before = make_kit(tmp_path / "kits", size=50_000_000), card.read_bytes()
+    with pytest.raises(ConfigError, match=r"(?i)mcopy: .*full"):
+        flash(kit, card)
+    assert card.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_image_without_a_boot_partition_is_refused(tmp_path: Path) -> None:
+    table = bytearray(1 << 20)
+    table[446 + 4], table[446 + 8], table[446 + 12], table[510:512] = 0x83, 8, 8, b"\x55\xaa"
+    (tmp_path / "x.img").write_bytes(table)
+    with pytest.raises(ConfigError, match="has no FAT partition"):
+        Image(tmp_path / "x.img")
+
+
+def test_without_mtools_the_error_says_what_to_install(card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_: None)
+    with pytest.raises(ConfigError, match="apt-get install mtools"):
+        Image(card)
