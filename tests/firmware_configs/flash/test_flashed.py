@@ -1,0 +1,44 @@
+"""Which devices have their cards is remembered beside the kits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firmware_configs.flash.flashed import next_kit, only_one, read_flashed, remember
+from tests.firmware_configs.flash.cards import make_kit
+from wire.errors import ConfigError
+
+
+def test_kits_are_taken_one_after_the_other_by_name(tmp_path: Path) -> None:
+    for device in ("pi-02", "pi-01", "pi-10"):
+        make_kit(tmp_path, device)
+    (tmp_path / "_fleet").mkdir()
+    (tmp_path / ".pi-00.new").mkdir()
+    (tmp_path / ".pi-00.new/kit.json").write_text("{}")
+    for device in ("pi-01", "pi-02", "pi-10"):
+        assert next_kit(tmp_path) == tmp_path / device
+        remember(tmp_path, device, b"manifest", Path("/media/card"))
+    with pytest.raises(ConfigError, match="all 3 kits have been flashed"):
+        next_kit(tmp_path)
+    assert read_flashed(tmp_path)["pi-10"].target == "/media/card"
+
+
+def test_a_folder_without_kits_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no kits there"):
+        next_kit(tmp_path)
+
+
+def test_a_record_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    make_kit(tmp_path)
+    (tmp_path / "flashed.json").write_text('{"pi-07": 3}')
+    with pytest.raises(ConfigError, match=r"flashed\.json: .*mend it"):
+        next_kit(tmp_path)
+
+
+def test_two_at_once_do_not_take_the_same_kit(tmp_path: Path) -> None:
+    with only_one(tmp_path), pytest.raises(ConfigError, match="another `edgestill flash`"), only_one(tmp_path):
+        pass
+    with only_one(tmp_path):
+        pass
