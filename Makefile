@@ -10,6 +10,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two torch threads in one process collapse as soon as anything else runs: one thread a process.
 export OMP_NUM_THREADS ?= 1
 
+# Debian packages of the tests, as package:command. An ssh server is not for machines where it would be started.
+PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk cloud-init systemd:systemd-analyze \
+	$(if $(wildcard /run/systemd/system),,openssh-server:sshd)
+
 .PHONY: help demo test suite test-slow lint light-tests system-packages clean
 help:
 	@echo "make demo       set up, and watch a small fleet of different models learn (about 2 minutes)"
@@ -44,7 +48,7 @@ light-tests: | $(BIN)/python
 	$(BIN)/python scripts/light_tests.py
 
 system-packages:
-	@scripts/system_packages.sh mosquitto
+	@scripts/system_packages.sh $(PACKAGES)
 
 $(BIN)/python:
 	@PYTHON="$(PYTHON)" scripts/make_venv.sh "$(VENV)"

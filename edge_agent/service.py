@@ -123,8 +123,10 @@ class Service:
         match event:
             case transport.Connected():
                 log.info("connected to %s", self.config.broker)
+                notify(f"STATUS=connected to {self.config.broker}")  # `edgestill push` waits for this word
                 self._feed(Connected())
             case transport.Disconnected():
+                notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
             case transport.Received(topic, payload, _):
                 self._bytes_down += len(payload)

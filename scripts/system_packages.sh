@@ -1,15 +1,18 @@
 #!/bin/sh
 # Install the Debian packages that the tests use, if root; otherwise say loudly what will be skipped.
+# An argument is a package, or package:command where a command of another name shows that it is there.
 set -eu
-for package in "$@"; do
-    PATH="$PATH:/usr/sbin:/usr/local/sbin"
-    command -v "$package" >/dev/null && continue
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing Debian's $package ..."
-        # policy-rc.d would be the way to keep the service down; stopping it afterwards needs no such file
-        apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-            apt-get install -y -qq --no-install-recommends "$package" >/dev/null && continue
-    fi
-    echo "*** $package is not here and could not be installed: THE TESTS THAT NEED IT WILL BE SKIPPED ***" >&2
-    echo "*** to run them: sudo apt-get install $package ***" >&2
+PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
+missing=
+for wanted in "$@"; do
+    command -v "${wanted#*:}" >/dev/null || missing="$missing ${wanted%%:*}"
 done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing Debian's$missing ..."
+    # policy-rc.d would be the way to keep services down; in a container without an init none is started
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+fi
+echo "*** not here and could not be installed:$missing: THE TESTS THAT NEED IT WILL BE SKIPPED ***" >&2
+echo "*** to run them: sudo apt-get install$missing ***" >&2

@@ -79,6 +79,7 @@ def _flash(
     dry_run: bool,
     as_json: bool,
 ) -> None:
+    from firmware_configs.flash.disks import examine
     from firmware_configs.flash.families import check_family, detect_family
     from firmware_configs.flash.flashed import remember
     from firmware_configs.flash.plan import make_plan
@@ -89,6 +90,8 @@ def _flash(
     check_family(said)
     kit, signed = open_kit(folder, key)  # before anything of the card is touched
     card = open_target(to, yes=yes, base=base, read_only=dry_run)
+    if to.is_block_device() and not as_json:
+        out.print(f"{to} is {examine(to).about}", markup=False, soft_wrap=True, highlight=False)
     family = detect_family(card, said)
     there = holder(card, family)
     if there not in (None, kit.device) and not replace:
