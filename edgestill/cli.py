@@ -16,9 +16,13 @@ from typing import Annotated
 import typer
 
 from edgestill import __version__
-from edgestill.commands import agent, aggregator, config, data, device, keys, model, prototypes, recipe
+from edgestill.commands import agent, aggregator, board, config, data, device, keys, kit, model, prototypes, recipe
 from edgestill.commands.broker import broker
+from edgestill.commands.doctor import doctor
 from edgestill.commands.experiment import experiment
+from edgestill.commands.flash import flash
+from edgestill.commands.provision import provision
+from edgestill.commands.push import push
 from edgestill.commands.simulate import simulate
 from edgestill.commands.status import status
 from edgestill.output import err, print_json
@@ -49,6 +53,12 @@ app.command()(broker)
 app.command()(status)
 app.add_typer(device.app, name="device")
 app.add_typer(model.app, name="model")
+app.command()(provision)
+app.command()(flash)
+app.command()(push)
+app.add_typer(kit.app, name="kit")
+app.add_typer(board.app, name="board")
+app.command()(doctor)
 app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(data.app, name="data")

@@ -1,9 +1,9 @@
 """install.sh of a kit: makes a running board with systemd an agent of the fleet.
 
-It may be run again, with the same kit or a newer one. The package comes from `wheels/` beside the script if there is
-such a folder, else from pip's index. Configuration and keys are replaced by one rename; the former ones stay as
-/etc/edgestill.old. EDGESTILL_ROOT puts everything below another folder and leaves users and services alone: for images
-that are prepared in a chroot, and for tests.
+It may be run again, with the same kit or a newer one. The package comes from `wheels/` beside the script or from
+`edgestill/wheels` of the boot partition, if there is such a folder, else from pip's index. Configuration and keys are
+replaced by one rename; the former ones stay as /etc/edgestill.old. EDGESTILL_ROOT puts everything below another folder
+and leaves users and services alone: for images that are prepared in a chroot, and for tests.
 """
 
 from __future__ import annotations
@@ -45,10 +45,14 @@ fi
 
 venv=$root/opt/edgestill
 [ -x "$venv/bin/python" ] || { mkdir -p "$root/opt"; "$python" -m venv "$venv"; }
-if [ -d "$here/wheels" ]; then
-    say "installing $package from $here/wheels"
+wheels=
+for folder in "$here/wheels" "$root/boot/firmware/edgestill/wheels"; do
+    [ ! -d "$folder" ] || wheels=$folder
+done
+if [ -n "$wheels" ]; then
+    say "installing $package from $wheels"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade \\
-        --no-index --find-links "$here/wheels" "edgestill${extra:+[$extra]}"
+        --no-index --find-links "$wheels" "edgestill${extra:+[$extra]}"
 else
     say "installing $package from the network"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$package"

@@ -40,7 +40,7 @@ from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
 from wire.toml import Key, read_toml, sub_table, take
 
-__all__ = ["DevicePlan", "Manifest", "load_manifest"]
+__all__ = ["DevicePlan", "Manifest", "kits_folder", "load_manifest"]
 
 STATE_DIR = "/var/lib/edgestill"
 _PROVISION = {
@@ -175,6 +175,16 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         aggregator_key=state["key"],
         devices=devices,
     )
+
+
+def kits_folder(path: Path | str) -> Path | None:
+    """Where the kits of a fleet.toml go; None if it is no manifest. Needs no secrets."""
+    file = read_toml(path)
+    if "group" not in file and "provision" not in file:
+        return None
+    base = Path(path).resolve().parent
+    own = take(sub_table(file, "provision", str(path)), f"{path} [provision]", _PROVISION, base=base)
+    return own["out"] or base / "kits"
 
 
 def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:

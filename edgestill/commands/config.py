@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import err, out, print_json
 from wire.errors import ConfigError
 
 __all__ = ["app"]
@@ -22,7 +22,8 @@ def check(
 ) -> None:
     """Check a file and print what it resolves to: environment and defaults included, secrets left out.
 
-    Which of the two it is follows from its tables: an agent's has [agent], an aggregator's [fleet].
+    Which of the two it is follows from its tables: an agent's has [agent], an aggregator's [fleet]. With [[group]]
+    tables, the settings of every device are shown as well.
     """
     facts = _resolve(file)
     if as_json:
@@ -46,5 +47,19 @@ def _resolve(file: Path) -> dict[str, dict[str, Any]]:
     if "fleet" in tables:
         from aggregator.config import check_fleet_config
 
-        return check_fleet_config(file)
+        devices, complete = _manifest(file) if "group" in tables else ({}, True)
+        return {**(check_fleet_config(file) if complete else {}), **devices}
     raise ConfigError(f"{file}: has neither [agent] nor [fleet]; is it an agent.toml or a fleet.toml?")
+
+
+def _manifest(file: Path) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Every device's settings, and whether the files that the aggregator's own tables may name have been made."""
+    from firmware_configs.manifest import load_manifest
+    from firmware_configs.provision import KIT_PUB
+
+    manifest = load_manifest(file)
+    made = (manifest.out / KIT_PUB).exists()
+    if not made:
+        text = "the aggregator's tables are checked too once `edgestill provision` has made the files they name"
+        err.print(text, markup=False, soft_wrap=True)
+    return manifest.facts(), made

@@ -47,12 +47,38 @@ def revoke(
     device: Annotated[str, typer.Argument(help="Which device.")],
     config: Config,
     undo: Annotated[bool, typer.Option("--undo", help="Let it take part again.")] = False,
+    kits: Annotated[
+        Path | None, typer.Option("--kits", help="The folder of `provision --out`; default [provision] out.")
+    ] = None,
 ) -> None:
-    """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used."""
+    """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used.
+
+    In a fleet made by `edgestill provision` its certificate is revoked too, for the broker to refuse it.
+    """
     from aggregator.config import load_fleet_config
+    from firmware_configs.manifest import kits_folder
+    from firmware_configs.provision import authority_folder
 
     loaded = load_fleet_config(config)
     if device not in loaded.devices:
         hint = did_you_mean(device, loaded.devices) or "; see `edgestill device list`"
         raise ConfigError(f"no device {device!r} in {config}{hint}")
     out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
+    folder = kits or kits_folder(config)
+    if folder is not None and authority_folder(folder).exists():
+        _certificates(folder, loaded.fleet, device, undo, config)
+
+
+def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path) -> None:
+    from firmware_configs.ca import open_authority
+    from firmware_configs.provision import authority_folder, publish_revocations
+
+    if undo:
+        text = f"a revoked certificate stays revoked: edgestill provision {config} --renew {device}"
+    else:
+        with open_authority(authority_folder(kits), fleet) as authority:
+            count = len(authority.revoke(device))
+            authority.save()
+            path = publish_revocations(kits, authority)
+        text = f"{count} certificates revoked; copy {path} to the broker and reload it"
+    out.print(text, markup=False, soft_wrap=True)

@@ -5,7 +5,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from firmware_configs.install import install_script
 from firmware_configs.provision import provision
 from tests.firmware_configs.fleets import manifest
+from tests.firmware_configs.wheels import add_wheel
 
 pytestmark = pytest.mark.light
 
@@ -20,15 +20,11 @@ pytestmark = pytest.mark.light
 def tiny_wheel(folder: Path) -> None:
     """A package called edgestill, without dependencies: what is tested is the script, not pip."""
     folder.mkdir()
-    info = "edgestill-0.1.dist-info"
-    with zipfile.ZipFile(folder / "edgestill-0.1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny_edgestill.py", "def main():\n    print('tiny')\n")
-        wheel.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: edgestill\nVersion: 0.1\nProvides-Extra: train\n"
-        )
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\nedgestill = tiny_edgestill:main\n")
-        wheel.writestr(f"{info}/RECORD", "")
+    files = {
+        "tiny_edgestill.py": "def main():\n    print('tiny')\n",
+        "INFO/entry_points.txt": "[console_scripts]\nedgestill = tiny_edgestill:main\n",
+    }
+    add_wheel(folder, "edgestill", "0.1", extras=["train"], files=files)
 
 
 def install(kit: Path, root: Path, **environment: str) -> subprocess.CompletedProcess[str]:
