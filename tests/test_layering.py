@@ -26,6 +26,8 @@ TORCH_FREE = [
     "edge_agent.predict",
     "aggregator.service",
     "fleet.config",
+    "firmware_configs.provision",
+    "firmware_configs.doctor",
     "edgestill.cli",
 ]
 
