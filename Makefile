@@ -10,9 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two torch threads in one process collapse as soon as anything else runs: one thread a process.
 export OMP_NUM_THREADS ?= 1
 
-# Debian packages of the tests, as package:command. An ssh server is not for machines where it would be started.
-PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk cloud-init systemd:systemd-analyze \
-	$(if $(wildcard /run/systemd/system),,openssh-server:sshd)
+# Debian packages of the tests, as package:command. What would be started at the next boot is for containers only.
+PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk \
+	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
 .PHONY: help demo test suite test-slow lint light-tests system-packages clean
 help:
