@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -13,6 +14,8 @@ from fleet.experiments.base import AllResults
 from fleet.experiments.figures import COLOURS, GREY, plain
 
 __all__ = ["Line", "curves"]
+
+ACROSS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +29,39 @@ class Line:
 
 
 def curves(title: str, panels: Mapping[str, Sequence[Line]]) -> Callable[[AllResults], Figure]:
-    """A figure with `panels` side by side; a line whose run was not made is left out."""
+    """A figure with `panels` side by side, at most `ACROSS` in a row; what was not measured is left out."""
 
     def draw(results: AllResults) -> Figure:
-        figure = Figure(figsize=(3.6 * len(panels) + 0.6, 3.4), dpi=150, layout="constrained")
+        found = {name: _measured(results, lines) for name, lines in panels.items()}
+        shown = {name: lines for name, lines in found.items() if lines}
+        across, down = min(len(shown), ACROSS), -(-len(shown) // ACROSS)
+        figure = Figure(figsize=(3.6 * across + 0.6, 3.0 * down + 0.4), dpi=150, layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-        for axes, (name, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-            for index, line in enumerate(lines):
-                values = _mean(results, line)
-                if not values:
-                    continue
-                style = {"color": GREY, "linestyle": ":"} if line.key == "ensemble" else {"color": COLOURS[index]}
-                axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=line.label, **style)
-            axes.set_title(name, fontsize=9)
-            axes.set_xlabel("round", fontsize=9)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            plain(axes)
-            if axes.lines:
-                axes.legend(fontsize=7, frameon=False)
-        figure.axes[0].set_ylabel("test accuracy, %", fontsize=9)
+        for place, (name, lines) in enumerate(shown.items(), 1):
+            axes = figure.add_subplot(down, across, place)
+            _panel(axes, name, lines)
+            if place % across == 1 or across == 1:
+                axes.set_ylabel("test accuracy, %", fontsize=9)
         return figure
 
     return draw
+
+
+def _panel(axes: Axes, name: str, lines: Sequence[tuple[Line, str, list[float]]]) -> None:
+    for line, colour, values in lines:
+        style = {"color": GREY, "linestyle": ":"} if line.key == "ensemble" else {"color": colour}
+        axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=line.label, **style)
+    axes.set_title(name, fontsize=9)
+    axes.set_xlabel("round", fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize=7, frameon=False)
+    plain(axes)
+
+
+def _measured(results: AllResults, lines: Sequence[Line]) -> list[tuple[Line, str, list[float]]]:
+    """The lines whose runs were made, each with the colour of its place."""
+    curves_of = [(line, COLOURS[index], _mean(results, line)) for index, line in enumerate(lines)]
+    return [(line, colour, values) for line, colour, values in curves_of if values]
 
 
 def _mean(results: AllResults, line: Line) -> list[float]:
