@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -49,7 +50,7 @@ def curves(title: str, panels: Mapping[str, Sequence[Line]]) -> Callable[[AllRes
 
 def _panel(axes: Axes, name: str, lines: Sequence[tuple[Line, str, list[float]]]) -> None:
     for line, colour, values in lines:
-        style = {"color": GREY, "linestyle": ":"} if line.key == "ensemble" else {"color": colour}
+        style: dict[str, Any] = {"color": GREY, "linestyle": ":"} if line.key == "ensemble" else {"color": colour}
         axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=line.label, **style)
     axes.set_title(name, fontsize=9)
     axes.set_xlabel("round", fontsize=9)
