@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WANTED = ("3.10", "3.13")
+RUN = ("-m", "pytest", "-q", "-m", "light and not slow", "-p", "no:cacheprovider")
 
 
 def interpreter(version: str) -> Path | None:
@@ -51,7 +52,7 @@ def run(version: str, python: Path) -> int:
     """Set up, run the marked tests, and print what they said in one piece; the exit code."""
     files = [str(p) for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.light" in p.read_text()]
     try:
-        command = [environment(version, python), "-m", "pytest", "-q", "-m", "light", "-p", "no:cacheprovider", *files]
+        command = [environment(version, python), *RUN, *files]
     except subprocess.CalledProcessError as error:
         print(f"light tests under Python {version}: cannot set it up: {error}", flush=True)
         return 1
