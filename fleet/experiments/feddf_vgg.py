@@ -20,7 +20,7 @@ RECIPES = {"fedavg": "FedAvg", "feddf": "FedDF"}
 def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
     """A fleet, with or without the screen."""
     screen = {"screen": ["drop-worst"]} if drop_worst else {}
-    distilled = {"steps": 40, "batch_size": 64, "check_every": 20, "keep_start": False} if recipe == "feddf" else {}
+    distilled = {"steps": 40, "batch_size": 64, "check_every": 20} if recipe == "feddf" else {}
     return SimulationConfig(
         dataset="mnist",
         devices=8,
@@ -28,7 +28,7 @@ def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
         training=LocalTraining(lr=0.05, batch_size=16, epochs=5),
         alpha=0.1,
         options={"min_size": 16},
-        rounds=4,
+        rounds=5,
         fraction=0.5,
         recipe=recipe,
         fusion={**distilled, **screen},
@@ -42,7 +42,7 @@ def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
 def _runs(_: str) -> Mapping[str, Measure]:
     return {
         recipe + (" drop-worst" if drop else ""): partial(
-            follow, config=scene(recipe, drop_worst=drop), train=1100, test=500
+            follow, config=scene(recipe, drop_worst=drop), train=1200, test=500
         )
         for recipe in RECIPES
         for drop in (False, True)
@@ -65,6 +65,12 @@ or, if there are none, those 1.5 standard deviations below the others.
 The paper trains on CIFAR-10 with 20 devices, 40 local epochs and up to 100 rounds: more than an hour of one core for a
 single round. This is a small fleet on MNIST with unlabeled Fashion-MNIST, which the same VGG-9 learns in minutes, so
 that only the ordering is compared. Accuracies are means of the last 3 rounds on 500 test images.
+
+Because the average that a student starts from is one of its checkpoints, FedDF falls back on it where no student is
+better. From round 2 on none was, in either run, so what drop-worst mends here is the average: without it, the model is
+at chance for two rounds. The runs were made for 6 rounds, and the one with drop-worst was interrupted after the fifth;
+five are compared, its accuracies to one decimal. In the sixth, FedDF without drop-worst came to 57.4 %, what it had
+with drop-worst in the fifth.
 """
 
 EXPERIMENT = Experiment(
@@ -83,9 +89,9 @@ EXPERIMENT = Experiment(
         },
     ),
     parameters={
-        "fleet": "8 devices, 4 in every round, 900 images by Dirichlet",
+        "fleet": "8 devices, 4 in every round, 1,000 images by Dirichlet",
         "local training": "SGD, learning rate 0.05, batches of 16, 5 epochs",
         "distillation": "800 unlabeled images of Fashion-MNIST, Adam 1e-3 with cosine, 40 batches of 64",
-        "rounds": 4,
+        "rounds": 5,
     },
 )
