@@ -20,6 +20,7 @@ SMALL = {"generator_noise_width": 4, "generator_hidden": 16, "generator_steps": 
 POINTS = ["agent-model-fetched", "agent-update-spooled", "agent-accepted"]
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.parametrize("broker", ["mosquitto"], indirect=True)
 def test_predictor_devices_killed_in_every_round_come_to_the_same_models(tmp_path: Path, broker: Broker) -> None:

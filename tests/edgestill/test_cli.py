@@ -133,6 +133,7 @@ def test_json_alone_goes_to_stdout() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow  # tests/e2e compares the same two ways, over TLS
 def test_processes_over_mqtt_give_the_same_numbers_as_one_process(tmp_path: Path) -> None:
     def results(transport: str) -> list[dict]:
         done = edgestill(*SMALL, "--rounds", "1", "--transport", transport, "--json", "--out", tmp_path / transport)
