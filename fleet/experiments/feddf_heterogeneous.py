@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from statistics import fmean
 
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
@@ -66,14 +65,8 @@ def _cells(_: str) -> Sequence[Cell]:
                 ),
                 Cell(
                     f"{what}: ensemble - FedDF",
-                    gap((distilled, "ensemble"), (distilled, "accuracy"), name, rounds=JUDGED, pick=fmean),
-                    target=at_most(2.0),
-                    unit="points",
-                    note=f"mean of the last {JUDGED} rounds",
-                ),
-                Cell(
-                    f"{what}: ensemble - FedDF at worst",
                     gap((distilled, "ensemble"), (distilled, "accuracy"), name, rounds=JUDGED, pick=max),
+                    target=at_most(2.0),
                     unit="points",
                     note=f"greatest of the last {JUDGED} rounds",
                 ),
@@ -92,9 +85,9 @@ into each prototype's average. Accuracies are those of the fused model, full pre
 *FedDF* and *ensemble* are means of the last 3 rounds. The checkpoint of a student is chosen by 1,000 labelled samples
 that no device has, in the same fleet for both recipes. Distillation is 600 steps instead of up to 10,000.
 
-The fleet's sizes, alpha and the temperature were chosen with an eye on these cells, on seed 0. At the paper's
-temperature of 1, with 300 batches of 128 out of 8,000 samples, the MLP stayed up to 3.1 points behind the ensemble. The
-2 points are asked of the mean of the last 5 rounds; the greatest is shown beside it.
+The fleet's sizes, alpha and the temperature were chosen with an eye on these cells, on seed 0, as the fifth of five
+settings. At the paper's temperature of 1, with 300 batches of 128 out of 8,000 samples, the MLP stayed up to 3.1 points
+behind the ensemble.
 """
 
 _EXAMPLE = scene("mnist", "feddf")
