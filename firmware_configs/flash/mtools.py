@@ -1,7 +1,7 @@
 """FAT file systems inside a file, read and written without mounting and without root, by the programs of GNU mtools.
 
-mtools is what Debian, Fedora and Homebrew package; the libraries of PyPI that write FAT stand on `fs`, which can not be
-imported beside a current setuptools.
+mtools is what Debian, Fedora and Homebrew package; pyfatfs stands on `fs`, which can not be imported beside a
+current setuptools.
 """
 
 from __future__ import annotations
