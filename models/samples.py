@@ -80,7 +80,7 @@ def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) ->
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; give an .npz with x and y") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .npz ({error}); {HOW}") from None
+        raise DataError(f"{path}: not a readable .npz ({_why(error)}); {HOW}") from None
 
 
 def _labels(path: Path, y: NDArray[Any]) -> NDArray[np.int64]:
@@ -110,3 +110,8 @@ def _inputs(path: Path, x: NDArray[Any], mean: NDArray[Any] | None, std: NDArray
     if inputs.shape != x.shape or not np.isfinite(inputs).all():
         raise DataError(f"{path}: mean and std do not fit x of {x.shape}; give one number per channel, std not 0")
     return inputs
+
+
+def _why(error: Exception) -> str:
+    """NumPy's reason; whatever is no array it takes for a pickle, and advises to trust it."""
+    return "no NumPy file" if "pickle" in str(error) else str(error)

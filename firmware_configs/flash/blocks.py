@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from firmware_configs.flash.card import Plan
-from firmware_configs.flash.image import boot_partition, carry_out
+from firmware_configs.flash.image import FatCard, boot_partition, carry_out
 from firmware_configs.flash.mtools import Fat
 from firmware_configs.flash.partitions import Partition, fat_partitions
 from wire.crashpoints import reach
@@ -45,7 +45,7 @@ def journal_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "edgestill"
 
 
-class BlockDevice:
+class BlockDevice(FatCard):
     """The card at `path`, which nobody else is using; opening it finishes what was cut short."""
 
     def __init__(self, path: Path, journals: Path, *, recover: bool = True) -> None:
@@ -58,23 +58,6 @@ class BlockDevice:
         except PermissionError:
             raise ConfigError(f"{path}: you may not read it; run this with sudo") from None
         self._fat = Fat(path, self.partition)
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return str(self.path)
-
-    def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
-        return self._fat.names(folder)
-
-    def read(self, path: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
-        return self._fat.read(path)
-
-    def link(self, path: str) -> str | None:
-        """FAT has no links."""
-        return None
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan in a copy of the partition, then bring the card to it, and compare."""

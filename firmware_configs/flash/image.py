@@ -16,19 +16,17 @@ from firmware_configs.flash.partitions import Partition, fat_partitions
 from wire.crashpoints import reach
 from wire.errors import ConfigError
 
-__all__ = ["Image", "boot_partition", "carry_out", "copy_sparse"]
+__all__ = ["FatCard", "Image", "boot_partition", "carry_out", "copy_sparse"]
 
 BLOCK = 1 << 20
 
 
-class Image:
-    """The boot partition of the image at `path`; written to `out` if that is given, and `path` stays as it is."""
+class FatCard:
+    """The reading side of a card whose boot partition is FAT, without mounting it."""
 
-    def __init__(self, path: Path, *, out: Path | None = None) -> None:
-        self.path, self.out = path, out or path
-        with path.open("rb") as disk:
-            self.partition = boot_partition(fat_partitions(disk, str(path)), path)
-        self._fat = Fat(path, self.partition)
+    path: Path
+    partition: Partition
+    _fat: Fat
 
     @property
     def name(self) -> str:
@@ -46,6 +44,16 @@ class Image:
     def link(self, path: str) -> str | None:
         """FAT has no links."""
         return None
+
+
+class Image(FatCard):
+    """The boot partition of the image at `path`; written to `out` if that is given, and `path` stays as it is."""
+
+    def __init__(self, path: Path, *, out: Path | None = None) -> None:
+        self.path, self.out = path, out or path
+        with path.open("rb") as disk:
+            self.partition = boot_partition(fat_partitions(disk, str(path)), path)
+        self._fat = Fat(path, self.partition)
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan in a copy, compare what it then holds, and put it in place."""

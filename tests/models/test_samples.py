@@ -71,3 +71,10 @@ def test_files_that_are_no_npz_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(DataError, match="one array"):
         load_labels(tmp_path / "one.npy")
+
+
+def test_what_is_no_numpy_file_is_called_so_and_nobody_is_told_to_trust_it(tmp_path: Path) -> None:
+    (tmp_path / "junk.npz").write_bytes(b"junk")
+    with pytest.raises(DataError, match=r"junk\.npz: not a readable \.npz \(no NumPy file\)") as told:
+        load_samples(tmp_path / "junk.npz")
+    assert "pickle" not in str(told.value)
