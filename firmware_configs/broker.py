@@ -23,6 +23,7 @@ def conf(version: str, *, port: int, folder: str = FOLDER, acl_plugin: str = ACL
     return f"""\
 # Mosquitto {version} for an edgestill fleet; made by `edgestill provision`, which will replace it.
 # After a revocation copy crl.pem here again and reload the broker (SIGHUP).
+# `log_type all` tells of every publication that the access list denies, and of every subscription.
 listener {port}
 allow_anonymous false
 cafile {folder}/ca.pem

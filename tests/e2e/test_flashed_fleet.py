@@ -4,54 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from edgestill.cli import main
 from firmware_configs.flash.image import Image
-from tests.e2e.fleets import TIMEOUT, toy
+from tests.brokers import free_port
+from tests.e2e.fleets import TIMEOUT
 from tests.firmware_configs.brokers import Provisioned
 from tests.firmware_configs.flash.cards import BOOKWORM, make_image, needs_tools
-
-MANIFEST = """
-[fleet]
-id = "garden"
-[broker]
-host = "127.0.0.1"
-port = {port}
-[broker.tls]
-ca = "kits/_fleet/aggregator/ca.pem"
-cert = "kits/_fleet/aggregator/aggregator.pem"
-key = "kits/_fleet/aggregator/aggregator.key"
-[devices]
-keys_dir = "kits/_fleet/devices"
-[state]
-dir = "state"
-key = "aggregator.key"
-[task]
-input_shape = [1, 8, 8]
-classes = 3
-latent = 8
-[prototypes]
-names = ["mlp:fp32"]
-[round]
-rounds = 1
-min_devices = 1
-[train]
-steps = 2
-batch_size = 8
-[[group]]
-name = "pi"
-board = "rpi-4"
-count = 1
-prototype = "mlp:fp32"
-data = "{samples}"
-"""
+from tests.firmware_configs.fleets import write_served
 
 
 def edgestill(*arguments: object) -> None:
@@ -79,13 +44,9 @@ def first_boot(image: Path, etc: Path) -> Path:
 @needs_tools
 @pytest.mark.broker
 def test_a_board_that_boots_from_a_flashed_image_completes_a_round(tmp_path: Path) -> None:
-    samples, data = tmp_path / "samples.npz", toy()
-    np.savez(samples, x=data.x_train, y=data.y_train)
     broker = Provisioned(tmp_path / "mosquitto", tmp_path / "kits")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        broker.port = free.getsockname()[1]
-    fleet = tmp_path / "fleet.toml"
-    fleet.write_text(MANIFEST.format(port=broker.port, samples=samples))
+    broker.port = free_port()
+    fleet = write_served(tmp_path, broker.port, count=1)
     edgestill("provision", fleet)
     image = make_image(tmp_path / "card.img", BOOKWORM)
     edgestill("flash", tmp_path / "kits" / "pi-01", "--to", image)
