@@ -1,7 +1,7 @@
 """FedRAD's fleet (Sturluson et al. 2021): 30 devices with MNIST, some of them faulty or malicious, and its rounds.
 
-The rounds are made of the parts that devices and aggregator have, without the wire between them: `train_local`, the
-attacks of `fleet/attacks.py`, `fuse_round`.
+The rounds are made of the parts that devices and aggregator have, without the wire between them: local training, the
+attacks of `fleet/attacks.py`, `fuse_round`. Only the gradient is taken by hand (`fedrad_step.py`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from aggregator.evaluate import evaluate
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server, State
 from aggregator.recipes import Recipe, find_recipe
-from edge_agent.train import train_local
 from fleet.attacks import Attack, parse_attacks, seat
 from fleet.datasets import Dataset
-from fleet.experiments.fedrad_authors import dropout_error, fuse_with_dropout, softmax_first
+from fleet.experiments.fedrad_authors import dropout_error, fuse_with_dropout
 from fleet.experiments.fedrad_plans import Plan
+from fleet.experiments.fedrad_step import train_by_hand
 from fleet.partition import fedrad, fedrad_iid, fedrad_server
 from fleet.seeds import numpy_rng, torch_rng
 from models.build import build
-from models.seeding import seeded
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 
@@ -148,9 +146,8 @@ def _update(device: Device, model: Prototype, state: State, fleet: Fleet, number
     model.load_state_dict(state)
     if attack is None or attack.name != "faulty" or plan.train_faulty:
         rng = torch_rng(fleet.seed, "train", number, device.id)
-        loss = softmax_first if plan.authors else F.cross_entropy
-        with seeded(rng):  # dropout draws from torch's own state
-            train_local(model, device.x, device.y, plan.of_round(number), generator=rng, loss_fn=loss)
+        how = plan.of_round(number)
+        train_by_hand(model, device.x, device.y, how, generator=rng, softmax_first=plan.authors)
     if attack is not None and attack.tampers:
         attack.tamper_(model, state, torch_rng(fleet.seed, "attack", number, device.id))
     sent = {name: value.clone() for name, value in model.state_dict().items()}
