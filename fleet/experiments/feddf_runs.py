@@ -21,10 +21,11 @@ from fleet.experiments.base import Fact, Facts, Results, Setting
 
 if TYPE_CHECKING:
     from fleet.datasets import Dataset
+    from fleet.datasets.dataset import Array
     from fleet.runs import PrototypeResult
     from fleet.simulate import Simulation
 
-__all__ = ["best", "first_to", "follow", "gap", "last", "rounds_to", "subset"]
+__all__ = ["best", "first_to", "follow", "gap", "halved", "last", "rounds_to", "subset"]
 
 Curve = tuple[str, str]  # a run, and one of its lists
 LAST = 3  # rounds whose mean is a run's accuracy: single rounds are noisy
@@ -37,16 +38,20 @@ def follow(
     train: int | None = None,
     test: int | None = None,
     unlabeled: float = 0.0,
+    halve: bool = False,
 ) -> Facts:
     """Run the fleet of `config` with the seed of `setting` on `train` samples, scored on `test` samples.
 
-    A share `unlabeled` of the training samples goes to the aggregator without labels instead of to devices.
+    A share `unlabeled` of the training samples goes to the aggregator without labels instead of to devices. `halve`:
+    images have half their width and height, those of the source too.
     """
     from fleet.datasets import load
     from fleet.simulate import Simulation
 
     config = replace(config, seed=setting.seed)
     dataset = subset(load(config.dataset), train, test, seed=setting.seed)
+    if halve:
+        dataset, config = _halve(dataset, config, setting)
     if unlabeled:
         dataset, config = _set_apart(dataset, config, unlabeled, setting)
     simulation = Simulation(config, dataset)
@@ -105,11 +110,35 @@ def _set_apart(
 
     order = numpy_rng(setting.seed, "unlabeled").permutation(len(dataset.y_train))
     apart, rest = np.split(order, [round(share * len(order))])
+    left = replace(dataset, x_train=dataset.x_train[rest], y_train=dataset.y_train[rest])
+    return left, _with_source(config, dataset.inputs(dataset.x_train[apart]), setting)
+
+
+def _halve(dataset: Dataset, config: SimulationConfig, setting: Setting) -> tuple[Dataset, SimulationConfig]:
+    """The same with images of half the size, whether they are the task's or those of the dataset that is its source."""
+    from fleet.datasets import DATASETS, load
+
+    small = replace(dataset, x_train=halved(dataset.x_train), x_test=halved(dataset.x_test))
+    if config.source not in DATASETS:
+        return small, config
+    return small, _with_source(config, small.inputs(halved(load(config.source).x_train)), setting)
+
+
+def halved(x: Array) -> Array:
+    """Images (N, C, H, W) whose pixels are the rounded means of two by two."""
+    n, c, h, w = x.shape
+    small: Array = x.reshape(n, c, h // 2, 2, w // 2, 2).mean((3, 5)).round().astype(x.dtype)
+    return small
+
+
+def _with_source(config: SimulationConfig, x: Array, setting: Setting) -> SimulationConfig:
+    """The aggregator's samples without labels are `x`."""
+    import numpy as np
+
     setting.folder.mkdir(parents=True, exist_ok=True)
     path = setting.folder / "unlabeled.npz"
-    np.savez(path, x=dataset.inputs(dataset.x_train[apart]))
-    left = replace(dataset, x_train=dataset.x_train[rest], y_train=dataset.y_train[rest])
-    return left, replace(config, source=str(path))
+    np.savez(path, x=x)
+    return replace(config, source=str(path))
 
 
 def _images_channels_last(simulation: Simulation) -> None:

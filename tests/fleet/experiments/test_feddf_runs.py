@@ -12,7 +12,7 @@ from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import load
 from fleet.experiments.base import Setting
-from fleet.experiments.feddf_runs import best, first_to, follow, gap, last, rounds_to, subset
+from fleet.experiments.feddf_runs import best, first_to, follow, gap, halved, last, rounds_to, subset
 
 RESULTS = {
     "a": {"accuracy": {"p": [10.0, 40.0, 30.0, 50.0, 45.0]}, "ensemble": {"p": [20.0, 50.0, 60.0, 52.0, 48.0]}},
@@ -88,3 +88,10 @@ def test_fedavg_and_feddf_are_followed_in_the_same_fleet(tmp_path: Path) -> None
 def test_the_seed_of_the_setting_counts(tmp_path: Path) -> None:
     first, again = (follow(setting(tmp_path), replace(TINY, rounds=1, seed=seed), train=300) for seed in (0, 9))
     assert first == again
+
+
+def test_images_are_halved_by_the_means_of_two_by_two() -> None:
+    x = np.array([[[[0, 2, 10, 10], [4, 6, 10, 14]]]], dtype=np.uint8)  # one image of 2 x 4
+    small = halved(x)
+    assert small.dtype == np.uint8
+    assert small.tolist() == [[[[3, 11]]]]
