@@ -1,7 +1,7 @@
 """Local training on a device: a flat loop, tensors in, tensors out.
 
 No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB and takes a second, which a board with
-1 GB has better use for.
+1 GB has better use for. Plain perceptrons go without autograd too (`edge_agent/backprop.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from edge_agent.backprop import Chain, chain_of
 from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
 from wire.errors import ConfigError
@@ -21,6 +22,10 @@ __all__ = ["Objective", "Trained", "batches", "train_local"]
 
 #: The loss of one batch where it needs more than logits and labels: (model, x, y), called once per step, in order.
 Objective = Callable[[Any, Tensor, Tensor], Tensor]
+
+#: Networks with a convolution that reads so many channels train 1.1 to 1.7 times as fast with the channels last; small
+#: ones, such as FedGen's CNN, do not.
+WIDE = 16
 
 
 def batches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -57,20 +62,49 @@ def train_local(
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
     model.train()
-    params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
-    received = [p.detach().clone() for p in params] if how.prox else []
-    velocity = [torch.zeros_like(p) for p in params] if how.momentum else []
-    total, counted, steps = 0.0, 0, 0
+    plain = objective is None and loss_fn is F.cross_entropy and x.dtype == torch.float32 and y.ndim == 1
+    layers = chain_of(model) if plain else None
+    step = _Autograd(model, how, loss_fn, objective).step if layers is None else Chain(layers, how).step
+    total, counted, steps = torch.zeros((), dtype=torch.float64), 0, 0
     for counts, chosen in schedule(lambda: batches(len(x), how.batch_size, generator), how):
         if should_stop():
-            return Trained(total / max(counted, 1), steps, True)
-        inputs, labels = x[chosen], y[chosen]
-        loss = loss_fn(model(inputs), labels) if objective is None else objective(model, inputs, labels)
-        _step(params, torch.autograd.grad(loss, params, materialize_grads=True), velocity, received, how)
+            return Trained(total.item() / max(counted, 1), steps, True)
+        step(x.index_select(0, chosen), y.index_select(0, chosen), total if counts else None)
         steps += 1
-        if counts:
-            total, counted = total + loss.item(), counted + 1
-    return Trained(total / max(counted, 1), steps, False)
+        counted += counts
+    return Trained(total.item() / max(counted, 1), steps, False)
+
+
+class _Autograd:
+    """Steps of any model, through autograd."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        how: LocalTraining,
+        loss_fn: Callable[[Tensor, Tensor], Tensor],
+        objective: Objective | None,
+    ) -> None:
+        self._model, self._how, self._loss_fn, self._objective = model, how, loss_fn, objective
+        self._channels_last = any(p.ndim == 4 and p.shape[1] >= WIDE for p in model.parameters())
+        if self._channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        self._received = [p.detach().clone() for p in self._params] if how.prox else []
+        self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
+
+    def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
+        """One step on a mini-batch; its loss is added to `total`."""
+        if self._channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        if self._objective is None:
+            loss = self._loss_fn(self._model(x), y)
+        else:
+            loss = self._objective(self._model, x, y)
+        grads = torch.autograd.grad(loss, self._params, materialize_grads=True)
+        _step(self._params, grads, self._velocity, self._received, self._how)
+        if total is not None:
+            total.add_(loss.detach())
 
 
 @torch.no_grad()

@@ -30,6 +30,10 @@ class Extractor(nn.Module):
             self.adapter = layers.linear(width, latent)
         self.width = width if latent is None else latent
 
+    def steps(self) -> tuple[nn.Module, ...]:
+        """What `forward` applies, one after another."""
+        return (self.body,) if self.adapter is None else (self.body, self.adapter)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         z: torch.Tensor = self.body(x)
         return z if self.adapter is None else self.adapter(z)
@@ -53,6 +57,10 @@ class Prototype(nn.Module):
     def tokens(self) -> int | None:
         """The size of the vocabulary if the input is token ids (int64), None if it is float32."""
         return getattr(self.extractor.body, "tokens", None)
+
+    def steps(self) -> tuple[nn.Module, ...]:
+        """What `forward` applies, one after another."""
+        return self.extractor, self.predictor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits (B, C)."""

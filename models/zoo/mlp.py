@@ -38,6 +38,10 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.width = hidden[1]
 
+    def steps(self) -> tuple[nn.Module, ...]:
+        """What `forward` applies, one after another, to flat inputs."""
+        return self.fc1, self.act1, self.dropout, self.fc2, self.act2, self.dropout
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.dropout(self.act1(self.fc1(x.flatten(1))))
         z: torch.Tensor = self.dropout(self.act2(self.fc2(x)))  # (B, width)

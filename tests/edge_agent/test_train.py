@@ -99,6 +99,28 @@ def test_an_epoch_visits_every_sample_once_but_a_lonely_last_one() -> None:
     assert [len(b) for b in batches(1, 4, seeded())] == [1]
 
 
+def test_wide_convolutions_run_with_their_channels_last_and_come_to_the_same_weights() -> None:
+    def conv() -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            return nn.Sequential(nn.Conv2d(16, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2))
+
+    x = torch.randn(12, 16, 5, 5, generator=seeded(1))
+    y = (x[:, 0, 0, 0] > 0).long()
+    model, twin = conv(), conv()
+    train_local(model, x, y, LocalTraining(lr=0.1, batch_size=12, steps=3), generator=seeded())
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    order = seeded()
+    for _ in range(3):
+        (chosen,) = batches(12, 12, order)
+        grads = torch.autograd.grad(nn.functional.cross_entropy(twin(x[chosen]), y[chosen]), list(twin.parameters()))
+        with torch.no_grad():
+            for p, grad in zip(twin.parameters(), grads, strict=True):
+                p -= 0.1 * grad
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
 def test_a_device_without_samples_is_told_so() -> None:
     how = LocalTraining(lr=0.1, batch_size=8, epochs=1)
     with pytest.raises(ConfigError, match="no samples"):
