@@ -1,0 +1,99 @@
+"""Asynchronous rounds in virtual time: FedBuff, Nguyen et al. 2022, Algorithm 1, arXiv:2106.06639.
+
+M devices train at any time, each from the model that was current when it began. An update goes to a buffer and frees a
+place for another device; when K are in, they are fused, and the model's version rises by one. An update that began at
+version v and is fused into version t is tau = t - v versions stale, and counts for
+
+    w_t + s(tau) (w_k - w_v),   s(tau) = 1 / sqrt(1 + tau)
+
+How long a device takes does not depend on what it learns, so who meets whom can be told before anything is trained.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wire.errors import ConfigError
+from wire.seeds import derive_seed
+
+__all__ = ["Arrival", "Flush", "discount", "flushes"]
+
+#: (device, how often it was asked, when it begins) -> when its update is there; infinity: never
+Finish = Callable[[str, int, float], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An update in the buffer."""
+
+    device: str
+    turn: int  # how often the device has been asked, from 1
+    version: int  # of the model that it began with; 0 is the first
+    began: float
+    arrived: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """A full buffer."""
+
+    number: int  # of the version that it makes, from 1
+    time: float
+    arrivals: tuple[Arrival, ...]
+
+    def staleness(self, arrival: Arrival) -> int:
+        """tau: versions between the model that the update began with and the one that it is fused into."""
+        return self.number - 1 - arrival.version
+
+
+def discount(staleness: int) -> float:
+    """s(tau) = 1 / sqrt(1 + tau).
+
+    >>> discount(0), discount(3)
+    (1.0, 0.5)
+    """
+    return 1 / math.sqrt(1 + staleness)
+
+
+def flushes(
+    devices: Sequence[str], finish: Finish, *, concurrency: int, buffer: int, patience: float, seed: int = 0
+) -> Iterator[Flush]:
+    """Buffers as they fill, without end; a device that is not heard of for `patience` seconds gives up its place."""
+    if not 1 <= concurrency <= len(devices):
+        raise ConfigError(f"{concurrency} devices at a time; give 1 to {len(devices)}, as many as there are")
+    if buffer < 1:
+        raise ConfigError(f"a buffer of {buffer} updates; give at least 1")
+    rng = np.random.default_rng(derive_seed(seed, "buffered"))
+    idle, turns = list(devices), dict.fromkeys(devices, 0)
+    queue: list[tuple[float, int, str, Arrival | None]] = []  # when a place is free again, and what came with it
+    version, started, waiting = 0, 0, list[Arrival]()
+
+    def begin(now: float) -> None:
+        nonlocal started
+        device = idle.pop(int(rng.integers(len(idle))))
+        turns[device] += 1
+        started += 1
+        at = finish(device, turns[device], now)
+        if at <= now + patience:
+            arrival = Arrival(device=device, turn=turns[device], version=version, began=now, arrived=at)
+            heapq.heappush(queue, (at, started, device, arrival))
+        else:
+            heapq.heappush(queue, (now + patience, started, device, None))
+
+    for _ in range(concurrency):
+        begin(0.0)
+    while True:
+        now, _, device, arrival = heapq.heappop(queue)
+        idle.append(device)
+        if arrival is not None:
+            waiting.append(arrival)
+            if len(waiting) == buffer:
+                version += 1
+                yield Flush(number=version, time=now, arrivals=tuple(waiting))
+                waiting = []
+        begin(now)

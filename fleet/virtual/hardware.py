@@ -1,0 +1,130 @@
+"""What boards do in virtual time: seconds and joules of one round on one device.
+
+    t = down / r_down + F / S + up / r_up        E = P_radio (t_down + t_up) + P_train t_train
+
+with `down` and `up` in bits, rates r in bits per second, F floating-point operations and S the board's speed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware_configs.boards import boards
+from wire.errors import ConfigError, did_you_mean
+from wire.toml import Key, read_toml, sub_table, take
+
+__all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
+
+FILE = Path(__file__).parent / "hardware.toml"
+_KEYS = {
+    name: Key(float, least=1e-6)
+    for name in ("gflops", "up_mbps", "down_mbps", "train_watts", "radio_watts", "idle_watts")
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """One kind of board."""
+
+    board: str
+    gflops: float  # sustained while it trains, in 1e9 operations a second
+    up_mbps: float
+    down_mbps: float
+    train_watts: float  # of the whole board while it trains,
+    radio_watts: float  # while it sends or receives,
+    idle_watts: float  # and while it waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trip:
+    """What one round asks of one device."""
+
+    down_bytes: int
+    flops: float
+    up_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What it costs a board; the sum of two is that of both."""
+
+    seconds: float = 0.0
+    train_seconds: float = 0.0
+    joules: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            seconds=self.seconds + other.seconds,
+            train_seconds=self.train_seconds + other.train_seconds,
+            joules=self.joules + other.joules,
+            bytes_up=self.bytes_up + other.bytes_up,
+            bytes_down=self.bytes_down + other.bytes_down,
+        )
+
+
+def usage(hardware: Hardware, trip: Trip) -> Usage:
+    """Fetch, train, send.
+
+    >>> pi = Hardware(board="pi", gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
+    >>> made = usage(pi, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=1_000_000))
+    >>> made.seconds, made.train_seconds, made.joules  # 1 + 5 + 1 s, and 3 * 2 + 5 * 5 J
+    (7.0, 5.0, 31.0)
+    """
+    radio = 8e-6 * (trip.down_bytes / hardware.down_mbps + trip.up_bytes / hardware.up_mbps)
+    train = trip.flops / (1e9 * hardware.gflops)
+    return Usage(
+        seconds=radio + train,
+        train_seconds=train,
+        joules=hardware.radio_watts * radio + hardware.train_watts * train,
+        bytes_up=trip.up_bytes,
+        bytes_down=trip.down_bytes,
+    )
+
+
+def known_hardware(path: Path | None = None) -> dict[str, Hardware]:
+    """By board; what the file at `path` says goes before what ships with edgestill."""
+    return {**_shipped(), **(_read(path) if path else {})}
+
+
+@functools.cache
+def _shipped() -> dict[str, Hardware]:
+    return _read(FILE)
+
+
+def _read(path: Path) -> dict[str, Hardware]:
+    tables = read_toml(path)
+    found = {}
+    for name in tables:
+        where = f"{path.name} [{name}]"
+        found[find_board(name)] = Hardware(board=find_board(name), **take(sub_table(tables, name, where), where, _KEYS))
+    return found
+
+
+def find_board(text: str) -> str:
+    """The board meant by `text`, which may lack hyphens and an end that is clear: rpi4, rpi-zero2w, jetson-orin."""
+    names = list(boards())
+    plain: Mapping[str, str] = {name.replace("-", ""): name for name in names}
+    wanted = text.replace("-", "").lower()
+    if wanted in plain:
+        return plain[wanted]
+    starts = [name for short, name in plain.items() if short.startswith(wanted)] if wanted else []
+    if len(starts) == 1:
+        return starts[0]
+    hint = f"; did you mean {' or '.join(starts)}?" if starts else did_you_mean(text, names)
+    raise ConfigError(f"no board {text!r}{hint or '; known: ' + ' '.join(names)}")
+
+
+def parse_boards(text: str) -> tuple[str, ...]:
+    """The board of every device, by `rpi4:10,rpi-zero2w:5`; an order without a number is one device."""
+    devices: list[str] = []
+    for order in text.split(","):
+        name, colon, count = order.strip().partition(":")
+        if colon and not (count.isdecimal() and int(count)):
+            raise ConfigError(f"--devices {order.strip()!r}: give BOARD:COUNT, such as rpi4:10")
+        devices += [find_board(name)] * (int(count) if colon else 1)
+    return tuple(devices)

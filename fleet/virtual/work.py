@@ -1,0 +1,40 @@
+"""What training asks of a board, in floating-point operations; an estimate that does not depend on the machine."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from edge_agent.hyper import LocalTraining
+from models.split import Prototype
+
+__all__ = ["forward_flops", "samples_seen", "training_flops"]
+
+BACKWARD = 2  # times the forward pass: gradients of inputs and of weights
+
+
+def forward_flops(model: Prototype) -> float:
+    """Operations of one sample's forward pass, a multiply and an add being two."""
+    example = model.example_input(generator=torch.Generator().manual_seed(0))
+    training = model.training
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        model.eval()(example)
+    model.train(training)
+    return float(counter.get_total_flops())
+
+
+def samples_seen(how: LocalTraining, examples: int) -> int:
+    """Samples that pass through the network in one round, repetitions counted."""
+    if how.epochs is not None:
+        return how.epochs * examples
+    assert how.steps is not None
+    whole, rest = divmod(how.steps, max(math.ceil(examples / how.batch_size), 1))
+    return whole * examples + min(rest * how.batch_size, examples)
+
+
+def training_flops(per_sample: float, how: LocalTraining, examples: int) -> float:
+    """Operations of a device's round: forward and, at twice the cost, backward."""
+    return (1 + BACKWARD) * per_sample * samples_seen(how, examples)

@@ -1,0 +1,68 @@
+"""Boards in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firmware_configs.boards import boards
+from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage
+from wire.errors import ConfigError
+
+PI = Hardware(board="pi", gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
+
+
+def test_a_round_costs_its_transfers_and_its_training() -> None:
+    made = usage(PI, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=3_000_000))
+    # 16 Mbit at 16, 10 Gflop at 2, 24 Mbit at 8
+    assert made == Usage(seconds=9.0, train_seconds=5.0, joules=37.0, bytes_up=3_000_000, bytes_down=2_000_000)
+    assert made + made == Usage(seconds=18.0, train_seconds=10.0, joules=74.0, bytes_up=6_000_000, bytes_down=4_000_000)
+
+
+def test_every_board_profile_has_its_hardware() -> None:
+    known = known_hardware()
+    assert known.keys() == boards().keys()
+    assert all(known[name].board == name for name in known)
+    assert known["rpi-zero-2w"].gflops < known["rpi-4"].gflops < known["jetson-orin-nano"].gflops
+
+
+def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    table = "gflops = 9.5\nup_mbps = 1\ndown_mbps = 2\ntrain_watts = 7\nradio_watts = 3\nidle_watts = 2\n"
+    path.write_text(f"[rpi4]\n{table}")
+    known = known_hardware(path)
+    assert known["rpi-4"] == Hardware(
+        board="rpi-4", gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
+    )
+    assert known["rpi-5"] == known_hardware()["rpi-5"]
+    path.write_text("[rpi4]\ngflop = 1\n")
+    with pytest.raises(ConfigError, match=r"mine.toml \[rpi4\].*gflop"):
+        known_hardware(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "board"),
+    [("rpi4", "rpi-4"), ("rpi-zero2w", "rpi-zero-2w"), ("jetson-orin", "jetson-orin-nano"), ("RPI-5", "rpi-5")],
+)
+def test_boards_are_found_by_short_names(text: str, board: str) -> None:
+    assert find_board(text) == board
+
+
+def test_fleets_are_counted_by_board() -> None:
+    assert parse_boards("rpi4:2, rpi-zero2w,jetson-orin:1") == ("rpi-4", "rpi-4", "rpi-zero-2w", "jetson-orin-nano")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rpi:2", "no board 'rpi'; did you mean rpi-3b-plus or rpi-4 or rpi-5 or rpi-zero-2w"),
+        ("toaster:2", "no board 'toaster'"),
+        ("rpi4:0", "BOARD:COUNT"),
+        ("rpi4:x", "BOARD:COUNT"),
+        ("", "no board ''"),
+    ],
+)
+def test_what_is_no_fleet_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_boards(text)
