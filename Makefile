@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 # Debian packages of the tests, as package:command. What would be started at the next boot is for containers only.
-PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk \
+PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
 .PHONY: help demo test suite test-slow lint light-tests system-packages clean

@@ -23,6 +23,7 @@ from edgestill.commands.experiment import experiment
 from edgestill.commands.flash import flash
 from edgestill.commands.provision import provision
 from edgestill.commands.push import push
+from edgestill.commands.report import report
 from edgestill.commands.simulate import simulate
 from edgestill.commands.status import status
 from edgestill.output import err, print_json
@@ -47,6 +48,7 @@ app = typer.Typer(
     epilog=EPILOG,
 )
 app.command()(simulate)
+app.command()(report)
 app.add_typer(aggregator.app, name="aggregator")
 app.add_typer(agent.app, name="agent")
 app.command()(broker)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fleet.dotplot import ACCENT, MOST_DEVICES, count_labels, draw_dotplot
+from fleet.dotplot import MOST_DEVICES, count_labels, draw_dotplot
+from fleet.report.style import COLOURS
 
-BLUE = np.array([int(ACCENT[i : i + 2], 16) for i in (1, 3, 5)])
+BLUE = np.array([int(COLOURS[0][i : i + 2], 16) for i in (1, 3, 5)])
 
 
 def ink(path: Path) -> np.ndarray:

@@ -1,0 +1,142 @@
+"""Runs as a report reads them: `run.json`, checked field by field, with a name that tells each from the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fleet.runs import PrototypeResult, RoundResult, read_run
+from wire.errors import ConfigError, DataError
+
+__all__ = ["FleetDevice", "Judged", "RunFacts", "read_facts", "read_runs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDevice:
+    """One device of `fleet`."""
+
+    device: str
+    prototype: str
+    examples: int = 0
+    labels: list[int] = field(default_factory=list)  # samples per class, as it tells them
+    attack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What fusion made of one device's update in one round."""
+
+    weight: float | None = None
+    score: float | None = None
+    screened: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What a report needs of a `run.json`; the rest is passed over."""
+
+    config: dict[str, Any]
+    fleet: list[FleetDevice]
+    rounds: list[RoundResult]
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run of at least one round."""
+
+    name: str  # for people: the end of its path
+    config: dict[str, Any]
+    versions: dict[str, str]
+    fleet: Sequence[FleetDevice]
+    rounds: Sequence[RoundResult]
+    judged: Sequence[dict[str, Judged]]  # by round and device
+
+    @property
+    def last(self) -> RoundResult:
+        """The last round."""
+        return self.rounds[-1]
+
+    @property
+    def prototypes(self) -> list[str]:
+        """Their names, in the order of the first round that has them."""
+        return list(dict.fromkeys(name for result in self.rounds for name in result.prototypes))
+
+    def results(self, prototype: str) -> list[tuple[int, PrototypeResult]]:
+        """Rounds with the prototype's result in each."""
+        return [(r.round, r.prototypes[prototype]) for r in self.rounds if prototype in r.prototypes]
+
+    @property
+    def attackers(self) -> dict[str, str]:
+        """Device to what it does."""
+        return {d.device: d.attack for d in self.fleet if d.attack is not None}
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
+    """The runs at `paths`, folders or files, named by as much of their paths as tells them apart."""
+    folders = [(path if path.is_dir() else path.parent).resolve() for path in paths]
+    for path, folder in zip(paths, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise ConfigError(f"{path}: given twice; give each run once")
+    return [read_facts(path, name) for path, name in zip(paths, _names(folders), strict=True)]
+
+
+def read_facts(path: Path, name: str) -> RunFacts:
+    """One run; `DataError` says what is wrong with it, and where."""
+    facts = read_run(path)
+    try:
+        file = msgspec.convert(_whole(facts), _File)
+        judged = [msgspec.convert(r.devices, dict[str, Judged]) for r in file.rounds]
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path}: not a run.json as simulate writes it: {_one_line(error)}; run it again") from error
+    if not file.rounds:
+        raise DataError(f"{path}: holds no finished round yet; wait for one, or run it again")
+    for result in file.rounds:
+        for prototype, p in result.prototypes.items():
+            if not 0 <= p.accuracy <= 1:  # NaN too
+                raise DataError(f"{path}: round {result.round}, {prototype}: accuracy {p.accuracy}, expected 0 to 1")
+    return RunFacts(
+        name=name,
+        config=file.config,
+        versions=file.versions,
+        fleet=file.fleet,
+        rounds=file.rounds,
+        judged=judged,
+    )
+
+
+def _whole(facts: dict[str, Any]) -> dict[str, Any]:
+    """With what `run.json` leaves out because JSON has no NaN: losses that are not finite."""
+
+    def result(p: Any) -> Any:
+        return {"loss": math.nan, "train_loss": None, **p} if isinstance(p, dict) else p
+
+    def one_round(r: Any) -> Any:
+        if not isinstance(r, dict) or not isinstance(r.get("prototypes"), dict):
+            return r
+        return {**r, "prototypes": {name: result(p) for name, p in r["prototypes"].items()}}
+
+    rounds = facts.get("rounds")
+    return {**facts, "rounds": [one_round(r) for r in rounds]} if isinstance(rounds, list) else facts
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).replace("`", "")
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that differ from each other.
+
+    >>> _names([Path("/a/run"), Path("/b/run"), Path("/c")])
+    ['a/run', 'b/run', '/c']
+    """
+    for count in range(1, max(len(folder.parts) for folder in folders) + 1):
+        names = [str(Path(*folder.parts[-count:])) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    raise AssertionError("resolved folders differ")

@@ -1,0 +1,67 @@
+"""`edgestill report`, as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from edgestill import output
+from edgestill.cli import app
+from tests.fleet.report.made import a_run, written
+from wire.errors import ConfigError, DataError, EdgestillError
+
+
+def call(*arguments: object) -> str:
+    """What the command prints; errors of ours propagate, as `main` wants them to."""
+    done = CliRunner().invoke(app, ["report", *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.out, "width", 300)
+
+
+def test_the_report_of_one_run_is_in_its_folder(tmp_path: Path) -> None:
+    run = written(tmp_path / "run")
+    said = call(run / "run.json")
+    assert f"wrote {run / 'report.html'} and 6 figures beside it" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert ["run", "cnn:fp32", "90.0", "%", "90.0", "%", "3"] in rows
+    assert ["run", "cnn:w1", "65.0", "%", "65.0", "%", "not", "reached"] in rows
+    assert len(list(run.glob("report-*.png"))) == 6
+
+
+def test_the_report_of_several_runs_is_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [written(tmp_path / "a"), written(tmp_path / "b", a_run((0.3,)))]
+    facts = json.loads(call(*runs, "--target", 60, "--json"))
+    assert [[p["rounds_to_target"] for p in run["prototypes"]] for run in facts["runs"]] == [[2, 3], [None, None]]
+    assert (facts["target"], facts["files"][:2]) == (0.6, ["report.html", "report-comparison.png"])
+    assert [run["run"] for run in facts["runs"]] == ["a", "b"]
+    assert "2 runs compared" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        (["nowhere"], DataError, "not a readable run.json"),
+        (["run", "--target", "0"], ConfigError, "--target 0: give an accuracy in %"),
+        (["run", "--target", "nan"], ConfigError, "--target nan"),
+        (["run", "--out", "page.pdf"], ConfigError, "ends in .html"),
+        (["run", "--out", "none/page.html"], ConfigError, "a folder that exists"),
+        (["run", "run"], ConfigError, "given twice"),
+        (["run"] * 25, ConfigError, "give at most 24"),
+    ],
+)
+def test_wrong_input_is_told_in_one_line_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], kind: type[EdgestillError], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "run")
+    with pytest.raises(kind, match=says) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["run", "run.json"]

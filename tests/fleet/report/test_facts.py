@@ -1,0 +1,81 @@
+"""Runs as a report reads them: what is checked, what is refused, how runs are called."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.report.facts import read_facts, read_runs
+from fleet.runs import Run
+from tests.fleet.report.made import BIT, CNN, a_run, facts, result, written
+from wire.errors import ConfigError, DataError
+
+
+def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    run = facts(tmp_path / "one")
+    assert (run.name, run.prototypes, len(run.rounds), run.attackers) == ("one", [CNN, BIT], 3, {"sim-3": "faulty"})
+    assert run.last.prototypes[BIT].accuracy == pytest.approx(0.65)
+    assert run.judged[2]["sim-3"].score == 0.046875
+    assert run.judged[0]["sim-0"].screened is None
+
+
+def test_a_loss_that_was_not_finite_comes_back_as_nan(tmp_path: Path) -> None:
+    run = a_run((0.5,))
+    run.rounds[0].prototypes[CNN] = result(0.5, loss=math.inf, train_loss=None)
+    read = facts(tmp_path / "diverged", run).last.prototypes[CNN]
+    assert math.isnan(read.loss)
+    assert read.train_loss is None
+
+
+def spoiled(path: Path, *keys: Any, value: Any) -> Path:
+    """The file of a run with one thing in it replaced."""
+    file = written(path) / "run.json"
+    facts = json.loads(file.read_text())
+    inner = facts
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    file.write_text(json.dumps(facts))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "says"),
+    [
+        (("rounds", 0, "prototypes", CNN, "accuracy"), "good", r"\$\.rounds\[0\]"),
+        (("rounds", 1, "devices", "sim-1", "score"), "<b>", "score"),
+        (("rounds", 1, "prototypes"), 3, "prototypes"),
+        (("rounds",), {}, "rounds"),
+        (("fleet",), [{"device": 3}], "fleet"),
+        (("config",), None, "config"),
+        (("rounds", 0, "prototypes", CNN, "accuracy"), 1.5, "accuracy 1.5, expected 0 to 1"),
+        (("rounds", 0, "prototypes", CNN, "accuracy"), math.nan, "accuracy nan, expected 0 to 1"),
+    ],
+)
+def test_what_is_no_run_is_refused_in_one_line_with_the_place(
+    tmp_path: Path, keys: tuple[Any, ...], value: Any, says: str
+) -> None:
+    with pytest.raises(DataError, match=says) as caught:
+        read_facts(spoiled(tmp_path / "bad", *keys, value=value), "bad")
+    assert "\n" not in str(caught.value)
+    assert "bad" in str(caught.value)
+
+
+def test_a_run_without_a_finished_round_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no finished round"):
+        facts(tmp_path / "young", Run(config={}, fleet=[], rounds=[]))
+
+
+def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path) -> None:
+    paths = [written(tmp_path / name) for name in ("a/run", "b/run")]
+    assert [run.name for run in read_runs(paths)] == ["a/run", "b/run"]
+    assert [run.name for run in read_runs(paths[:1])] == ["run"]
+    assert [run.name for run in read_runs([paths[0] / "run.json"])] == ["run"]
+
+
+def test_a_run_that_is_given_twice_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "a")
+    with pytest.raises(ConfigError, match="given twice"):
+        read_runs([path, path / "run.json"])
