@@ -9,15 +9,20 @@ from collections.abc import Callable, Mapping
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import Ed25519PublicKey
-from wire.messages import About, Metrics, State
+from wire.messages import About, Metrics, Reported, State
 from wire.topics import DeviceTopic
 
 __all__ = ["Gate", "Spoken"]
 
 log = logging.getLogger("edgestill.aggregator")
-KINDS: dict[str, type[State] | type[About] | type[Metrics]] = {"state": State, "about": About, "metrics": Metrics}
+KINDS: dict[str, type[State] | type[About] | type[Metrics] | type[Reported]] = {
+    "state": State,
+    "about": About,
+    "metrics": Metrics,
+    "reported": Reported,
+}
 MAX_BYTES = 256 * 1024  # of what a device says of itself
-Spoken = State | About | Metrics
+Spoken = State | About | Metrics | Reported
 
 
 class Gate:

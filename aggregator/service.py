@@ -21,6 +21,7 @@ from aggregator.blobs import Blobs
 from aggregator.commands import run_command
 from aggregator.conductor import Conductor
 from aggregator.config import FleetConfig
+from aggregator.desired import SET, DesiredSettings
 from aggregator.desk import Desk
 from aggregator.events import AboutHeard, Muted, StateHeard, Stored, Tick
 from aggregator.gate import Gate
@@ -33,7 +34,7 @@ from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
 from wire.errors import ConfigError, EdgestillError, TopicError
 from wire.keys import load_private_key
-from wire.messages import About, Metrics, Rejected, State
+from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
 
 __all__ = ["Service", "serve"]
@@ -72,6 +73,7 @@ class Service:
             blobs=self.blobs,
             journal=self.journal,
         )
+        self.desired = DesiredSettings(self._publish, key=key, fleet=config.fleet, journal=self.journal)
         self.worker = WorkerProcess(worker_setup(config), self.link.wake)
         self.conductor = Conductor(
             config,
@@ -141,6 +143,8 @@ class Service:
             self.conductor.feed(Tick(self.now()))
             if self.conductor.changed and self._connected:
                 self.conductor.say()
+            if self._connected:
+                self.desired.say()
             self._keep_notes()
             self._tell_status()
         except (
@@ -175,6 +179,7 @@ class Service:
                 case Connected():
                     self._connected = True
                     self.publisher.forget()
+                    self.desired.forget()
                     self.conductor.changed = True
                     self.desk.reconnected()
                 case Disconnected():
@@ -221,6 +226,8 @@ class Service:
                 self.conductor.feed(StateHeard(device, status, session))
                 seen = self.conductor.state.devices[device]
                 self._note(device, status=seen.status, session=seen.session)
+            case Reported() as reported:
+                self.desired.heard(device, reported)
             case Metrics(round=number, problem=problem) if problem:
                 log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
@@ -250,6 +257,9 @@ class Service:
 
     def _commands(self) -> None:
         for command in self.journal.commands():
+            if command.verb == SET:
+                self.desired.run(command, self.now())
+                continue
             run_command(command, self.conductor, self.desk.uploads)
 
     def _note(self, device: str, **facts: Any) -> None:

@@ -8,9 +8,10 @@ from edge_agent.events import Answered, Instructed
 from edge_agent.protocol import seconds_left
 from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import Kind, open_envelope, seal
+from wire.errors import EnvelopeError
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
-from wire.messages import About, Job, Message, Metrics, State
+from wire.messages import About, Desired, Job, Message, Metrics, Reported, State
 from wire.topics import DeviceTopic, Leaf, ModelChunk, UpdateChunk
 
 __all__ = ["MAX_SMALL", "Mail"]
@@ -57,6 +58,17 @@ class Mail:
     def metrics(self, metrics: Metrics) -> tuple[str, bytes]:
         """Topic and payload."""
         return self.topic("metrics"), self._seal(metrics, "metrics", metrics.round)
+
+    def reported(self, reported: Reported) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("reported"), self._seal(reported, "reported")
+
+    def read_desired(self, payload: bytes) -> Desired:
+        """What the desired topic says; `WireError` if the aggregator did not say it, or not to this device."""
+        desired = decode_message(self._open(payload, "desired"), Desired)
+        if desired.device != self.device:
+            raise EnvelopeError(f"settings for {desired.device!r}, not for this device")
+        return desired
 
     def read_job(self, payload: bytes) -> Instructed:
         """What the job topic says; `WireError` if the aggregator did not say it."""

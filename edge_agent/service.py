@@ -40,6 +40,7 @@ from edge_agent.events import (
 from edge_agent.mail import Mail
 from edge_agent.protocol import Agent
 from edge_agent.request import make_request
+from edge_agent.settings import Settings
 from edge_agent.store import Store
 from edge_agent.systemd import notify, watchdog_seconds
 from edge_agent.training import Child, Ended, label_counts
@@ -47,6 +48,7 @@ from transport import link as transport
 from wire.crashpoints import reach
 from wire.errors import TransportError, WireError
 from wire.keys import load_private_key, public_key_hex
+from wire.logs import setup_logging
 from wire.messages import About, Job, Metrics, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
 from wire.versions import versions
@@ -72,6 +74,8 @@ class Service:
         if config.data.count_epsilon is not None or config.data.count_bins is not None:
             self._labels = ()  # an update tells them with their noise; the length of a list would tell the last label
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
+        self._settings = Settings(config, config.state_dir)
+        self._use_settings()
         self._session = self.store.next_session()
         self._agent = Agent(
             config.prototype, finished=self.store.finished(), outbox=self.store.outbox(), taken=self.store.taken
@@ -125,6 +129,7 @@ class Service:
                 log.info("connected to %s", self.config.broker)
                 notify(f"STATUS=connected to {self.config.broker}")  # `edgestill push` waits for this word
                 self._feed(Connected())
+                self._settings_connected()
             case transport.Disconnected():
                 notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
@@ -169,6 +174,10 @@ class Service:
                     self._feed(self._mail.read_ack(payload))
                 case DeviceTopic(of, to, "state") if (of, to) == (fleet, device) and payload:
                     self._contradict(self._mail.read_state(payload))
+                case DeviceTopic(of, to, "desired") if (of, to) == (fleet, device) and payload:
+                    if self._settings.take(self._mail.read_desired(payload)):
+                        self._use_settings()
+                        self._report_settings()
                 case ModelChunk(_, digest, _) if digest in self._agent.needed and payload:
                     stored = self.store.models.add(digest, payload)
                     reach("agent-model-chunk")
@@ -193,6 +202,27 @@ class Service:
         log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             self.store.models.evict(self._agent.needed, everything=True)
+
+    # ---- settings
+
+    def _settings_connected(self) -> None:
+        try:
+            self._settings.connected()
+        except OSError as error:
+            self._disk_trouble(error)
+        self._link.subscribe([self._mail.topic("desired")])
+        self._report_settings()
+
+    def _use_settings(self) -> None:
+        before, self.config = self.config, self._settings.config
+        if before.log != self.config.log:
+            setup_logging(self.config.log.format, self.config.log.level)
+
+    def _report_settings(self) -> None:
+        reported = self._settings.report()
+        if reported is not None:
+            self._link.publish(*self._mail.reported(reported), retain=True)
+            reach("agent-settings-reported")
 
     # ---- actions
 
@@ -336,7 +366,12 @@ class Service:
 
     def _outcome(self, ended: Ended, work: Job | Offer) -> Event:
         if ended.facts is None:
-            return TrainingFailed(ended.key, ended.reason, ended.again)
+            back = self._settings.failed(ended.reason)
+            if back:
+                self._use_settings()
+                self._report_settings()
+            return TrainingFailed(ended.key, ended.reason, ended.again or back)
+        self._settings.worked()
         if "refused" in ended.facts:
             accuracies = f"{ended.facts['accuracy']:.3f} < {ended.facts['accuracy_before']:.3f}"
             log.warning("round %d: the new model is worse here (%s): the board keeps its own", work.round, accuracies)

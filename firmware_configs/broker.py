@@ -13,8 +13,8 @@ __all__ = ["FOLDER", "acl", "conf"]
 FOLDER = "/etc/mosquitto/edgestill"
 #: Where Mosquitto's own images and packages have it; Debian's multi-arch folder is another usual place.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
-_UP = ("state", "about", "metrics", "up/#")
-_DOWN = ("job", "ack", "state")  # its own state too: an agent contradicts a will that comes late
+_UP = ("state", "about", "metrics", "reported", "up/#")
+_DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contradicts a will that comes late
 
 
 def conf(version: str, *, port: int, folder: str = FOLDER, acl_plugin: str = ACL_PLUGIN) -> str:

@@ -10,6 +10,8 @@ refused. `encode_message` reads back what it wrote, so nobody can send what nobo
     Offer      down  take this model; nothing to train
     Accepted, Rejected, Missing      down: the three answers to an update, together `Ack`
     Metrics    up    how the device is doing
+    Desired    down  settings that a device is to take over
+    Reported   up    what became of them
     UpdateHeader     what stands before the tensors of an update, see `wire/update.py`
     ModelHeader      what stands before the tensors of a published model
 """
@@ -28,6 +30,7 @@ __all__ = [
     "About",
     "Accepted",
     "Ack",
+    "Desired",
     "Hyper",
     "Job",
     "Message",
@@ -36,6 +39,7 @@ __all__ = [
     "ModelHeader",
     "Offer",
     "Rejected",
+    "Reported",
     "State",
     "UpdateHeader",
     "UpdateKind",
@@ -51,6 +55,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0)]
 LabelCounts: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=10_000)]
 Values: TypeAlias = Annotated[dict[Text, float], Meta(max_length=64)]
+Settings: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=64)]
 Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
 
 #: Everything, a difference to the received model, the predictor only, a graph, or no model at all but logits by label.
@@ -173,6 +178,28 @@ class Metrics(Message, frozen=True, kw_only=True, tag="metrics"):
     bytes_up: Count = 0
     bytes_down: Count = 0
     problem: Text | None = None  # why nothing will come of this round
+
+
+class Desired(Message, frozen=True, kw_only=True, tag="desired"):
+    """All settings of one device that differ from its agent.toml, as `section.key` and the text of the value.
+
+    It names its device, as one signature would else be good for every device; and a later version replaces an earlier
+    one, so that a recorded message takes nothing back.
+    """
+
+    device: Id
+    version: Annotated[int, Meta(ge=1, le=2**53)]
+    settings: Settings = {}
+
+
+class Reported(Message, frozen=True, kw_only=True, tag="reported"):
+    """What a device has made of `Desired` of this version."""
+
+    version: Annotated[int, Meta(ge=1, le=2**53)]
+    status: Literal["applied", "rolled-back"]
+    settings: Settings = {}  # in force now
+    refused: Settings = {}  # and why
+    reason: Text = ""  # of the rolling back
 
 
 class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from wire.errors import ConfigError, did_you_mean
 
-__all__ = ["REQUIRED", "Key", "read_toml", "sub_table", "take"]
+__all__ = ["REQUIRED", "Key", "read_toml", "sub_table", "take", "value_of"]
 
 _toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -107,7 +107,7 @@ def take(
         if flags is not None and flags.get(name) is not None:
             values[name] = _checked(flags[name], key, f"--{name.replace('_', '-')}")
         elif variable in environ:
-            values[name] = _checked(_from_text(environ[variable], key), key, variable)
+            values[name] = value_of(environ[variable], key, variable)
         elif name in table:
             value = _checked(table[name], key, f"{where}: {name!r}")
             values[name] = base / value if base is not None and key.kind is Path else value
@@ -117,6 +117,11 @@ def take(
         else:
             values[name] = key.default
     return values
+
+
+def value_of(text: str, key: Key, what: str) -> Any:
+    """The value that a text means for a key, checked; `what` starts the message."""
+    return _checked(_from_text(text, key), key, what)
 
 
 def _from_text(text: str, key: Key) -> Any:

@@ -5,6 +5,8 @@
     edgestill/1/{fleet}/{device}/job                     down, retained
     edgestill/1/{fleet}/{device}/ack                     down
     edgestill/1/{fleet}/{device}/metrics                 up
+    edgestill/1/{fleet}/{device}/desired                 down, retained: settings
+    edgestill/1/{fleet}/{device}/reported                up, retained: what became of them
     edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: chunk n of an update
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
 
@@ -42,7 +44,7 @@ MAX_BYTES = 256
 MAX_NUMBER = 10**9 - 1
 NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
-Leaf = Literal["state", "about", "job", "ack", "metrics"]
+Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported"]
 LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 
 
@@ -122,7 +124,8 @@ def parse(text: str) -> Topic:
 def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
     """What a device subscribes to from the start; artifacts follow by `model_filter` as jobs name them.
 
-    Its own state is among them: the will of a broken connection may come after the next one's `online`.
+    Its own state is among them: the will of a broken connection may come after the next one's `online`. `desired` is
+    not, and is asked for once the connection stands: an access list older than it may refuse that.
     """
     return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
@@ -135,7 +138,7 @@ def model_filter(fleet: str, digest: str) -> str:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """What the aggregator subscribes to: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ("state", "about", "metrics", "up/+/+"))
+    return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ("state", "about", "metrics", "reported", "up/+/+"))
 
 
 def matches(pattern: str, topic: str) -> bool:

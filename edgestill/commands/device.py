@@ -1,50 +1,87 @@
-"""`edgestill device`: who is in the fleet, and who is no longer."""
+"""`edgestill device`: who is in the fleet, and who is no longer; what their settings are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgestill.commands.aggregator import ask_service
+from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
 from edgestill.commands.status import DEVICE_COLUMNS, device_row
 from edgestill.output import out, print_json, print_table
-from wire.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from aggregator.config import FleetConfig
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list them, revoke one.")
+app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list them, change their settings, revoke one.")
 
-Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
+app.command("set")(set_settings)
 
 
 @app.command("list")
-def list_devices(config: Config, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_devices(config: Config, as_json: Json = False) -> None:
     """List the devices, those of the config that were never heard of included."""
     from aggregator.config import load_fleet_config
+
+    facts = _facts(load_fleet_config(config))
+    if as_json:
+        print_json(facts)
+        return
+    settings = any(device["settings"] for device in facts)  # the table is wide as it is
+    columns = [*DEVICE_COLUMNS, *(["settings"] if settings else [])]
+    print_table("", columns, [[*device_row(device), *([device["settings"]] if settings else [])] for device in facts])
+
+
+@app.command()
+def show(device: Name, config: Config, as_json: Json = False) -> None:
+    """Show one device: what is known of it, and which settings it was given and has."""
+    from aggregator.config import load_fleet_config
+
+    loaded = load_fleet_config(config)
+    check_known(device, loaded, config)
+    (facts,) = [found for found in _facts(loaded) if found["id"] == device]
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                _line(f"{name}.{key}", inner)
+        else:
+            _line(name, value)
+
+
+def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
+    """Every device, as far as it is known."""
+    from aggregator.desired import settings_facts
     from aggregator.journal import Journal
     from aggregator.rows import DeviceRow
     from aggregator.status import device_facts, last_report
 
-    loaded = load_fleet_config(config)
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
-    fused = {}
-    if (loaded.state / "journal.db").is_file():
-        journal = Journal(loaded.state / "journal.db", read_only=True)
+    if not (loaded.state / "journal.db").is_file():
+        empty = {"desired": None, "reported": None, "settings": ""}
+        return [{**device_facts(rows[name]), **empty} for name in sorted(rows)]
+    journal = Journal(loaded.state / "journal.db", read_only=True)
+    try:
         rows |= {row.id: row for row in journal.devices()}
         fused = last_report(journal).get("devices", {})
+        return [{**device_facts(rows[name], fused), **settings_facts(journal, name)} for name in sorted(rows)]
+    finally:
         journal.close()
-    facts = [device_facts(rows[name], fused) for name in sorted(rows)]
-    if as_json:
-        print_json(facts)
-        return
-    print_table("", list(DEVICE_COLUMNS), [device_row(device) for device in facts])
+
+
+def _line(name: str, value: object) -> None:
+    say(f"{name:22s} {'' if value is None else value}".rstrip())
 
 
 @app.command()
 def revoke(
-    device: Annotated[str, typer.Argument(help="Which device.")],
+    device: Name,
     config: Config,
     undo: Annotated[bool, typer.Option("--undo", help="Let it take part again.")] = False,
     kits: Annotated[
@@ -60,9 +97,7 @@ def revoke(
     from firmware_configs.provision import authority_folder
 
     loaded = load_fleet_config(config)
-    if device not in loaded.devices:
-        hint = did_you_mean(device, loaded.devices) or "; see `edgestill device list`"
-        raise ConfigError(f"no device {device!r} in {config}{hint}")
+    check_known(device, loaded, config)
     out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
     folder = kits or kits_folder(config)
     if folder is not None and authority_folder(folder).exists():

@@ -26,6 +26,7 @@ from wire.keys import generate_key, public_key_hex, save_private_key
 from wire.messages import (
     About,
     Accepted,
+    Desired,
     Hyper,
     Job,
     Message,
@@ -34,6 +35,7 @@ from wire.messages import (
     ModelHeader,
     Offer,
     Rejected,
+    Reported,
     State,
     UpdateHeader,
 )
@@ -164,6 +166,11 @@ class ScriptedAggregator:
         topic = str(DeviceTopic(FLEET, DEVICE, "job"))
         self._retain(topic, b"" if instruction is None else self.sealed(instruction, "job"))
 
+    def desire(self, version: int, device: str = DEVICE, **settings: str) -> None:
+        named = {name.replace("__", "."): text for name, text in settings.items()}
+        message = Desired(device=device, version=version, settings=named)
+        self._retain(str(DeviceTopic(FLEET, DEVICE, "desired")), self.sealed(message, "desired"))
+
     def answer(self, ack: Message) -> None:
         self._link.publish(str(DeviceTopic(FLEET, DEVICE, "ack")), self.sealed(ack, "ack"))
 
@@ -204,7 +211,7 @@ class ScriptedAggregator:
                 self.chunks.append((transfer, n))
                 self._take_chunk(transfer, payload)
             case DeviceTopic(_, _, leaf):
-                kinds = {"state": State, "about": About, "metrics": Metrics}
+                kinds = {"state": State, "about": About, "metrics": Metrics, "reported": Reported}
                 envelope = open_envelope(payload, public_key=self.device_key, fleet=FLEET, sender=DEVICE, kinds=(leaf,))
                 self.heard.append(decode_message(envelope.payload, kinds[leaf]))
 

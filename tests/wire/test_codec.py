@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from wire.codec import decode_ack, decode_message, encode_message
 from wire.errors import EnvelopeError
-from wire.messages import About, Accepted, Hyper, Job, Message, Metrics, Missing, Rejected, State, UpdateHeader
+from wire.messages import (
+    About,
+    Accepted,
+    Desired,
+    Hyper,
+    Job,
+    Message,
+    Metrics,
+    Missing,
+    Rejected,
+    Reported,
+    State,
+    UpdateHeader,
+)
 
 pytestmark = pytest.mark.light
 
@@ -41,6 +54,8 @@ EXAMPLES: list[Message] = [
     Missing(transfer="9f", ranges=((0, 1), (4, 9))),
     Metrics(round=3, train_loss=0.5, seconds=12.0, temperature_c=61.5, memory_mb=310.0, bytes_up=900),
     Metrics(),
+    Desired(device="pi-07", version=1_900_000_000, settings={"train.threads": "2"}),
+    Reported(version=3, status="rolled-back", refused={"agent.fleet": "no"}, reason="out of memory"),
     HEADER,
 ]
 

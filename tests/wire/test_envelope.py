@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.envelope import MAX_ROUND, Envelope, open_envelope, seal
+from wire.envelope import KINDS, MAX_ROUND, Envelope, open_envelope, seal
 from wire.errors import EnvelopeError, SignatureError, TopicError
 
 pytestmark = pytest.mark.light
@@ -28,7 +28,7 @@ def opened(data: bytes, **changes) -> Envelope:
 
 @given(
     st.binary(max_size=300),
-    st.sampled_from(["state", "about", "job", "ack", "metrics", "update", "model"]),
+    st.sampled_from(KINDS),
     st.text("abz09-", min_size=1, max_size=48),
     st.integers(0, MAX_ROUND),
     st.binary(min_size=12, max_size=12),

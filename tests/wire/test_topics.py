@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from wire.errors import TopicError
 from wire.ids import digest_of, transfer_id
 from wire.topics import (
+    LEAVES,
     DeviceTopic,
     ModelChunk,
     UpdateChunk,
@@ -24,7 +25,7 @@ IDS = st.text("abcxyz0189-", min_size=1, max_size=48)
 DEVICES = IDS.filter(lambda i: i not in ("all", "aggregator"))
 NUMBERS = st.integers(0, 10**9 - 1)
 TOPICS = (
-    st.builds(DeviceTopic, IDS, DEVICES, st.sampled_from(["state", "about", "job", "ack", "metrics"]))
+    st.builds(DeviceTopic, IDS, DEVICES, st.sampled_from(LEAVES))
     | st.builds(UpdateChunk, IDS, DEVICES, IDS, NUMBERS)
     | st.builds(ModelChunk, IDS, st.text("0123456789abcdef", min_size=64, max_size=64), NUMBERS)
 )
@@ -112,7 +113,7 @@ def test_a_topic_cannot_be_made_malformed():
 def test_each_side_hears_what_the_other_sends_and_a_device_its_own_state(topic):
     text = str(topic)
     up = isinstance(topic, UpdateChunk) or (
-        isinstance(topic, DeviceTopic) and topic.leaf in ("state", "about", "metrics")
+        isinstance(topic, DeviceTopic) and topic.leaf in ("state", "about", "metrics", "reported")
     )
     assert any(matches(f, text) for f in aggregator_filters(topic.fleet)) is up
     assert not any(matches(f, text) for f in aggregator_filters("elsewhere-9"))
