@@ -65,12 +65,6 @@ or, if there are none, those 1.5 standard deviations below the others.
 The paper trains on CIFAR-10 with 20 devices, 40 local epochs and up to 100 rounds: more than an hour of one core for a
 single round. This is a small fleet on MNIST with unlabeled Fashion-MNIST, which the same VGG-9 learns in minutes, so
 that only the ordering is compared. Accuracies are means of the last 3 rounds on 500 test images.
-
-Because the average that a student starts from is one of its checkpoints, FedDF falls back on it where no student is
-better. From round 2 on none was, in either run, so what drop-worst mends here is the average: without it, the model is
-at chance for two rounds. The runs were made for 6 rounds, and the one with drop-worst was interrupted after the fifth;
-five are compared, its accuracies to one decimal. In the sixth, FedDF without drop-worst came to 57.4 %, what it had
-with drop-worst in the fifth.
 """
 
 EXPERIMENT = Experiment(
