@@ -1,61 +1,107 @@
-"""What a person sees while rounds run: a bar on a terminal, a line per round elsewhere, or nothing."""
+"""What a person sees while rounds run: a live picture on a terminal, a line per round elsewhere, or nothing."""
 
 from __future__ import annotations
 
-import time
-from types import TracebackType
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
-from edgestill.output import err
+from edgestill.display import Display, crop
 
 if TYPE_CHECKING:
     from fleet.runs import RoundResult
 
 __all__ = ["RoundDisplay"]
 
+NAMED = 4  # suspicious devices that are named
 
-class RoundDisplay:
-    """Progress of `rounds` rounds with `per_round` devices each; a context manager."""
 
-    def __init__(self, rounds: int, per_round: int, *, quiet: bool) -> None:
-        self.rounds = rounds
-        self.lines = not quiet and not err.is_terminal
-        self.bar = Progress(
-            TextColumn("round {task.fields[number]}/{task.fields[rounds]}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("devices"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[scores]}"),
-            console=err,
-            disable=quiet or not err.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=rounds * per_round, number=1, rounds=rounds, scores="")
-        self.started = time.monotonic()
+class RoundDisplay(Display):
+    """Progress of `rounds` rounds with `per_round` devices each; a context manager.
 
-    def __enter__(self) -> RoundDisplay:
-        self.bar.start()
-        return self
+    `at_once` is how many devices can train at the same time; `fleet` (as in `run.json`) tells who has which prototype.
+    """
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    def __init__(
+        self, rounds: int, per_round: int, *, quiet: bool, at_once: int = 1, fleet: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        self.bar.stop()
+        super().__init__(quiet=quiet)
+        self.rounds, self.per_round, self.at_once = rounds, per_round, at_once
+        self.prototypes = {device["device"]: device["prototype"] for device in fleet}
+        self.results: list[RoundResult] = []
+        self.first: int | None = None  # the round that this display saw first: a resumed run starts later
+        self.answered = 0  # in the round that runs
 
     def device_done(self, device: str) -> None:
         """A device has answered."""
-        self.bar.advance(self.task)
+        self.answered += 1
 
     def round_done(self, result: RoundResult) -> None:
         """A round was fused and scored."""
+        self.first = result.round if self.first is None else self.first
+        self.results.append(result)
+        self.answered = 0
         scores = "  ".join(f"{name} {100 * p.accuracy:.1f}%" for name, p in result.prototypes.items())
-        self.bar.update(self.task, number=min(result.round + 1, self.rounds), scores=scores)
-        if self.lines:
-            left = (time.monotonic() - self.started) / result.round * (self.rounds - result.round)
-            traffic = f"{result.bytes_up / 1000:.0f} kB up"
-            err.print(
-                f"round {result.round}/{self.rounds}  {scores}  {traffic}  {result.seconds:.1f} s  {left:.0f} s left",
-                soft_wrap=True,
-            )
+        traffic = f"{result.bytes_up / 1000:.0f} kB up  {result.bytes_down / 1000:.0f} kB down"
+        said = [f"round {result.round}/{self.rounds}", scores, traffic, f"{result.seconds:.1f} s", self._left()]
+        self.line("  ".join(filter(None, [*said, self._suspicious()])))
+
+    def picture(self) -> list[RenderableType]:
+        """The bar, a line per prototype, traffic, and who stands out."""
+        number = min(self._done + 1, self.rounds)
+        bar = Table.grid(padding=(0, 1))
+        done = ProgressBar(total=self.rounds, completed=self._share * self.rounds, width=28)
+        bar.add_row(f"round {number}/{self.rounds}", done, self._busy(), self._left())
+        if not self.results:
+            return [bar]
+        up, down = (sum(getattr(r, name) for r in self.results) / 1e6 for name in ("bytes_up", "bytes_down"))
+        lines = [f"{up:.2f} MB up, {down:.2f} MB down so far", self._suspicious()]
+        return [bar, self._scores(), *(crop(line) for line in lines if line)]
+
+    @property
+    def _done(self) -> int:
+        return self.results[-1].round if self.results else (self.first or 1) - 1
+
+    @property
+    def _share(self) -> float:
+        """Of all rounds; fusing counts as the last device's."""
+        return min(self._done + self.answered / (self.per_round + 1), self.rounds) / self.rounds
+
+    def _left(self) -> str:
+        before = ((self.first or 1) - 1) / self.rounds
+        return self.left((self._share - before) / (1 - before)) if before < 1 else ""
+
+    def _busy(self) -> str:
+        waited_for = self.per_round - self.answered
+        if waited_for <= 0:
+            return f"all {self.per_round} devices answered, fusing"
+        return f"{self.answered} of {self.per_round} devices answered, {min(self.at_once, waited_for)} busy"
+
+    def _scores(self) -> Table:
+        """Accuracies of the last round, and how they changed."""
+        last, before = self.results[-1], self.results[-2] if len(self.results) > 1 else None
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("prototype", "accuracy", "change", "at its precision", "best"):
+            table.add_column(column, justify="left" if column == "prototype" else "right")
+        for name, p in last.prototypes.items():
+            then = before.prototypes.get(name) if before is not None else None
+            change = "" if then is None else f"{100 * (p.accuracy - then.accuracy):+.1f}"
+            own = "" if p.accuracy_quantized is None else f"{100 * p.accuracy_quantized:.1f} %"
+            best = max(r.prototypes[name].accuracy for r in self.results if name in r.prototypes)
+            table.add_row(name, f"{100 * p.accuracy:.1f} %", change, own, f"{100 * best:.1f} %")
+        together = [p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None]
+        if together:
+            table.add_row("ensemble", f"{100 * together[0]:.1f} %")
+        return table
+
+    def _suspicious(self) -> str:
+        """Devices that stand out in the last round, the worst first."""
+        from fleet.suspects import suspects
+
+        found = suspects(self.results[-1].devices, self.prototypes)
+        named = [s.device if s.score is None else f"{s.device} {s.score:.3f}" for s in found[:NAMED]]
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        return f"suspicious: {', '.join(named)}{more}" if found else ""

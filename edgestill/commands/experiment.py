@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgestill import __version__
-from edgestill.experiment_display import ExperimentDisplay
+from edgestill.jobs_display import JobsDisplay
 from edgestill.output import err, out, print_json, print_table
 from wire.errors import ConfigError, EdgestillError
 
@@ -63,7 +63,7 @@ def experiment(
     store.make()
     chosen = _works(found, cells, fidelity, _seeds(seeds) or found.seeds)
     missing = [] if report_only else [work for work in chosen if force or store.read(work) is None]
-    with ExperimentDisplay(len(missing), jobs, quiet=quiet or as_json) as show:
+    with JobsDisplay(len(missing), quiet=quiet or as_json) as show:
         try:
             failed = run_all(name, missing, store, jobs=jobs, show=show)
         finally:

@@ -1,0 +1,47 @@
+"""Devices that look as if they did harm, by what fusion made of their updates. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+__all__ = ["Suspect", "suspects"]
+
+BELOW = 0.5  # of the median score of its prototype: 1-bit models score lower than others without being worse
+FEW = 3  # scores of fewer devices say nothing about one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A device, its score if it has one, and what speaks against it."""
+
+    device: str
+    score: float | None
+    why: str
+
+
+def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, str] | None = None) -> list[Suspect]:
+    """Of a round's `devices` (`RoundResult.devices`) those that stand out, the worst first.
+
+    A device stands out if it was left out, if its update got no weight, or if its score is below half of the median
+    of its prototype's; `prototypes` says who has which, without it all are compared with all.
+    """
+    of = prototypes or {}
+    scores: dict[str, list[float]] = {}
+    for name, facts in devices.items():
+        if facts.get("score") is not None:
+            scores.setdefault(of.get(name, ""), []).append(facts["score"])
+    usual = {group: median(values) for group, values in scores.items() if len(values) >= FEW}
+    found = []
+    for name, facts in devices.items():
+        score, weight = facts.get("score"), facts.get("weight")
+        least = BELOW * usual.get(of.get(name, ""), 0.0)
+        if facts.get("screened") is not None:
+            found.append(Suspect(name, score, f"left out: {facts['screened']}"))
+        elif weight == 0:
+            found.append(Suspect(name, score, "no weight"))
+        elif score is not None and score < least:
+            found.append(Suspect(name, score, "low score"))
+    return sorted(found, key=lambda s: (s.why == "low score", s.score is None, s.score or 0.0, s.device))
