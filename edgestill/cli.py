@@ -26,6 +26,7 @@ from edgestill.commands.push import push
 from edgestill.commands.report import report
 from edgestill.commands.simulate import simulate
 from edgestill.commands.status import status
+from edgestill.commands.sweep import sweep
 from edgestill.output import err, print_json
 from wire.errors import EdgestillError
 
@@ -48,6 +49,7 @@ app = typer.Typer(
     epilog=EPILOG,
 )
 app.command()(simulate)
+app.command()(sweep)
 app.command()(report)
 app.add_typer(aggregator.app, name="aggregator")
 app.add_typer(agent.app, name="agent")

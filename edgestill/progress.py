@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -44,7 +45,8 @@ class RoundDisplay(Display):
         self.first = result.round if self.first is None else self.first
         self.results.append(result)
         self.answered = 0
-        scores = "  ".join(f"{name} {100 * p.accuracy:.1f}%" for name, p in result.prototypes.items())
+        scored = {name: p.accuracy for name, p in result.prototypes.items() if not isnan(p.accuracy)}
+        scores = "  ".join(f"{name} {100 * accuracy:.1f}%" for name, accuracy in scored.items())
         traffic = f"{result.bytes_up / 1000:.0f} kB up  {result.bytes_down / 1000:.0f} kB down"
         said = [f"round {result.round}/{self.rounds}", scores, traffic, f"{result.seconds:.1f} s", self._left()]
         self.line("  ".join(filter(None, [*said, self._suspicious()])))
@@ -81,8 +83,9 @@ class RoundDisplay(Display):
         return f"{self.answered} of {self.per_round} devices answered, {min(self.at_once, waited_for)} busy"
 
     def _scores(self) -> Table:
-        """Accuracies of the last round, and how they changed."""
-        last, before = self.results[-1], self.results[-2] if len(self.results) > 1 else None
+        """Accuracies of the last round that was scored, and how they changed."""
+        scored = [r for r in self.results if not any(isnan(p.accuracy) for p in r.prototypes.values())]
+        last, before = (scored or self.results)[-1], scored[-2] if len(scored) > 1 else None
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("prototype", "accuracy", "change", "at its precision", "best"):
             table.add_column(column, justify="left" if column == "prototype" else "right")
@@ -90,7 +93,7 @@ class RoundDisplay(Display):
             then = before.prototypes.get(name) if before is not None else None
             change = "" if then is None else f"{100 * (p.accuracy - then.accuracy):+.1f}"
             own = "" if p.accuracy_quantized is None else f"{100 * p.accuracy_quantized:.1f} %"
-            best = max(r.prototypes[name].accuracy for r in self.results if name in r.prototypes)
+            best = max((r.prototypes[name].accuracy for r in scored if name in r.prototypes), default=nan)
             table.add_row(name, f"{100 * p.accuracy:.1f} %", change, own, f"{100 * best:.1f} %")
         together = [p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None]
         if together:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -31,7 +32,10 @@ def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> Non
 def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     panel(axes, LIGHT)
     for index, name in enumerate(rounds[0].prototypes):
-        results = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
+        found = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
+        results = [(number, p) for number, p in found if not isnan(p.accuracy)]
+        if not results:
+            continue
         style = {**series(index, LIGHT), "markersize": 3}
         values = [100 * quality(p) for _, p in results]
         axes.plot([n for n, _ in results], values, label=f"{name}  {values[-1]:.1f} %", **style)

@@ -38,7 +38,7 @@ def draw_accuracy(runs: Sequence[RunFacts], theme: Theme) -> Figure:
 
 
 def _prototype(axes: Axes, run: RunFacts, prototype: str, theme: Theme, index: int) -> None:
-    results = run.results(prototype)
+    results = run.scored(prototype)
     numbers = [number for number, _ in results]
     style = series(index, theme)
     axes.plot(numbers, [100 * quality(p) for _, p in results], label=prototype, **style)
@@ -64,8 +64,10 @@ def draw_comparison(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
         return None
     figure, (axes,) = grid(1, theme, height=3.9)
     for index, run in enumerate(runs):
-        numbers = [r.round for r in run.rounds]
-        axes.plot(numbers, [100 * mean_quality(r) for r in run.rounds], label=short(run.name), **series(index, theme))
+        numbers = [r.round for r in run.scored_rounds]
+        axes.plot(
+            numbers, [100 * mean_quality(r) for r in run.scored_rounds], label=short(run.name), **series(index, theme)
+        )
     axes.set_ylim(0, 100)
     axes.set_ylabel("mean accuracy of the prototypes, %")
     by_round(axes, [r.round for run in runs for r in run.rounds])

@@ -48,7 +48,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run of at least one round."""
+    """A run of at least one round that was scored."""
 
     name: str  # for people: the end of its path
     config: dict[str, Any]
@@ -59,8 +59,13 @@ class RunFacts:
 
     @property
     def last(self) -> RoundResult:
-        """The last round."""
-        return self.rounds[-1]
+        """The last round that was scored."""
+        return self.scored_rounds[-1]
+
+    @property
+    def scored_rounds(self) -> list[RoundResult]:
+        """Rounds after which all models were scored."""
+        return [r for r in self.rounds if _is_scored(r)]
 
     @property
     def prototypes(self) -> list[str]:
@@ -68,8 +73,12 @@ class RunFacts:
         return list(dict.fromkeys(name for result in self.rounds for name in result.prototypes))
 
     def results(self, prototype: str) -> list[tuple[int, PrototypeResult]]:
-        """Rounds with the prototype's result in each."""
+        """Rounds with the prototype's result in each; its accuracy is NaN in rounds that were not scored."""
         return [(r.round, r.prototypes[prototype]) for r in self.rounds if prototype in r.prototypes]
+
+    def scored(self, prototype: str) -> list[tuple[int, PrototypeResult]]:
+        """Those that were scored."""
+        return [(number, p) for number, p in self.results(prototype) if not math.isnan(p.accuracy)]
 
     @property
     def attackers(self) -> dict[str, str]:
@@ -94,11 +103,11 @@ def read_facts(path: Path, name: str) -> RunFacts:
         judged = [msgspec.convert(r.devices, dict[str, Judged]) for r in file.rounds]
     except msgspec.ValidationError as error:
         raise DataError(f"{path}: not a run.json as simulate writes it: {_one_line(error)}; run it again") from error
-    if not file.rounds:
-        raise DataError(f"{path}: holds no finished round yet; wait for one, or run it again")
+    if not any(map(_is_scored, file.rounds)):
+        raise DataError(f"{path}: holds no finished round with scores yet; wait for one, or run it again")
     for result in file.rounds:
         for prototype, p in result.prototypes.items():
-            if not 0 <= p.accuracy <= 1:  # NaN too
+            if not (math.isnan(p.accuracy) or 0 <= p.accuracy <= 1):
                 raise DataError(f"{path}: round {result.round}, {prototype}: accuracy {p.accuracy}, expected 0 to 1")
     return RunFacts(
         name=name,
@@ -111,10 +120,10 @@ def read_facts(path: Path, name: str) -> RunFacts:
 
 
 def _whole(facts: dict[str, Any]) -> dict[str, Any]:
-    """With what `run.json` leaves out because JSON has no NaN: losses that are not finite."""
+    """With what `run.json` leaves out because JSON has no NaN: losses that are not finite, scores not made."""
 
     def result(p: Any) -> Any:
-        return {"loss": math.nan, "train_loss": None, **p} if isinstance(p, dict) else p
+        return {"accuracy": math.nan, "loss": math.nan, "train_loss": None, **p} if isinstance(p, dict) else p
 
     def one_round(r: Any) -> Any:
         if not isinstance(r, dict) or not isinstance(r.get("prototypes"), dict):
@@ -123,6 +132,10 @@ def _whole(facts: dict[str, Any]) -> dict[str, Any]:
 
     rounds = facts.get("rounds")
     return {**facts, "rounds": [one_round(r) for r in rounds]} if isinstance(rounds, list) else facts
+
+
+def _is_scored(result: RoundResult) -> bool:
+    return bool(result.prototypes) and not any(math.isnan(p.accuracy) for p in result.prototypes.values())
 
 
 def _one_line(error: Exception) -> str:

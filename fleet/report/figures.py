@@ -125,7 +125,7 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
 def _final(runs: Sequence[RunFacts]) -> str:
     said = []
     for run in runs:
-        scores = ", ".join(f"{name} {percent(run.results(name)[-1][1].accuracy)}" for name in run.prototypes)
+        scores = ", ".join(f"{name} {percent(run.scored(name)[-1][1].accuracy)}" for name in run.prototypes)
         said.append(f"{run.name} after round {run.last.round}: {scores}")
     return "; ".join(said)
 

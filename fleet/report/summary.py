@@ -75,7 +75,7 @@ def default_target(runs: Sequence[RunFacts]) -> float:
 
     Best accuracies 0.93, 0.88 and 0.41 give 0.85.
     """
-    best = [max(quality(p) for _, p in run.results(name)) for run in runs for name in run.prototypes]
+    best = [max(quality(p) for _, p in run.scored(name)) for run in runs for name in run.prototypes]
     return max(math.floor(20 * median_high(best) + 1e-9), 1) / 20
 
 
@@ -107,8 +107,8 @@ def prototype_rows(run: RunFacts, target: float) -> list[dict[str, Any]]:
     """One row per prototype: how good, how small, how soon."""
     rows = []
     for name in run.prototypes:
-        results = run.results(name)
-        last, first = results[-1][1], reached(run, name, target)
+        results, scored = run.results(name), run.scored(name)
+        last, first = scored[-1][1], reached(run, name, target)
         answers = sum(p.devices for _, p in results)
         rows.append(
             {
@@ -118,7 +118,7 @@ def prototype_rows(run: RunFacts, target: float) -> list[dict[str, Any]]:
                 "accuracy_quantized": last.accuracy_quantized,
                 "average_accuracy": last.average_accuracy,
                 "device_accuracy": last.device_accuracy,
-                "best": max(quality(p) for _, p in results),
+                "best": max(quality(p) for _, p in scored),
                 "update_bytes": round(sum(p.bytes_up for _, p in results) / answers) if answers else None,
                 "rounds_to_target": None if first is None else first.round,
                 "bytes_to_target": None if first is None else first.bytes,
@@ -133,7 +133,7 @@ def run_row(run: RunFacts, target: float) -> dict[str, Any]:
         "run": run.name,
         "rounds": len(run.rounds),
         "accuracy": mean_quality(run.last),
-        "best": max(map(mean_quality, run.rounds)),
+        "best": max(map(mean_quality, run.scored_rounds)),
         "ensemble_accuracy": ensemble(run.last),
         "bytes_up": sum(r.bytes_up for r in run.rounds),
         "bytes_down": sum(r.bytes_down for r in run.rounds),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from math import isnan
 
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
@@ -25,9 +26,10 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
     for axes, run in zip(panels, runs, strict=True):
         for prototype in run.prototypes:
             results = [result for _, result in run.results(prototype)]
-            moved = [max(b, 1) / 1e6 for b in accumulate(p.bytes_up + p.bytes_down for p in results)]
+            moved = accumulate(p.bytes_up + p.bytes_down for p in results)
+            points = [(max(b, 1) / 1e6, 100 * quality(p)) for b, p in zip(moved, results, strict=True)]
             style = series(names.index(prototype), theme)
-            (found[prototype],) = axes.plot(moved, [100 * quality(p) for p in results], **style)
+            (found[prototype],) = axes.plot(*zip(*(xy for xy in points if not isnan(xy[1])), strict=True), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xlabel("MB moved so far, up and down")

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from fleet.report.facts import read_facts, read_runs
+from fleet.report.style import LIGHT
+from fleet.report.summary import run_row
+from fleet.report.traffic import draw_bytes
 from fleet.runs import Run
 from tests.fleet.report.made import BIT, CNN, a_run, facts, result, written
 from wire.errors import ConfigError, DataError
@@ -27,6 +30,18 @@ def test_a_loss_that_was_not_finite_comes_back_as_nan(tmp_path: Path) -> None:
     read = facts(tmp_path / "diverged", run).last.prototypes[CNN]
     assert math.isnan(read.loss)
     assert read.train_loss is None
+
+
+def test_rounds_without_scores_count_for_bytes_and_not_for_accuracy(tmp_path: Path) -> None:
+    run = a_run((0.5, math.nan, 0.7, math.nan))
+    read = facts(tmp_path / "sparse", run)
+    assert [number for number, _ in read.results(CNN)] == [1, 2, 3, 4]
+    assert [number for number, _ in read.scored(CNN)] == [1, 3]
+    assert read.last.round == 3
+    row = run_row(read, 0.6)
+    assert (row["accuracy"], row["best"], row["rounds"]) == (pytest.approx(0.575), pytest.approx(0.575), 4)
+    assert row["prototypes"][0]["bytes_to_target"] == 12_000_000
+    assert [len(line.get_xdata()) for line in draw_bytes([read], LIGHT).axes[0].lines] == [2, 2]
 
 
 def spoiled(path: Path, *keys: Any, value: Any) -> Path:
@@ -51,7 +66,7 @@ def spoiled(path: Path, *keys: Any, value: Any) -> Path:
         (("fleet",), [{"device": 3}], "fleet"),
         (("config",), None, "config"),
         (("rounds", 0, "prototypes", CNN, "accuracy"), 1.5, "accuracy 1.5, expected 0 to 1"),
-        (("rounds", 0, "prototypes", CNN, "accuracy"), math.nan, "accuracy nan, expected 0 to 1"),
+        (("rounds", 0, "prototypes", CNN, "accuracy"), math.inf, "accuracy inf, expected 0 to 1"),
     ],
 )
 def test_what_is_no_run_is_refused_in_one_line_with_the_place(

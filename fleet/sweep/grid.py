@@ -1,0 +1,175 @@
+"""sweep.toml: what all runs share, and the grid of what differs.
+
+    [simulate]                        # any flag of `edgestill simulate`, without its dashes
+    devices = 12
+    local-epochs = 2                  # or local_epochs
+    fusion = { steps = 50 }           # flags that may be repeated are tables
+
+    [grid]                            # lists: every combination is a run
+    recipe = ["fedavg", "feddf"]
+    alpha = [0.1, 1.0]
+    seed = [0, 1, 2]
+    fusion.lr = [1e-3, 3e-3]
+
+Runs come seed by seed, so that a first result of everything is there early.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wire.errors import ConfigError, did_you_mean
+from wire.toml import read_toml, sub_table
+
+__all__ = ["MOST_RUNS", "SEED", "Flag", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
+
+MOST_RUNS = 10_000
+SEED = "seed"
+LONGEST = 100
+NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+Settings = dict[str, Any]  # flags by name; those that may be repeated hold a table
+Point = dict[str, Any]  # where in the grid: `fusion.lr` for a field of a table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag of `edgestill simulate`."""
+
+    flag: str  # --local-epochs
+    kind: type  # bool, int, float or str
+    repeated: bool = False  # NAME=VALUE, several times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The runs of a grid."""
+
+    keys: tuple[str, ...]  # of the grid, in the order of the file
+    points: tuple[Point, ...]
+    shared: Settings
+
+    def settings(self, point: Point) -> Settings:
+        """All that the run at `point` is told."""
+        told = {key: dict(value) if isinstance(value, dict) else value for key, value in self.shared.items()}
+        for key, value in point.items():
+            name, _, field = key.partition(".")
+            if field:
+                told.setdefault(name, {})[field] = value
+            else:
+                told[name] = value
+        return told
+
+
+def read_sweep(path: Path, flags: Mapping[str, Flag]) -> Sweep:
+    """The sweep of a file, its keys and the kinds of its values checked."""
+    file = read_toml(path)
+    for name in file:
+        if name not in ("simulate", "grid"):
+            hint = did_you_mean(name, ("simulate", "grid")) or "; known: [simulate] [grid]"
+            raise ConfigError(f"{path}: unknown table {name!r}{hint}")
+    shared = _settings(sub_table(file, "simulate", str(path)), flags, f"{path} [simulate]")
+    axes = _axes(sub_table(file, "grid", str(path)), flags, f"{path} [grid]")
+    for key in axes:
+        if key in shared or key.partition(".")[2] in _table(shared, key):
+            raise ConfigError(f"{path}: {key!r} is in [simulate] and in [grid]; give it once")
+    count = 1
+    for values in axes.values():
+        count *= len(values)
+    if count > MOST_RUNS:
+        raise ConfigError(f"{path} [grid]: {count:,} runs; give at most {MOST_RUNS:,}")
+    outer = sorted(axes, key=lambda key: key != SEED)
+    points = [dict(zip(outer, values, strict=True)) for values in itertools.product(*(axes[key] for key in outer))]
+    return Sweep(keys=tuple(axes), points=tuple({key: point[key] for key in axes} for point in points), shared=shared)
+
+
+def _table(shared: Settings, key: str) -> Mapping[str, Any]:
+    found = shared.get(key.partition(".")[0]) if "." in key else None
+    return found if isinstance(found, dict) else {}
+
+
+def _settings(table: Mapping[str, Any], flags: Mapping[str, Flag], where: str) -> Settings:
+    found = {}
+    for key, value in table.items():
+        name, flag = _find(key, flags, where)
+        if flag.repeated:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{where}: {key!r} is {value!r}, expected a table such as {{ name = value }}")
+            found[name] = {field: _scalar(item, f"{where}: '{key}.{field}'") for field, item in value.items()}
+        else:
+            found[name] = _checked(value, flag, f"{where}: {key!r}")
+    return found
+
+
+def _axes(table: Mapping[str, Any], flags: Mapping[str, Flag], where: str) -> dict[str, list[Any]]:
+    axes: dict[str, list[Any]] = {}
+    for key, values in table.items():
+        name, flag = _find(key, flags, where)
+        if flag.repeated:
+            if not isinstance(values, dict):
+                raise ConfigError(f"{where}: write {key!r} as {key}.NAME = [VALUE, ...]")
+            for field, several in values.items():
+                what = f"{where}: '{key}.{field}'"
+                axes[f"{name}.{field}"] = [_scalar(value, what) for value in _several(several, what)]
+        else:
+            what = f"{where}: {key!r}"
+            axes[name] = [_checked(value, flag, what) for value in _several(values, what)]
+    return axes
+
+
+def _find(key: str, flags: Mapping[str, Flag], where: str) -> tuple[str, Flag]:
+    name = key.replace("-", "_")
+    if name not in flags:
+        hint = did_you_mean(name, flags) or "; known: the flags of 'edgestill simulate', without their dashes"
+        raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
+    return name, flags[name]
+
+
+def _several(values: Any, what: str) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"{what} is {values!r}, expected a list of values, such as [0, 1]")
+    plain = [str(value) for value in values]
+    if len(set(plain)) < len(plain):
+        raise ConfigError(f"{what}: a value is given twice")
+    return values
+
+
+def _checked(value: Any, flag: Flag, what: str) -> Any:
+    """A value of the flag's kind; a list becomes comma-separated, as the command line has it."""
+    if flag.kind is str and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
+        return ",".join(map(str, value))
+    if flag.kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, flag.kind) or (flag.kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{what} is {value!r}, expected {NAMES[flag.kind]}")
+    return value
+
+
+def _scalar(value: Any, what: str) -> Any:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    if not isinstance(value, str | int | float):
+        raise ConfigError(f"{what} is {value!r}, expected a text, a number, true or false")
+    return value
+
+
+def run_name(point: Point) -> str:
+    """A folder's name for the run at `point`; another point gives another one.
+
+    >>> run_name({"recipe": "feddf", "fusion.lr": 0.001, "seed": 0})
+    'recipe=feddf,fusion.lr=0.001,seed=0'
+    """
+    whole = ",".join(f"{key}={value}" for key, value in point.items()) or "run"
+    plain = re.sub(r"[^\w.,=+-]", "-", whole)[:LONGEST]
+    return plain if plain == whole else f"{plain}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def names(points: Sequence[Point]) -> dict[str, Point]:
+    """All points by the names of their runs."""
+    return {run_name(point): point for point in points}

@@ -1,0 +1,105 @@
+"""A sweep on disk: which of its runs are there, and the processes that make the others.
+
+DIR/runs/NAME/      what `edgestill simulate --out` writes: run.json, curves.png
+DIR/logs/NAME.log   what the run said
+DIR/sweep.json, sweep.csv, runs.csv
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.config import SimulationConfig
+from fleet.jobs import Job, Progress, run_jobs
+from fleet.runs import read_run
+from fleet.sweep.grid import Flag, Point, Sweep, names
+from fleet.sweep.settings import configuration, flags_of
+from wire.errors import ConfigError, DataError
+
+__all__ = ["Planned", "make_folders", "plan", "run_missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One run of a sweep."""
+
+    name: str
+    point: Point
+    config: SimulationConfig
+    flags: tuple[str, ...]
+    folder: Path
+    log: Path
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def state(self) -> str:
+        """`done`, `unfinished`, `missing`, or `other`: the folder holds a run that was told other things."""
+        if not (self.folder / "run.json").exists():
+            return "missing"
+        try:
+            found = read_run(self.folder)
+        except DataError:
+            return "unfinished"
+        if found.get("config") != json.loads(json.dumps(self.config.to_json())):
+            return "other"
+        rounds = found.get("rounds")
+        return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
+
+
+def plan(sweep: Sweep, flags: Mapping[str, Flag], defaults: Mapping[str, Any], out: Path) -> list[Planned]:
+    """Every run of the sweep, checked; `ConfigError` names the first that cannot be."""
+    planned = []
+    for name, point in names(sweep.points).items():
+        settings = sweep.settings(point)
+        try:
+            config = configuration(settings, defaults)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        planned.append(
+            Planned(
+                name=name,
+                point=point,
+                config=config,
+                flags=tuple(flags_of(settings, flags)),
+                folder=out / "runs" / name,
+                log=out / "logs" / f"{name}.log",
+            )
+        )
+    return planned
+
+
+def make_folders(out: Path) -> None:
+    """Make the folders of a sweep."""
+    try:
+        for name in ("runs", "logs"):
+            (out / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from error
+
+
+def run_missing(
+    runs: Sequence[Planned], *, jobs: int, force: bool = False, show: Callable[[Progress], None]
+) -> dict[str, str]:
+    """Make the runs that are not done, `jobs` at a time; why some failed, by name."""
+    other = [run for run in runs if run.state() == "other"]
+    if other and not force:
+        raise ConfigError(
+            f"{other[0].folder}: holds a run of other settings, one of {len(other)}; give another --out, or --force to "
+            "replace them"
+        )
+    wanted = [run for run in runs if run.state() != "done"]
+    made = [Job(key=run, arguments=_arguments(run), log=run.log) for run in wanted]
+    return {str(run): reason for run, reason in run_jobs(made, at_once=jobs, show=show).items()}
+
+
+def _arguments(run: Planned) -> tuple[str, ...]:
+    """--force: what is there of the run was seen not to be wanted."""
+    return ("-m", "edgestill", "simulate", *run.flags, f"--out={run.folder}", "--force")

@@ -1,0 +1,116 @@
+"""Means and standard deviations over seeds: one row per point of the grid, as values, CSV and lines for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.report.facts import RunFacts, read_facts
+from fleet.report.summary import ensemble, mean_quality, quality
+from fleet.sweep.grid import SEED, Point
+from fleet.sweep.runner import Planned
+
+__all__ = ["Measured", "Row", "measure", "rows", "rows_csv", "runs_csv"]
+
+#: Metrics of a run beside the accuracies of its prototypes.
+ACCURACY, ENSEMBLE, BYTES_UP, BYTES_DOWN, SECONDS = "accuracy", "ensemble", "bytes_up", "bytes_down", "seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run that is done."""
+
+    name: str
+    point: Point
+    metrics: dict[str, float]  # accuracy is the mean of the prototypes; each has its own under its name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Runs that differ in nothing but the seed."""
+
+    point: Point  # without the seed
+    seeds: tuple[Any, ...]
+    mean: dict[str, float]
+    std: dict[str, float | None]  # of a sample; None for a single run
+
+    def to_json(self) -> dict[str, Any]:
+        """As sweep.json has it."""
+        metrics = {name: {"mean": self.mean[name], "std": self.std[name]} for name in self.mean}
+        return {"point": self.point, "seeds": list(self.seeds), "metrics": metrics}
+
+
+def measure(runs: Sequence[Planned]) -> list[Measured]:
+    """What the runs that are done came to."""
+    done = [run for run in runs if run.state() == "done"]
+    return [Measured(name=r.name, point=r.point, metrics=_metrics(read_facts(r.folder, r.name))) for r in done]
+
+
+def _metrics(run: RunFacts) -> dict[str, float]:
+    last, together = run.last, ensemble(run.last)
+    return {
+        ACCURACY: mean_quality(last),
+        **{name: quality(p) for name, p in last.prototypes.items()},
+        **({} if together is None else {ENSEMBLE: together}),
+        BYTES_UP: float(sum(r.bytes_up for r in run.rounds)),
+        BYTES_DOWN: float(sum(r.bytes_down for r in run.rounds)),
+        SECONDS: sum(r.seconds for r in run.rounds),
+    }
+
+
+def rows(measured: Sequence[Measured]) -> list[Row]:
+    """By point without the seed, in the order in which they first come."""
+    groups: dict[tuple[tuple[str, Any], ...], list[Measured]] = {}
+    for run in measured:
+        groups.setdefault(tuple((k, v) for k, v in run.point.items() if k != SEED), []).append(run)
+    return [_row(dict(key), runs) for key, runs in groups.items()]
+
+
+def _row(point: Point, runs: Sequence[Measured]) -> Row:
+    names = [name for name in runs[0].metrics if all(name in run.metrics for run in runs)]
+    values = {name: [run.metrics[name] for run in runs] for name in names}
+    return Row(
+        point=point,
+        seeds=tuple(run.point.get(SEED) for run in runs),
+        mean={name: statistics.fmean(several) for name, several in values.items()},
+        std={name: statistics.stdev(several) if len(several) > 1 else None for name, several in values.items()},
+    )
+
+
+def _all(several: Sequence[dict[str, float]]) -> list[str]:
+    return list(dict.fromkeys(name for metrics in several for name in metrics))
+
+
+def rows_csv(found: Sequence[Row]) -> str:
+    """`sweep.csv`: a column per key of the grid, then mean and std of every metric; empty where there is none."""
+    keys, metrics = list(dict.fromkeys(k for row in found for k in row.point)), _all([row.mean for row in found])
+    head = [*keys, "runs", *(f"{name} {what}" for name in metrics for what in ("mean", "std"))]
+    lines = [
+        [
+            *(row.point.get(key, "") for key in keys),
+            len(row.seeds),
+            *(value for name in metrics for value in (row.mean.get(name), row.std.get(name))),
+        ]
+        for row in found
+    ]
+    return _csv([head, *lines])
+
+
+def runs_csv(measured: Sequence[Measured]) -> str:
+    """`runs.csv`: every run that is done."""
+    keys, metrics = list(dict.fromkeys(k for run in measured for k in run.point)), _all([r.metrics for r in measured])
+    lines = [
+        [run.name, *(run.point.get(key, "") for key in keys), *(run.metrics.get(name) for name in metrics)]
+        for run in measured
+    ]
+    return _csv([["run", *keys, *metrics], *lines])
+
+
+def _csv(lines: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()

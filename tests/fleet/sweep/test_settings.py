@@ -1,0 +1,70 @@
+"""Settings as a configuration and as flags."""
+
+import pytest
+
+from edgestill.commands.sweep import _flags
+from fleet.sweep.settings import configuration, flags_of
+from wire.errors import ConfigError
+
+FLAGS, DEFAULTS = _flags()
+
+
+def test_nothing_said_is_what_simulate_takes() -> None:
+    config = configuration({}, DEFAULTS)
+    assert (config.dataset, config.devices, config.training.epochs, config.recipe) == ("digits", 12, 2, "fedavg")
+    assert config.prototypes == ("cnn:fp32", "mlp:fp32", "cnn:w1")
+
+
+def test_settings_reach_the_configuration() -> None:
+    config = configuration(
+        {
+            "local_steps": 5,
+            "lr": 0.5,
+            "recipe": "fedprox",
+            "prototypes": "cnn:w1, mlp:fp32",
+            "option": {"min_size": 0},
+            "fusion": {"weigh": "uniform"},
+            "source_classes": "0,2",
+            "attack": "faulty:2",
+        },
+        DEFAULTS,
+    )
+    assert (config.training.steps, config.training.epochs, config.training.lr) == (5, None, 0.5)
+    assert config.training.prox == 0.01, "what the recipe says"
+    assert (config.prototypes, config.options) == (("cnn:w1", "mlp:fp32"), {"min_size": 0})
+    assert (config.fusion, config.source_classes, len(config.attackers)) == ({"weigh": "uniform"}, (0, 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"recipe": "fedvag"}, "did you mean 'fedavg'"),
+        ({"partition": "irchlet"}, "unknown partition"),
+        ({"local_epochs": 1, "local_steps": 1}, "either"),
+        ({"prototypes": "cn:w1"}, "did you mean 'cnn'"),
+        ({"fusion": {"stepz": 1}}, "did you mean 'steps'"),
+        ({"attack": "fualty:3"}, "did you mean 'faulty'"),
+        ({"source_classes": "a"}, "no class"),
+        ({"rounds": 0}, "give at least 1"),
+    ],
+)
+def test_what_simulate_would_refuse_is_refused(settings: dict, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        configuration(settings, DEFAULTS)
+
+
+def test_flags_are_those_of_the_command_line() -> None:
+    told = {"alpha": 0.1, "attack": "", "fusion": {"steps": 5, "keep_start": True}, "option": {"equal": False}}
+    assert flags_of(told, FLAGS) == [
+        "--alpha=0.1",
+        "--attack=",
+        "--fusion=steps=5",
+        "--fusion=keep_start=true",
+        "--option=equal=no",
+    ]
+
+
+def test_what_is_the_sweep_s_own_business_is_no_setting() -> None:
+    assert not {"out_dir", "out", "force", "quiet", "json", "as_json", "help"} & FLAGS.keys()
+    assert {"recipe", "alpha", "seed", "local_epochs", "fusion", "attack", "dataset"} <= FLAGS.keys()
+    assert (FLAGS["alpha"].kind, FLAGS["devices"].kind, FLAGS["fusion"].repeated) == (float, int, True)
