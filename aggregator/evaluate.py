@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
 
-__all__ = ["Score", "evaluate", "score_state"]
+__all__ = ["Score", "count", "evaluate", "score_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,30 @@ class Score:
     accuracy: float
     loss: float
 
+    @classmethod
+    def of(cls, counted: Sequence[tuple[int, float]], samples: int) -> Score:
+        """From what `count` gave, batch by batch."""
+        return cls(sum(correct for correct, _ in counted) / samples, sum(loss for _, loss in counted) / samples)
 
-@torch.inference_mode()
+
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 512) -> Score:
     """Score `model` on all of `x`, `y`, in eval mode; the mode it was in is restored."""
+    return Score.of(count(model, x, y, batch_size=batch_size), len(x))
+
+
+@torch.inference_mode()
+def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 512) -> list[tuple[int, float]]:
+    """Per batch, the number of correct answers and the sum of the cross-entropies."""
     was_training = model.training
     model.eval()
-    correct, loss = 0, 0.0
+    counted = []
     for start in range(0, len(x), batch_size):
         labels = y[start : start + batch_size]
         logits = model(x[start : start + batch_size])  # (B, C)
-        correct += int((logits.argmax(1) == labels).sum())
-        loss += F.cross_entropy(logits, labels, reduction="sum").item()
+        correct = int((logits.argmax(1) == labels).sum())
+        counted.append((correct, F.cross_entropy(logits, labels, reduction="sum").item()))
     model.train(was_training)
-    return Score(correct / len(x), loss / len(x))
+    return counted
 
 
 def score_state(model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Tensor) -> dict[str, float]:

@@ -18,7 +18,7 @@ from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
 from wire.errors import ConfigError
 
-__all__ = ["Objective", "Trained", "batches", "train_local"]
+__all__ = ["Objective", "Trained", "batches", "channels_last_", "train_local"]
 
 #: The loss of one batch where it needs more than logits and labels: (model, x, y), called once per step, in order.
 Objective = Callable[[Any, Tensor, Tensor], Tensor]
@@ -75,6 +75,14 @@ def train_local(
     return Trained(total.item() / max(counted, 1), steps, False)
 
 
+def channels_last_(model: nn.Module) -> bool:
+    """Put the channels of the model's filters last, if it is faster so; whether that was done."""
+    wide = any(p.ndim == 4 and p.shape[1] >= WIDE for p in model.parameters())
+    if wide:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+    return wide
+
+
 class _Autograd:
     """Steps of any model, through autograd."""
 
@@ -86,9 +94,7 @@ class _Autograd:
         objective: Objective | None,
     ) -> None:
         self._model, self._how, self._loss_fn, self._objective = model, how, loss_fn, objective
-        self._channels_last = any(p.ndim == 4 and p.shape[1] >= WIDE for p in model.parameters())
-        if self._channels_last:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._channels_last = channels_last_(model)
         self._params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self._received = [p.detach().clone() for p in self._params] if how.prox else []
         self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []

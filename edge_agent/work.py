@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
 
 from edge_agent.hyper import LocalTraining
 from edge_agent.train import Objective, Trained, train_local
+from models.seeding import seeded
 from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
@@ -17,7 +19,7 @@ __all__ = ["local_update"]
 
 def local_update(
     model: nn.Module,
-    published: bytes,
+    published: bytes | Mapping[str, Tensor],
     x: torch.Tensor,
     y: torch.Tensor,
     how: LocalTraining,
@@ -33,7 +35,14 @@ def local_update(
     as in FedDF's 1-bit experiment, float comes down and quantized weights go up. The model is snapped to the wire's
     floats before it is packed, so that what the device measures of it is what the aggregator gets.
     """
-    load_packed(model, decode(published))
-    trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
+    load_packed(model, decode(published) if isinstance(published, bytes) else published)
+    with _repeatable(model, generator):
+        trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
     snap_(model, floats=floats)
     return pack(model, floats=floats), trained
+
+
+def _repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
+    """Dropout draws from torch's own random state: let it follow from `generator`'s seed, which is not advanced."""
+    drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
+    return seeded(torch.Generator().manual_seed(generator.initial_seed() ^ 1)) if drops else nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,13 +11,15 @@ from aggregator.recipes import find_recipe
 from edge_agent.hyper import LocalTraining
 from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
 from models.spec import parse_prototype
-from wire.errors import ConfigError
+from wire.errors import ConfigError, did_you_mean
 
-__all__ = ["FLOATS", "TRANSPORTS", "UPDATES", "SimulationConfig"]
+__all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "TRANSPORTS", "UPDATES", "SimulationConfig"]
 
 FLOATS = ("auto", "fp16", "fp32")
 TRANSPORTS = ("memory", "mqtt")
 UPDATES = ("state", "predictor")
+ENGINES = ("inline", "processes")
+DEFAULT_ENGINE = "processes" if sys.platform == "linux" else "inline"  # elsewhere, forking beside torch is not safe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,9 @@ class SimulationConfig:
     floats: str = "auto"  # what is not quantized travels as; auto: fp32 for fp32 prototypes, fp16 for the others
     seed: int = 0
     transport: str = "memory"  # or mqtt: broker, aggregator and agents as processes
+    engine: str = "inline"  # where devices train (fleet/engines/): the models are the same
+    workers: int = 0  # of the engine; 0: one per core
+    score_every: int = 1  # rounds; the last round is always scored
 
     def __post_init__(self) -> None:
         if not self.prototypes:
@@ -82,6 +88,10 @@ class SimulationConfig:
             raise ConfigError("count_epsilon must be positive, count_bins at least 2")
         if self.processes < 1 or (self.validation_size or 0) < 0:
             raise ConfigError(f"{self.processes} processes, {self.validation_size} validation samples; give more")
+        if self.engine not in ENGINES:
+            raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
+        if self.workers < 0 or self.score_every < 1:
+            raise ConfigError(f"{self.workers} workers, a score every {self.score_every} rounds; give more")
         orders = parse_attacks(self.attack)
         seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
         if self.transport == "mqtt":
@@ -91,6 +101,10 @@ class SimulationConfig:
     def attackers(self) -> dict[int, Attack]:
         """Who does harm, by the device's number."""
         return seat(parse_attacks(self.attack), self.devices, prototypes=len(self.prototypes), seed=self.seed)
+
+    def scores(self, number: int) -> bool:
+        """Whether the models of round `number` are scored on the test set."""
+        return number % self.score_every == 0 or number == self.rounds
 
     def floats_of(self, quantized: bool) -> str:
         """The float dtype on the wire for a prototype."""

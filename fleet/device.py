@@ -1,16 +1,21 @@
-"""One simulated device: what it has, keeps from round to round, and how it answers a round, honestly or not."""
+"""One simulated device: what it has, and how it answers a round, honestly or not.
+
+A device is a few numbers until it is asked: its samples are taken from the dataset that all share, and its key is
+derived from the seed, when they are needed.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from edge_agent.knowledge import Knowledge
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
 from edge_agent.private_counts import told_counts, told_examples
@@ -20,102 +25,141 @@ from edge_agent.work import local_update
 from fleet.attacks import Attack
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
+from fleet.news import Artifact, News
 from fleet.partition import partition
 from fleet.seeds import numpy_rng, torch_rng
 from models.split import Prototype
 from quant.pack import pack, pack_state, snap_, unpack
 from wire.envelope import seal
-from wire.errors import ConfigError
+from wire.errors import ConfigError, TensorError
 from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
-from wire.tensors import Tensor, decode
+from wire.tensors import Tensor, decode, encode
 from wire.update import encode_update
 
-__all__ = ["FLEET", "SimulatedDevice", "Told", "make_devices"]
+__all__ = ["FLEET", "Answer", "Kept", "SimulatedDevice", "make_devices"]
 
 FLEET = "simulated"
+Kept = Mapping[str, bytes]  # what stays on a device from round to round, as the agent's files hold it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a job says beside the model and the hyper-parameters of all."""
+class Answer:
+    """What a device gives back for a round."""
 
-    update: str = "state"
-    extra: Mapping[str, float] = field(default_factory=dict)
-    knowledge: Knowledge = field(default_factory=Knowledge)
-
-
-NOTHING = Told()
+    message: bytes | None  # the signed update; None: its model diverged, and NaN does not travel
+    kept: Kept = field(default_factory=dict)
+    train_s: float = 0.0
+    encode_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SimulatedDevice:
     """One device: its prototype, its own samples, its signing key."""
 
+    number: int  # from 0
     id: str
     prototype: str
-    x: torch.Tensor
-    y: torch.Tensor
-    label_counts: tuple[int, ...]
-    key: Ed25519PrivateKey
+    dataset: Dataset = field(repr=False)
+    rows: NDArray[np.int64] = field(repr=False)  # of the training set
+    config: SimulationConfig = field(repr=False)
     attack: Attack | None = None
-    kept: dict[str, Any] = field(default_factory=dict)  # what stays on the device from round to round
+    kept: dict[str, bytes] = field(default_factory=dict, repr=False)
 
-    def start(self, update: str, published: bytes) -> bytes:
+    @property
+    def x(self) -> torch.Tensor:
+        """Its samples, made anew at every call."""
+        return torch.from_numpy(self.dataset.inputs(self.dataset.x_train[self.rows]))
+
+    @property
+    def y(self) -> torch.Tensor:
+        """The labels that it trains with."""
+        y = torch.from_numpy(self.dataset.y_train[self.rows])
+        return y if self.attack is None else self.attack.labels(y, self.dataset.classes)
+
+    @cached_property
+    def key(self) -> Ed25519PrivateKey:
+        """What it signs with."""
+        return Ed25519PrivateKey.from_private_bytes(numpy_rng(self.config.seed, "key", self.number).bytes(32))
+
+    @cached_property
+    def label_counts(self) -> tuple[int, ...]:
+        """As they leave the device."""
+        config, counts = self.config, np.bincount(self.y.numpy(), minlength=self.dataset.classes)
+        secret = b"" if config.count_epsilon is None else self.key.private_bytes_raw()
+        return told_counts(counts.tolist(), secret=secret, epsilon=config.count_epsilon, width=config.count_bins)
+
+    def start(self, update: str, published: Artifact, kept: Kept) -> Mapping[str, Tensor]:
         """The published model, under the device's own tensors if it keeps some."""
-        return with_own(update, published, self.kept.get(EXTRACTOR)) if update in KEEPING else published
+        if update not in KEEPING or EXTRACTOR not in kept:
+            return published.tensors
+        return decode(with_own(update, published.data, decode(kept[EXTRACTOR])))
 
-    def answer(
-        self, model: Prototype, published: bytes, config: SimulationConfig, number: int, told: Told = NOTHING
-    ) -> bytes:
-        """The signed update for round `number`."""
-        seen = None
-        if counts_logits(told.extra):
-            seen = self.kept.setdefault(LABEL_LOGITS, LabelLogits.fresh(model.spec.classes))
+    def answer(self, model: Prototype, news: News, kept: Kept) -> Answer:
+        """Train, and seal the update; `kept` is what the round before has left on the device."""
+        begun = time.perf_counter()
+        try:
+            tensors, loss, seen = self._trained(model, news, kept)
+            done = time.perf_counter()
+            extra, counted = {}, {}
+            if seen is not None:
+                extra = pack_state({LABEL_LOGITS: seen.means()}, floats=self._floats(model))
+                counted = {LABEL_LOGITS: encode(pack_state(seen.state()))}
+            made = share(news.update, model, tensors, extra)
+        except TensorError:
+            return Answer(message=None, train_s=time.perf_counter() - begun)
+        message = self._sealed(news, made.body, loss)
+        sealed = time.perf_counter()
+        return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=sealed - done)
+
+    def _floats(self, model: Prototype) -> str:
+        return self.config.floats_of(model.spec.precision.quantized)
+
+    def _trained(
+        self, model: Prototype, news: News, kept: Kept
+    ) -> tuple[Mapping[str, Tensor], float, LabelLogits | None]:
+        """The tensors to send, the loss, and the logits by label, where the job asks for them."""
+        config, seen = self.config, None
+        if counts_logits(news.extra):
+            counted = unpack(decode(kept[LABEL_LOGITS])) if LABEL_LOGITS in kept else {}
+            seen = LabelLogits.from_state(counted, model.spec.classes)
         tensors, trained = local_update(
             model,
-            self.start(told.update, published),
+            self.start(news.update, news.published[self.prototype], kept),
             self.x,
             self.y,
             config.training,
-            floats=config.floats_of(model.spec.precision.quantized),
-            generator=torch_rng(config.seed, "train", number, self.id),
+            floats=self._floats(model),
+            generator=torch_rng(config.seed, "train", news.number, self.id),
             objective=make_objective(
-                told.knowledge, told.extra, seed=config.seed, number=number, device=self.id, seen=seen
+                news.knowledge, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
         )
         if self.attack is not None and self.attack.tampers:
-            tensors = self._tampered(self.attack, model, published, config, number)
-        floats = config.floats_of(model.spec.precision.quantized)
-        extra = {} if seen is None else pack_state({LABEL_LOGITS: seen.means()}, floats=floats)
-        made = share(told.update, model, tensors, extra)
-        self.kept.update({name: decode(data) for name, data in made.keep.items()})
+            tensors = self._tampered(self.attack, model, news)
+        return tensors, trained.loss, seen
+
+    def _sealed(self, news: News, body: bytes, loss: float) -> bytes:
         header = UpdateHeader(
-            round=number,
+            round=news.number,
             device=self.id,
             prototype=self.prototype,
-            update=told.update,  # type: ignore[arg-type]
+            update=news.update,  # type: ignore[arg-type]
             num_examples=told_examples(self.label_counts),
             label_counts=self.label_counts,
-            base=hashlib.sha256(published).hexdigest(),
-            metrics={"train_loss": trained.loss} if math.isfinite(trained.loss) else {},
+            base=news.published[self.prototype].digest,
+            metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )
-        payload = encode_update(header, made.body)
-        return seal(payload, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=number)
+        payload = encode_update(header, body)
+        return seal(payload, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=news.number)
 
-    def _tampered(
-        self, attack: Attack, model: Prototype, published: bytes, config: SimulationConfig, number: int
-    ) -> dict[str, Tensor]:
+    def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
         """What an attacker packs instead of the model that it has trained."""
-        floats = config.floats_of(model.spec.precision.quantized)
-        attack.tamper_(model, unpack(decode(published)), torch_rng(config.seed, "attack", number, self.id))
+        floats = self._floats(model)
+        received = unpack(news.published[self.prototype].tensors)
+        attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.number, self.id))
         snap_(model, floats=floats)
         return pack(model, floats=floats)
-
-
-def _told(config: SimulationConfig, counts: list[int], key: Ed25519PrivateKey) -> tuple[int, ...]:
-    secret = key.private_bytes_raw()
-    return told_counts(counts, secret=secret, epsilon=config.count_epsilon, width=config.count_bins)
 
 
 def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
@@ -130,24 +174,18 @@ def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDe
     )
     width = len(str(config.devices - 1))
     attackers = config.attackers
-    devices = []
     for i, part in enumerate(parts):
         if not len(part):
             raise ConfigError(f"device {i} got no samples; give fewer devices, more data or a larger alpha")
-        attack = attackers.get(i)
-        y = torch.from_numpy(dataset.y_train[part])
-        if attack is not None:
-            y = attack.labels(y, dataset.classes)
-        key = Ed25519PrivateKey.from_private_bytes(numpy_rng(config.seed, "key", i).bytes(32))
-        devices.append(
-            SimulatedDevice(
-                id=f"sim-{i:0{width}d}",
-                prototype=config.prototypes[i % len(config.prototypes)],
-                x=torch.from_numpy(dataset.inputs(dataset.x_train[part])),
-                y=y,
-                label_counts=_told(config, torch.bincount(y, minlength=dataset.classes).tolist(), key),
-                key=key,
-                attack=attack,
-            )
+    return [
+        SimulatedDevice(
+            number=i,
+            id=f"sim-{i:0{width}d}",
+            prototype=config.prototypes[i % len(config.prototypes)],
+            dataset=dataset,
+            rows=part,
+            config=config,
+            attack=attackers.get(i),
         )
-    return devices
+        for i, part in enumerate(parts)
+    ]

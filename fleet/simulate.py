@@ -1,57 +1,55 @@
-"""A fleet on one machine, in one process: N devices, one model per prototype, rounds of local training and fusion.
+"""A fleet on one machine: N devices, one model per prototype, rounds of local training and fusion.
 
 Every update passes through the real encoding (`wire/`), signed, so the bytes that a run reports are those that would
-cross the air.
+cross the air. Where the devices train is the engine's business (`fleet/engines/`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from aggregator.evaluate import score_state
+from aggregator.evaluate import Score
 from aggregator.fusion import knowledge as fusion_knowledge
 from aggregator.fusion import types as fusion
 from aggregator.fusion.round import fuse_round
-from aggregator.fusion.types import Memory, Received
-from aggregator.intake import read_state
+from aggregator.fusion.types import Memory
 from aggregator.recipes import find_recipe
-from edge_agent.knowledge import read_knowledge
 from edge_agent.store import KEEPING
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset, hold_out
-from fleet.device import FLEET, SimulatedDevice, Told, make_devices
+from fleet.device import Answer, SimulatedDevice, make_devices
+from fleet.engines import Task, make_engine
+from fleet.engines.base import Scoring
+from fleet.engines.bench import Bench
+from fleet.news import Artifact, Guide, News
 from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
+from fleet.sent import Sent, mean_loss, read_answer
 from fleet.server_side import server_side
 from models.build import build
-from models.roles import split_extra
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from quant.pack import pack_state, unpack
-from wire.envelope import open_envelope
-from wire.errors import TensorError
 from wire.messages import ModelHeader
-from wire.tensors import decode, encode
-from wire.update import decode_update
+from wire.tensors import encode
 
 __all__ = ["Group", "Simulation"]
 
 OnDevice = Callable[[str], None]
+AT_ONCE = 8  # devices' own models that are scored together
+UNSCORED: dict[str, Any] = {"accuracy": math.nan, "loss": math.nan}
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """One prototype: its devices, and its model as the aggregator has it.
-
-    One module serves them all: simulated devices train one after another.
-    """
+    """One prototype: its devices, and its model as the aggregator has it."""
 
     name: str
     devices: list[SimulatedDevice]
@@ -60,16 +58,8 @@ class Group:
     shapes: dict[str, tuple[int, ...]]  # what an update must look like
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Collected:
-    """What a group's devices sent in a round, and facts for its result."""
-
-    group: fusion.Group
-    facts: dict[str, Any]
-
-
 class Simulation:
-    """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn."""
+    """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn, then `close()`."""
 
     def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
         self.config = config
@@ -78,20 +68,45 @@ class Simulation:
         self.test_x = torch.from_numpy(dataset.inputs(dataset.x_test))
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
-        devices = make_devices(config, dataset)
+        self.devices = make_devices(config, dataset)
         self.memory = Memory()
-        self.told = Told(update=self.recipe.update or config.update, extra=self.recipe.local)
-        self.guide_bytes = 0  # of what devices are sent to learn from beside their models
-        self.groups = [self._make_group(name, devices, dataset) for name in config.prototypes]
+        self.guide: Guide | None = None
+        self.groups = [self._make_group(name, dataset) for name in config.prototypes]
+        bench = Bench(
+            devices=self.devices,
+            models={group.name: group.model for group in self.groups},
+            test=(self.test_x, self.test_y),
+        )
+        self.engine = make_engine(config.engine, bench, workers=config.workers)
 
-    def _make_group(self, name: str, devices: list[SimulatedDevice], dataset: Dataset) -> Group:
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.close()
+
+    def _make_group(self, name: str, dataset: Dataset) -> Group:
         arch, precision = parse_prototype(name)
         spec = PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, self.config.latent)
         model = build(spec, generator=torch_rng(self.config.seed, "init", name))
         state = unpack(pack_state(model.state_dict(), floats="fp32"))
         shapes = {key: tuple(value.shape) for key, value in state.items()}
-        mine = [d for d in devices if d.prototype == name]
+        mine = [d for d in self.devices if d.prototype == name]
         return Group(name=name, devices=mine, model=model, state=state, shapes=shapes)
+
+    @property
+    def update(self) -> str:
+        """The kind of update that devices send."""
+        return self.recipe.update or self.config.update
+
+    @property
+    def guide_bytes(self) -> int:
+        """Of what devices are sent to learn from beside their models."""
+        return 0 if self.guide is None else len(self.guide.body.data)
 
     def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
         """max(C * K, 1) of the group's K devices, uniformly (McMahan et al. 2017, Algorithm 1), by seed and round."""
@@ -107,33 +122,43 @@ class Simulation:
     def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
         """Invite, train, fuse and score every prototype."""
         start = time.perf_counter()
-        seconds = {"train": 0.0, "encode": 0.0}
-        sent = [self._collect(group, number, on_device, seconds) for group in self.groups]
-        fused = fuse_round(self.recipe, [s.group for s in sent], self.server, number, self.memory)
+        published = {group.name: Artifact(self._published(group)) for group in self.groups}
+        sent = self._collect(number, published, on_device)
+        facts = {group.name: self._facts(group, published[group.name], sent) for group in self.groups}
+        scored = self.config.scores(number)
+        groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
+        server = self.server if scored else replace(self.server, test=None)
+        fused = fuse_round(self.recipe, groups, server, number, self.memory)
         self.memory = fused.memory
-        self._publish(fused.knowledge)
-        results = {}
-        for group, collected in zip(self.groups, sent, strict=True):
+        if fused.knowledge is not None:
+            self.guide = self._guide(fused.knowledge)
+        for group in self.groups:
             group.state = dict(fused.states[group.name])
-            scores = score_state(group.model, group.state, self.test_x, self.test_y)
-            results[group.name] = PrototypeResult(
-                **{**collected.facts, **scores},
-                **reported_metrics(fused.metrics[group.name]),
-                device_accuracy=self._device_accuracy(group, collected.group),
-            )
+        begun = time.perf_counter()
+        scores = self._scores(sent) if scored else {group.name: UNSCORED for group in self.groups}
+        end = time.perf_counter()
         return RoundResult(
             round=number,
-            prototypes=results,
-            seconds=time.perf_counter() - start,
+            prototypes={
+                name: PrototypeResult(**facts[name], **scores[name], **reported_metrics(fused.metrics[name]))
+                for name in facts
+            },
+            seconds=end - start,
             devices={name: asdict(report) for name, report in fused.devices.items()},
-            seconds_by={**seconds, **fused.seconds},
+            seconds_by={
+                "train": sum(s.answer.train_s for s in sent),
+                "encode": sum(s.answer.encode_s + s.read_s for s in sent),
+                **fused.seconds,
+                "score": fused.seconds.get("score", 0.0) + end - begun,
+            },
         )
 
-    def _publish(self, made: fusion_knowledge.Knowledge | None) -> None:
-        """Have devices learn from this in the next round, as they read it from the wire."""
-        if made is None:
-            return
-        body = encode(pack_state(made.tensors, floats="fp16"))
+    def _published(self, group: Group) -> bytes:
+        floats = self.config.floats_of(group.model.spec.precision.quantized)
+        return encode(pack_state(group.state, floats=floats))
+
+    def _guide(self, made: fusion_knowledge.Knowledge) -> Guide:
+        """What devices learn from in the next round, as they read it from the wire."""
         header = ModelHeader(
             round=0,
             prototype=made.prototype,
@@ -142,85 +167,87 @@ class Simulation:
             latent=made.latent,
             recipe=self.recipe.name,
         )
-        self.told = replace(self.told, knowledge=read_knowledge(header, decode(body)))
-        self.guide_bytes = len(body)
+        return Guide(header, Artifact(encode(pack_state(made.tensors, floats="fp16"))))
+
+    def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
+        """Have the invited devices train; what they sent, in the order of their numbers."""
+        invited = [device for group in self.groups for device in self.invited(group, number)]
+        extra = self.recipe.local
+        self.engine.open(News(number=number, published=published, update=self.update, extra=extra, guide=self.guide))
+        shapes = {group.name: group.shapes for group in self.groups}
+
+        def read(task: Task, answer: Answer) -> Sent:
+            device = self.devices[task.device]
+            return read_answer(device, answer, shapes[device.prototype])
+
+        sent = []
+        for one in self.engine.train([Task(device.number, device.kept) for device in invited], read):
+            one.device.kept.update(one.answer.kept)
+            sent.append(one)
+            on_device(one.device.id)
+        return sorted(sent, key=lambda one: one.device.number)
+
+    def _fusion_group(self, group: Group, published: Artifact, sent: list[Sent]) -> fusion.Group:
+        updates = [s.update for s in sent if s.update is not None and s.device.prototype == group.name]
+        return fusion.Group(spec=group.model.spec, previous=unpack(published.tensors), updates=updates)
+
+    def _facts(self, group: Group, published: Artifact, sent: list[Sent]) -> dict[str, Any]:
+        mine = [s for s in sent if s.update is not None and s.device.prototype == group.name]
+        return {
+            "train_loss": mean_loss(mine),
+            "devices": len(mine),
+            "bytes_up": sum(s.size for s in mine),
+            "bytes_down": (len(published.data) + self.guide_bytes) * len(mine),
+        }
 
     def device_state(self, group: Group, device: SimulatedDevice) -> dict[str, torch.Tensor]:
         """The device's own model, with what the aggregator has fused in place of what it shares."""
-        published = encode(pack_state(group.state, floats="fp32"))
-        return unpack(decode(device.start(self.told.update, published)))
+        return unpack(device.start(self.update, Artifact(_full(group.state)), device.kept))
 
-    def _device_accuracy(self, group: Group, collected: fusion.Group) -> float | None:
-        if self.told.update not in KEEPING or not self.config.score_devices or not collected.updates:
-            return None
-        who = {update.device for update in collected.updates}
-        test = self.test_x, self.test_y
-        own = [self.device_state(group, device) for device in group.devices if device.id in who]
-        return float(np.mean([score_state(group.model, state, *test)["accuracy"] for state in own]))
+    def _scores(self, sent: list[Sent]) -> dict[str, dict[str, Any]]:
+        """Of every prototype's model and, where devices keep models of their own, of theirs."""
+        wanted = [
+            (group.name, key, Scoring(group.name, state, quantized=key == "accuracy_quantized"))
+            for group in self.groups
+            for state in [Artifact(_full(group.state))]
+            for key in ("accuracy", *(["accuracy_quantized"] if group.model.spec.precision.quantized else []))
+        ]
+        scores: dict[str, dict[str, Any]] = {group.name: {} for group in self.groups}
+        found = self._score([scoring for *_, scoring in wanted])
+        for (name, key, _), score in zip(wanted, found, strict=True):
+            scores[name] |= {key: score.accuracy, **({"loss": score.loss} if key == "accuracy" else {})}
+        if self.update in KEEPING and self.config.score_devices:
+            for group in self.groups:
+                own = self._device_accuracies(group, sent)
+                scores[group.name] |= {"device_accuracy": float(np.mean(own))} if own else {}
+        return scores
 
-    def _collect(self, group: Group, number: int, on_device: OnDevice, seconds: dict[str, float]) -> _Collected:
-        """Have the group's devices train; their updates, as the aggregator reads them from the wire."""
-        floats = self.config.floats_of(group.model.spec.precision.quantized)
-        published = encode(pack_state(group.state, floats=floats))
-        updates, losses, bytes_up = [], [], 0
-        for device in self.invited(group, number):
-            begun = time.perf_counter()
-            try:
-                message = device.answer(group.model, published, self.config, number, self.told)
-            except TensorError:  # it diverged: NaN does not travel, the device has nothing to send
-                on_device(device.id)
-                continue
-            trained = time.perf_counter()
-            envelope = open_envelope(message, public_key=device.key.public_key(), fleet=FLEET, sender=device.id)
-            header, body = decode_update(envelope.payload)
-            tensors, extra = split_extra(decode(body))
-            state = read_state(device.id, tensors, group.shapes, header.update)
-            updates.append(
-                Received(
-                    device=device.id,
-                    num_examples=header.num_examples,
-                    state=_held(state),
-                    label_counts=header.label_counts,
-                    predictor_only=header.update == "predictor",
-                    model=header.update != "logits",
-                    extra=_held(unpack(extra)),
-                )
-            )
-            losses.append(header.metrics.get("train_loss", math.nan))
-            bytes_up += len(message)
-            seconds["train"] += trained - begun
-            seconds["encode"] += time.perf_counter() - trained
-            on_device(device.id)
-        return _Collected(
-            group=fusion.Group(spec=group.model.spec, previous=unpack(decode(published)), updates=updates),
-            facts={
-                "train_loss": _mean_loss(losses, [u.num_examples for u in updates]),
-                "devices": len(updates),
-                "bytes_up": bytes_up,
-                "bytes_down": (len(published) + self.guide_bytes) * len(updates),
-            },
-        )
+    def _device_accuracies(self, group: Group, sent: list[Sent]) -> list[float]:
+        found: list[float] = []
+        mine = [s.device for s in sent if s.update is not None and s.device.prototype == group.name]
+        for start in range(0, len(mine), AT_ONCE):
+            states = [Artifact(_full(self.device_state(group, d))) for d in mine[start : start + AT_ONCE]]
+            scorings = [Scoring(group.name, state, quantized=False) for state in states]
+            found += [score.accuracy for score in self._score(scorings)]
+        return found
+
+    def _score(self, scorings: list[Scoring]) -> list[Score]:
+        return [Score.of(tally, len(self.test_y)) for tally in self.engine.score(scorings)]
 
     def new_run(self) -> Run:
         """An empty run of this fleet."""
-        devices = sorted((d for g in self.groups for d in g.devices), key=lambda d: d.id)
         facts = [
             {
                 "device": d.id,
                 "prototype": d.prototype,
-                "examples": len(d.y),
+                "examples": len(d.rows),
                 "labels": list(d.label_counts),
                 **({} if d.attack is None else {"attack": d.attack.name}),
             }
-            for d in devices
+            for d in self.devices
         ]
         return Run(config=self.config.to_json(), fleet=facts)
 
 
-def _mean_loss(losses: list[float], examples: list[int]) -> float | None:
-    loss = float(np.average(losses, weights=examples)) if losses else math.nan
-    return loss if math.isfinite(loss) else None
-
-
-def _held(state: dict[str, torch.Tensor]) -> Callable[[], dict[str, torch.Tensor]]:
-    return lambda: state
+def _full(state: Mapping[str, torch.Tensor]) -> bytes:
+    return encode(pack_state(state, floats="fp32"))

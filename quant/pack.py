@@ -75,7 +75,7 @@ def snap_(model: nn.Module, *, floats: str = "fp16") -> None:
     latent = {_weight_name(name) for name in _quantized_modules(model)}
     with torch.no_grad():
         for name, value in _travelling(model).items():
-            if name not in latent:
+            if name not in latent and not (floats == "fp32" and value.dtype == torch.float32):  # it is so already
                 value.copy_(_to_torch(_to_wire(value, floats)))
 
 

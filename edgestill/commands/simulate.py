@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fleet.config import SimulationConfig
     from fleet.datasets import Dataset
     from fleet.runs import RoundResult, Run
+    from fleet.simulate import Simulation
     from transport.config import BrokerConfig
 
 __all__ = ["simulate"]
@@ -130,10 +132,24 @@ def simulate(
     prox: Annotated[
         float | None, typer.Option(help="mu of FedProx; 0 is off [what the recipe says].", rich_help_panel=TRAIN)
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Where devices train: inline, processes. The models are the same [processes, on Linux].",
+            rich_help_panel=FLEET,
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes that train devices; 0: one per core.", rich_help_panel=FLEET)
+    ] = 0,
+    score_every: Annotated[
+        int, typer.Option(help="Score models every so many rounds, and after the last.", rich_help_panel=FLEET)
+    ] = 1,
     transport: Annotated[
         str,
         typer.Option(
-            help="memory: one process. mqtt: broker, aggregator and agents as real processes.", rich_help_panel=FLEET
+            help="memory: on this machine alone. mqtt: broker, aggregator and agents as real processes.",
+            rich_help_panel=FLEET,
         ),
     ] = "memory",
     broker: Annotated[
@@ -168,7 +184,7 @@ def simulate(
     from aggregator.overrides import parse_overrides
     from aggregator.recipes import find_recipe
     from edge_agent.hyper import LocalTraining
-    from fleet.config import SimulationConfig
+    from fleet.config import DEFAULT_ENGINE, SimulationConfig
     from fleet.partition import parse_options
 
     if local_epochs is None and local_steps is None:
@@ -206,6 +222,9 @@ def simulate(
         floats=floats,
         seed=seed,
         transport=transport,
+        engine=engine or DEFAULT_ENGINE,
+        workers=workers,
+        score_every=score_every,
     )
     if broker is not None and transport != "mqtt":
         raise ConfigError("--broker goes with --transport mqtt")
@@ -227,20 +246,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, force: bool, quiet: bool) -> Run:
     """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
-    import torch
-
-    from fleet.datasets import load
     from fleet.runs import claim_folder, write_run
-    from fleet.simulate import Simulation
 
-    torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
     if out_dir is not None:
         claim_folder(out_dir, config.to_json(), force=force)
-    dataset = load(config.dataset)
-    simulation = Simulation(config, dataset)
+    simulation, dataset = _build(config)
     run = simulation.new_run()
     try:
-        with RoundDisplay(config.rounds, simulation.per_round, quiet=quiet) as show:
+        with simulation, RoundDisplay(config.rounds, simulation.per_round, quiet=quiet) as show:
             if config.transport == "mqtt":
                 rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
             else:
@@ -255,6 +268,23 @@ def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, 
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
     return run
+
+
+def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
+    """The fleet; its data is read while torch is imported, which takes as long."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fleet.datasets import load
+
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(load, config.dataset)
+        import torch
+
+        from fleet.simulate import Simulation
+
+        torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
+        dataset = loading.result()
+    return Simulation(config, dataset), dataset
 
 
 def _rounds_over_mqtt(
@@ -298,7 +328,8 @@ def _draw(run: Run, out_dir: Path) -> None:
     c = run.config
     split = f"{c['partition']} alpha {c['alpha']}"
     title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
-    draw_curves(run.rounds, out_dir / "curves.png", title=title)
+    scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
+    draw_curves(scored or run.rounds, out_dir / "curves.png", title=title)
 
 
 def _print_result(run: Run) -> None:
@@ -306,7 +337,7 @@ def _print_result(run: Run) -> None:
     last = run.rounds[-1]
     rows = []
     for name, result in last.prototypes.items():
-        best = max(r.prototypes[name].accuracy for r in run.rounds)
+        best = max(a for r in run.rounds if math.isfinite(a := r.prototypes[name].accuracy))
         on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
         own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"

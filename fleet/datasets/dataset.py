@@ -97,7 +97,9 @@ class Dataset:
         shape = (-1, 1, 1) if self.kind == "image" else (-1,)
         mean = np.asarray(self.mean, np.float32).reshape(shape)
         scale = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
-        out: Array = (x.astype(np.float32) - mean) * scale
+        out: Array = x.astype(np.float32)
+        out -= mean
+        out *= scale
         return out
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fleet.datasets import Dataset
     from fleet.datasets.dataset import Array
     from fleet.runs import PrototypeResult
-    from fleet.simulate import Simulation
 
 __all__ = ["best", "first_to", "follow", "gap", "halved", "last", "rounds_to", "subset"]
 
@@ -55,7 +54,6 @@ def follow(
     if unlabeled:
         dataset, config = _set_apart(dataset, config, unlabeled, setting)
     simulation = Simulation(config, dataset)
-    _images_channels_last(simulation)
     facts: dict[str, dict[str, list[float]]] = {"accuracy": {}, "average": {}, "ensemble": {}}
     screened = []
     for number in range(1, config.rounds + 1):
@@ -139,19 +137,6 @@ def _with_source(config: SimulationConfig, x: Array, setting: Setting) -> Simula
     path = setting.folder / "unlabeled.npz"
     np.savez(path, x=x)
     return replace(config, source=str(path))
-
-
-def _images_channels_last(simulation: Simulation) -> None:
-    """Convolutions of colour images run 1.4 times as fast with the channels last: the same sums in another order."""
-    import torch
-
-    if simulation.test_x.ndim != 4 or simulation.test_x.shape[1] < 3:
-        return
-    last = torch.channels_last
-    simulation.test_x = simulation.test_x.contiguous(memory_format=last)
-    for group in simulation.groups:
-        group.model.to(memory_format=last)  # type: ignore[call-overload]  # torch's stub lacks it
-        group.devices = [replace(device, x=device.x.contiguous(memory_format=last)) for device in group.devices]
 
 
 def _curve(results: Results, run: str, prototype: str, key: str = "accuracy") -> list[float]:

@@ -160,6 +160,18 @@ def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
     assert all(torch.equal(before[name], w) for name, w in simulation.groups[0].state.items())
 
 
+def test_rounds_between_scores_have_none_and_come_to_the_same_models() -> None:
+    every, third = (Simulation(replace(CONFIG, score_every=n), toy()) for n in (1, 2))
+    results = [third.run_round(n) for n in (1, 2, 3)]
+    for n in (1, 2, 3):
+        every.run_round(n)
+    scored = ["accuracy" in r.to_json()["prototypes"]["mlp:fp32"] for r in results]
+    assert scored == [False, True, True]  # the last one always is
+    assert all(
+        torch.equal(a.state[n], b.state[n]) for a, b in zip(every.groups, third.groups, strict=True) for n in a.state
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -177,6 +189,9 @@ def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
         ({"attack": "faulty:7"}, "7 attackers, but 6 devices"),
         ({"attack": "faulty:1", "transport": "mqtt"}, "--attack faulty goes with --transport memory"),
         ({"processes": 0}, "0 processes"),
+        ({"engine": "procesess"}, "engine 'procesess'; known: inline processes; did you mean 'processes'"),
+        ({"workers": -1}, "-1 workers"),
+        ({"score_every": 0}, "a score every 0 rounds"),
     ],
 )
 def test_a_bad_setting_is_named(change: dict, words: str) -> None:

@@ -1,0 +1,59 @@
+"""The work that every engine hands out, wherever it is done: train a device, score a model on some of the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from aggregator.evaluate import count
+from edge_agent.train import channels_last_
+from fleet.device import Answer, Kept, SimulatedDevice
+from fleet.news import Artifact, News
+from models.split import Prototype
+from quant.layers import weights_as_they_are
+from quant.pack import load_packed
+
+__all__ = ["BATCH", "Bench", "Tally"]
+
+BATCH = 512  # samples that are scored at a time
+Tally = list[tuple[int, float]]  # per batch: correct answers, and the sum of the losses
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """All devices, a model per prototype, and the test set. What a round tells its devices is put up by `open`."""
+
+    devices: Sequence[SimulatedDevice]  # by number
+    models: Mapping[str, Prototype]
+    test: tuple[torch.Tensor, torch.Tensor]
+    news: News | None = field(default=None)
+
+    def open(self, news: News) -> None:
+        """A round begins."""
+        self.news = news
+
+    def train(self, number: int, kept: Kept) -> Answer:
+        """Device `number` answers the round."""
+        assert self.news is not None, "a round is open"
+        device = self.devices[number]
+        return device.answer(self.models[device.prototype], self.news, kept)
+
+    def score(self, prototype: str, state: Artifact, first: int, last: int, *, quantized: bool) -> Tally:
+        """Of the batches `first` to `last` - 1 of the test set, by a full-precision state."""
+        model = self.models[prototype]
+        load_packed(model, state.tensors)
+        wide = channels_last_(model)
+        x, y = (part[first * BATCH : last * BATCH] for part in self.test)
+        if wide and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        if quantized:
+            return count(model, x, y, batch_size=BATCH)
+        with weights_as_they_are(model):
+            return count(model, x, y, batch_size=BATCH)
+
+    @property
+    def batches(self) -> int:
+        """Of the test set."""
+        return -(-len(self.test[1]) // BATCH)

@@ -1,0 +1,39 @@
+"""Devices train one after another in this process: nothing to start, and easy to debug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from fleet.device import Answer
+from fleet.engines.base import Scoring, Task
+from fleet.engines.bench import Bench, Tally
+from fleet.news import News
+
+__all__ = ["Inline"]
+
+T = TypeVar("T")
+
+
+class Inline:
+    """See `fleet.engines.base.Engine`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def open(self, news: News) -> None:
+        """Tell all devices what the round is about."""
+        self._bench.open(news)
+
+    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
+        """In the order of the tasks."""
+        for task in tasks:
+            yield read(task, self._bench.train(task.device, task.kept))
+
+    def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
+        """One after another."""
+        bench = self._bench
+        return [bench.score(s.prototype, s.state, 0, bench.batches, quantized=s.quantized) for s in scorings]
+
+    def close(self) -> None:
+        """Nothing was started."""

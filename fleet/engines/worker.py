@@ -1,0 +1,85 @@
+"""The inside of a worker process: it was forked from the simulation, so devices, data and models are there already.
+
+It does what it is told, one frame after another, and ends when the simulation closes its pipe or dies. It keeps nothing
+that matters: what stays on a device goes back with the update, so another worker can go on from there.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from typing import Any, NoReturn
+
+import msgspec
+import torch
+
+from fleet.engines.bench import Bench
+from fleet.engines.channel import Channel, Frame
+from fleet.news import Artifact, Guide, News
+from wire.errors import EdgestillError
+from wire.messages import ModelHeader
+
+__all__ = ["run"]
+
+
+def run(bench: Bench, channel: Channel) -> NoReturn:
+    """Serve until the simulation is gone; never comes back."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the simulation's to handle
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        gc.freeze()  # what is shared with the simulation is not to be written to
+        torch.set_num_threads(1)
+        _serve(bench, channel)
+    except (EOFError, BrokenPipeError):
+        code = 0
+    finally:
+        os._exit(code)  # nothing of the simulation's is to be cleaned up here
+
+
+def _serve(bench: Bench, channel: Channel) -> NoReturn:
+    held: dict[str, Artifact] = {}
+    while True:
+        frame = channel.receive()
+        try:
+            _obey(frame, bench, held, channel)
+        except EdgestillError as error:
+            channel.send("error", {"text": str(error)})
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            channel.send("error", {"text": f"internal error: {type(error).__name__}: {error}"})
+
+
+def _obey(frame: Frame, bench: Bench, held: dict[str, Artifact], channel: Channel) -> None:
+    kind, facts, blobs = frame
+    match kind:
+        case "hold":
+            for digest in held.keys() - set(facts["keep"]):
+                del held[digest]
+            held.update(zip(facts["new"], (Artifact(bytes(blob)) for blob in blobs), strict=True))
+        case "round":
+            bench.open(_news(facts, held))
+        case "train":
+            kept = {name: bytes(blob) for name, blob in zip(facts["kept"], blobs, strict=True)}
+            answer = bench.train(facts["device"], kept)
+            message = b"" if answer.message is None else answer.message
+            told = {"kept": list(answer.kept), "train_s": answer.train_s, "encode_s": answer.encode_s}
+            channel.send("answer", told, [message, *answer.kept.values()])
+        case "score":
+            state = held[facts["state"]]
+            tally = bench.score(facts["prototype"], state, facts["first"], facts["last"], quantized=facts["quantized"])
+            channel.send("tally", {"tally": tally})
+
+
+def _news(facts: dict[str, Any], held: dict[str, Artifact]) -> News:
+    guide = None
+    if facts["guide"] is not None:
+        header = msgspec.convert(facts["guide"]["header"], ModelHeader)
+        guide = Guide(header, held[facts["guide"]["digest"]])
+    return News(
+        number=facts["number"],
+        published={name: held[digest] for name, digest in facts["published"].items()},
+        update=facts["update"],
+        extra=facts["extra"],
+        guide=guide,
+    )

@@ -1,0 +1,77 @@
+"""A device's answer as the aggregator reads it from the wire: signature, header, tensors, shapes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from aggregator.fusion.types import Received
+from aggregator.intake import read_state
+from fleet.device import FLEET, Answer, SimulatedDevice
+from models.roles import split_extra
+from quant.pack import unpack
+from wire.envelope import open_envelope
+from wire.tensors import decode
+from wire.update import decode_update
+
+__all__ = ["Sent", "mean_loss", "read_answer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What one device sent; no update if its model has diverged."""
+
+    device: SimulatedDevice
+    answer: Answer  # without its message
+    size: int = 0  # of the message, in bytes
+    read_s: float = 0.0
+    update: Received | None = None
+    loss: float = math.nan
+
+
+def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tuple[int, ...]]) -> Sent:
+    """Open and check what `device` sent; `shapes` are those of its prototype's tensors."""
+    if answer.message is None:
+        return Sent(device=device, answer=answer)
+    begun = time.perf_counter()
+    envelope = open_envelope(
+        memoryview(answer.message),  # type: ignore[arg-type]  # the payload of a view is no copy
+        public_key=device.key.public_key(),
+        fleet=FLEET,
+        sender=device.id,
+    )
+    header, body = decode_update(envelope.payload)
+    tensors, extra = split_extra(decode(body))
+    update = Received(
+        device=device.id,
+        num_examples=header.num_examples,
+        state=_held(read_state(device.id, tensors, shapes, header.update)),
+        label_counts=header.label_counts,
+        predictor_only=header.update == "predictor",
+        model=header.update != "logits",
+        extra=_held(unpack(extra)),
+    )
+    return Sent(
+        device=device,
+        answer=replace(answer, message=None),  # its tensors are held: not twice
+        size=len(answer.message),
+        read_s=time.perf_counter() - begun,
+        update=update,
+        loss=header.metrics.get("train_loss", math.nan),
+    )
+
+
+def mean_loss(sent: Sequence[Sent]) -> float | None:
+    """By examples; None if it is not finite."""
+    examples = [s.update.num_examples for s in sent if s.update is not None]
+    loss = float(np.average([s.loss for s in sent], weights=examples)) if sent else math.nan
+    return loss if math.isfinite(loss) else None
+
+
+def _held(state: dict[str, torch.Tensor]) -> Callable[[], dict[str, torch.Tensor]]:
+    return lambda: state
