@@ -10,7 +10,7 @@ from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.experiments.base import Cell, Experiment, Fact, Measure, above, at_least, at_most, difference
 from fleet.experiments.feddf_figure import Line, curves
-from fleet.experiments.feddf_runs import best, follow, last, rounds_to
+from fleet.experiments.feddf_runs import LAST, best, follow, last, rounds_to
 
 __all__ = ["EXPERIMENT", "scene"]
 
@@ -66,16 +66,19 @@ def _cells(_: str) -> Sequence[Cell]:
     cells = []
     for alpha in ("1", "0.1"):
         average, distilled = f"fedavg alpha {alpha}", f"feddf alpha {alpha}"
-        level = best(average, FLOAT)
+        level, top = _accuracy(average), best(average, FLOAT)
         cells += [
             Cell(f"FedAvg alpha {alpha}", _accuracy(average)),
             Cell(f"FedDF alpha {alpha}", _accuracy(distilled), target=above(_accuracy(average))),
             Cell(
-                f"alpha {alpha}: rounds of FedDF to FedAvg's best",
-                rounds_to(distilled, FLOAT, level),
-                target=at_most(rounds_to(average, FLOAT, level, times=0.5)),
+                f"alpha {alpha}: rounds of FedDF to FedAvg's accuracy",
+                rounds_to(distilled, FLOAT, level, over=LAST),
+                target=at_most(rounds_to(average, FLOAT, level, times=0.5, over=LAST)),
                 unit="rounds",
+                note="means of 3 rounds",
             ),
+            Cell(f"alpha {alpha}: FedAvg's best round", rounds_to(average, FLOAT, top), unit="rounds"),
+            Cell(f"alpha {alpha}: rounds of FedDF to FedAvg's best", rounds_to(distilled, FLOAT, top), unit="rounds"),
         ]
     gained = difference(_accuracy("feddf 1-bit"), _accuracy("fedavg 1-bit"))
     base = _accuracy("feddf alpha 1")
@@ -109,9 +112,11 @@ statistics of BatchNorm, while the authors' code takes those of one device (`bn=
 target of 8 points is held against both). 1-bit devices have 1-bit weights and float activations; what is scored is the
 full-precision average or student, as in the paper.
 
-Accuracies are means of the last 3 rounds on 1,000 test images. *Rounds to FedAvg's best*: the first round of FedDF that
-is at least as good as the best one of FedAvg, against half the rounds that FedAvg takes to it; one more than there are
-means none was. The checkpoint of a student is chosen by 500 labelled images that no device has, in every fleet.
+Accuracies are means of the last 3 rounds on 1,000 test images, because single rounds are noisy. *Rounds to FedAvg's
+accuracy*: the first round of FedDF at which the mean of three rounds is at least that, against half the rounds that
+FedAvg takes to it; one more than there are means none was. Single rounds are told too: which is FedAvg's best, and
+which of FedDF's is the first that is as good. The checkpoint of a student is chosen by 500 labelled images that no
+device has, in every fleet.
 
 The sizes were found on seed 0: with 1,600 images of 32x32 at 8 devices and 6 epochs, or with half of the devices in a
 round, the ensemble was hardly better than the average, and FedDF no better than FedAvg.

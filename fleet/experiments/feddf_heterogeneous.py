@@ -85,7 +85,7 @@ into each prototype's average. Accuracies are those of the fused model, full pre
 *FedDF* and *ensemble* are means of the last 3 rounds. The checkpoint of a student is chosen by 1,000 labelled samples
 that no device has, in the same fleet for both recipes. Distillation is 900 steps instead of up to 10,000.
 
-The fleet's sizes, alpha, the temperature and the number of steps were chosen with an eye on MNIST's cells, on seed 0, as
+The fleet's sizes, alpha, temperature and number of steps were chosen with an eye on MNIST's cells, on seed 0, as
 the sixth of six settings. With 600 steps, cnn:w1 stayed up to 2.15 points behind the ensemble; at the paper's
 temperature of 1, with 300 batches of 128 out of 8,000 samples, the MLP stayed up to 3.1 points behind.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fleet.datasets.dataset import Array
     from fleet.runs import PrototypeResult
 
-__all__ = ["best", "first_to", "follow", "gap", "halved", "last", "rounds_to", "subset"]
+__all__ = ["LAST", "best", "first_to", "follow", "gap", "halved", "last", "rounds_to", "subset", "trailing"]
 
 Curve = tuple[str, str]  # a run, and one of its lists
 LAST = 3  # rounds whose mean is a run's accuracy: single rounds are noisy
@@ -173,11 +173,20 @@ def first_to(curve: list[float], level: float) -> int:
     return next((n for n, value in enumerate(curve, 1) if value >= level), len(curve) + 1)
 
 
-def rounds_to(run: str, prototype: str, level: Fact, *, times: float = 1.0) -> Fact:
-    """Rounds that `run` takes to an accuracy of `level`, as many `times`."""
+def trailing(curve: list[float], over: int) -> list[float]:
+    """The mean of every round and those before it, `over` of them where there are as many.
+
+    >>> trailing([10.0, 20.0, 60.0, 40.0], 3)
+    [10.0, 15.0, 30.0, 40.0]
+    """
+    return [fmean(curve[max(n - over, 0) : n]) for n in range(1, len(curve) + 1)]
+
+
+def rounds_to(run: str, prototype: str, level: Fact, *, times: float = 1.0, over: int = 1) -> Fact:
+    """Rounds that `run` takes until the mean of the last `over` rounds comes to `level`, as many `times`."""
 
     def value(results: Results) -> float:
-        return times * first_to(_curve(results, run, prototype), level.value(results))
+        return times * first_to(trailing(_curve(results, run, prototype), over), level.value(results))
 
     share = "" if times == 1 else f"{times:g} x "
     return Fact(tuple(dict.fromkeys((run, *level.runs))), value, f"{share}rounds of {run}")

@@ -58,6 +58,8 @@ def test_rounds_are_counted_to_the_first_that_comes_to_the_level() -> None:
     assert rounds_to("a", "p", level, times=0.5).value(RESULTS) == 2.0
     assert rounds_to("a", "p", best("b", "p")).value(RESULTS) == 6.0  # none of five
     assert rounds_to("b", "p", level).runs == ("b", "a")
+    # means of three: 10, 25, 26.7, 40, 41.7
+    assert rounds_to("a", "p", last("a", "p"), over=3).value(RESULTS) == 5.0
     assert first_to([1.0], 1.0) == 1
 
 
