@@ -11,7 +11,7 @@ from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.experiments.base import Cell, Experiment, Measure, at_least, below
 from fleet.experiments.feddf_figure import Line, curves
-from fleet.experiments.feddf_runs import best, follow, last, rounds_to
+from fleet.experiments.feddf_runs import LAST, best, follow, last, rounds_to
 
 __all__ = ["EXPERIMENT", "TASKS", "scene"]
 
@@ -65,15 +65,24 @@ def _cells(_: str) -> Sequence[Cell]:
     cells = []
     for name, task in TASKS.items():
         average, distilled = f"fedavg {name}", f"feddf {name}"
-        level = best(average, PROTOTYPE)
+        level, top = last(average, PROTOTYPE), best(average, PROTOTYPE)
         cells += [
-            Cell(f"{task.title} FedAvg", last(average, PROTOTYPE)),
-            Cell(f"{task.title} FedDF", last(distilled, PROTOTYPE), target=at_least(last(average, PROTOTYPE))),
+            Cell(f"{task.title} FedAvg", level),
+            Cell(f"{task.title} FedDF", last(distilled, PROTOTYPE), target=at_least(level)),
             Cell(
                 f"{task.title}: rounds of FedDF to FedAvg's best",
-                rounds_to(distilled, PROTOTYPE, level),
-                target=below(rounds_to(average, PROTOTYPE, level)),
+                rounds_to(distilled, PROTOTYPE, top),
+                target=below(rounds_to(average, PROTOTYPE, top)),
                 unit="rounds",
+            ),
+            *(
+                Cell(
+                    f"{task.title}: rounds of {who} to FedAvg's accuracy",
+                    rounds_to(run, PROTOTYPE, level, over=LAST),
+                    unit="rounds",
+                    note="means of 3 rounds",
+                )
+                for who, run in (("FedAvg", average), ("FedDF", distilled))
             ),
         ]
     return cells
@@ -87,7 +96,9 @@ edgestill calls `text`, which starts from random embeddings: accuracies say noth
 
 Accuracies are means of the last 3 rounds on the test set (AG News: all 7,600 texts; SST-2: the 872 of its dev part).
 The checkpoint of a student is chosen by 500 labelled texts that no device has, in the same fleet for both recipes.
-Rounds are counted to FedAvg's best single round; 11 means that none of the 10 rounds came to it.
+Rounds are counted to FedAvg's best single round, which is what the target is held against; 11 means that none of the
+10 rounds came to it. Single rounds are noisy, so rounds are also counted until the mean of three comes to FedAvg's
+accuracy. Those rows have no target: they were added after the results were seen.
 """
 
 EXPERIMENT = Experiment(
