@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
@@ -253,7 +254,9 @@ def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, 
     simulation, dataset = _build(config)
     run = simulation.new_run()
     try:
-        with simulation, RoundDisplay(config.rounds, simulation.per_round, quiet=quiet) as show:
+        devices = simulation.per_round
+        shown = RoundDisplay(config.rounds, devices, quiet=quiet, at_once=_at_once(config, devices), fleet=run.fleet)
+        with simulation, shown as show:
             if config.transport == "mqtt":
                 rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
             else:
@@ -268,6 +271,13 @@ def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, 
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
     return run
+
+
+def _at_once(config: SimulationConfig, devices: int) -> int:
+    """How many devices train at the same time."""
+    if config.transport == "mqtt":
+        return devices
+    return 1 if config.engine == "inline" else config.workers or os.cpu_count() or 1
 
 
 def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:

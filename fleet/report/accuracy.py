@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fleet.report.facts import RunFacts
-from fleet.report.style import Theme, by_round, grid, legend, series, short
+from fleet.report.style import Theme, by_round, grid, legend, name_panel, series, short
 from fleet.report.summary import ensemble, mean_quality, quality
 
 __all__ = ["draw_accuracy", "draw_comparison", "prototypes_of"]
@@ -32,7 +32,7 @@ def draw_accuracy(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         axes.set_ylabel("test accuracy, %")
         by_round(axes, [r.round for r in run.rounds])
         if len(runs) > 1:
-            axes.set_title(short(run.name), loc="left", fontsize=9)
+            name_panel(axes, run.name, theme)
     legend(figure, _labelled(panels), theme)
     return figure
 

@@ -32,9 +32,9 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .tiles dd small { display: block; font-size: .8rem; font-weight: 400; color: var(--grey); }
 .tiles .alarm { border-color: var(--alarm); }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; overflow-wrap: normal; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; overflow-wrap: normal; }
 caption { text-align: left; color: var(--grey); padding-bottom: .4rem; }
-th, td { padding: .32rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { padding: .32rem .5rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { color: var(--grey); font-weight: 600; vertical-align: bottom; }
 thead th.number { white-space: normal; }
 tbody th { font-weight: 600; overflow-wrap: anywhere; min-width: 6.5rem; }

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from fleet.dotplot import dotplot_figure
 from fleet.report.facts import RunFacts
-from fleet.report.style import DPI, Theme, grid, legend, short
+from fleet.report.style import DPI, Theme, grid, legend, name_panel
 
 __all__ = ["MOST", "Verdict", "draw_partition", "draw_scores", "partitions", "verdicts"]
 
@@ -72,7 +72,7 @@ def draw_scores(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
     for axes, (run, rows) in zip(panels, shown, strict=True):
         _scores(axes, rows, theme)
         if len(runs) > 1:
-            axes.set_title(short(run.name, 80), loc="left", fontsize=9)
+            name_panel(axes, run.name, theme, most=80)
     kinds = (False, True) if any(run.attackers for run, _ in shown) else (False,)
     marks = {NAMES[attacker]: _mark(theme, attacker=attacker) for attacker in kinds}
     legend(figure, marks, theme)
@@ -103,8 +103,8 @@ def _scores(axes: Axes, rows: Sequence[Verdict], theme: Theme) -> None:
         )
     axes.set_ylabel("median score" if any(v.scores for v in rows) else "share of its average")
     axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.15)
+    top = max(max(v.values) for v in rows) or 1.0
+    axes.set_ylim(-0.04 * top, 1.18 * top)  # room for marks at 0, and for the prototypes' names
     names = [v.device.removeprefix("sim-") for v in rows] if len(rows) <= 40 else []
     axes.set_xticks(range(len(names)), names)
     axes.set_xlabel("device" if names else f"{len(rows)} devices, by prototype")

@@ -22,6 +22,7 @@ __all__ = [
     "by_round",
     "grid",
     "legend",
+    "name_panel",
     "panel",
     "png",
     "series",
@@ -90,14 +91,17 @@ def panel(axes: Axes, theme: Theme) -> None:
     axes.set_facecolor(theme.ground)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(theme.line)
-    axes.tick_params(colors=theme.grey, labelsize=8, length=3, color=theme.line)
+    axes.tick_params(which="both", labelcolor=theme.grey, labelsize=8, length=3, color=theme.line)
     axes.grid(axis="y", color=theme.line, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.title.set_color(theme.ink)
-    axes.title.set_fontsize(10)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(theme.grey)
         label.set_fontsize(9)
+
+
+def name_panel(axes: Axes, name: str, theme: Theme, *, most: int = 34) -> None:
+    """Whose panel it is."""
+    axes.set_title(short(name, most), loc="left", fontsize=9, color=theme.ink)
 
 
 def by_round(axes: Axes, rounds: Sequence[int]) -> None:

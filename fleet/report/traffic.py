@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fleet.report.accuracy import prototypes_of
 from fleet.report.facts import RunFacts
-from fleet.report.style import Theme, grid, legend, series, short
+from fleet.report.style import Theme, grid, legend, name_panel, series, short
 from fleet.report.summary import quality, reached
 
 __all__ = ["draw_bytes", "draw_rounds_to_target"]
@@ -36,7 +36,7 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         axes.set_ylabel("test accuracy, %")
         axes.set_ylim(0, 100)
         if len(runs) > 1:
-            axes.set_title(short(run.name), loc="left", fontsize=9)
+            name_panel(axes, run.name, theme)
     legend(figure, found, theme)
     return figure
 
