@@ -77,6 +77,8 @@ class RoundDisplay(Display):
         return self.left((self._share - before) / (1 - before)) if before < 1 else ""
 
     def _busy(self) -> str:
+        if self._done >= self.rounds:
+            return "done"
         waited_for = self.per_round - self.answered
         if waited_for <= 0:
             return f"all {self.per_round} devices answered, fusing"

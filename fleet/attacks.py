@@ -10,7 +10,8 @@ w_prev is the model that the device received, w what its training made of it, C 
     free-rider   sends w_prev
 
 An attack is written `NAME:COUNT`, `NAME=S:COUNT` with another s, or `NAME@ID+ID` for devices by their number from 0;
-several are joined by commas: `faulty:6,malicious:4`, `scaled=5@2+7`.
+several are joined by commas: `faulty:6,malicious:4`, `scaled=5@2+7`. Users' own (`fleet/own_attacks.py`) are written so
+too; those that tamper have s = 1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fleet.own_attacks import kind_of, own_labels, own_names, own_tamper
 from wire.errors import ConfigError, did_you_mean
 from wire.seeds import derive_seed
 
@@ -54,10 +56,12 @@ class Attack:
     @property
     def tampers(self) -> bool:
         """Whether it changes what it sends; otherwise it trains on wrong labels."""
-        return self.name not in _OF_DATA
+        return self.name not in _OF_DATA if self.name in ATTACKS else kind_of(self.name) == "tamper"
 
     def labels(self, y: torch.Tensor, classes: int) -> torch.Tensor:
         """The labels that the device trains with."""
+        if self.name not in ATTACKS:
+            return y if self.tampers else own_labels(self.name, y, classes)
         if self.name == "malicious":
             return y * 0
         return classes - 1 - y if self.name == "label-flip" else y
@@ -70,6 +74,8 @@ class Attack:
             return {name: received[name] for name in trained}
         if not self.tampers:
             return dict(trained)
+        if self.name not in ATTACKS:
+            return own_tamper(self.name, trained, received, generator, self.strength)
         s = self.strength
         assert s is not None, "every other one that tampers has a strength"
         if self.name == "faulty":
@@ -114,9 +120,10 @@ def _order(text: str) -> Order:
     by_id = "@" in text
     head, _, tail = text.partition("@" if by_id else ":")
     name, given, strength = (word.strip() for word in head.partition("="))
-    if name not in ATTACKS:
-        raise ConfigError(f"--attack {text!r}: unknown attack; known: {' '.join(ATTACKS)}{did_you_mean(name, ATTACKS)}")
-    attack = Attack(name, _strength(text, name, strength) if given else ATTACKS[name])
+    if name not in ATTACKS and name not in own_names():
+        known = (*ATTACKS, *own_names())
+        raise ConfigError(f"--attack {text!r}: unknown attack; known: {' '.join(known)}{did_you_mean(name, known)}")
+    attack = Attack(name, _strength(text, name, strength) if given else _usual_strength(name))
     numbers = tail.split("+") if by_id else [tail]
     if not all(n.strip().isdecimal() for n in numbers):
         raise ConfigError(f"--attack {text!r}: {HOW}")
@@ -124,8 +131,14 @@ def _order(text: str) -> Order:
     return Order(attack, len(ids), ids) if by_id else Order(attack, ids[0])
 
 
+def _usual_strength(name: str) -> float | None:
+    if name in ATTACKS:
+        return ATTACKS[name]
+    return 1.0 if kind_of(name) == "tamper" else None
+
+
 def _strength(text: str, name: str, strength: str) -> float:
-    if ATTACKS[name] is None:
+    if _usual_strength(name) is None:
         raise ConfigError(f"--attack {text!r}: {name} has no strength; write {name}:COUNT")
     try:
         value = float(strength)
