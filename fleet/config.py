@@ -10,6 +10,7 @@ from typing import Any
 from aggregator.recipes import find_recipe
 from edge_agent.hyper import LocalTraining
 from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
+from fleet.virtual.config import VirtualTime
 from models.spec import parse_prototype
 from wire.errors import ConfigError, did_you_mean
 
@@ -57,6 +58,7 @@ class SimulationConfig:
     engine: str = "inline"  # where devices train (fleet/engines/): the models are the same
     workers: int = 0  # of the engine; 0: one per core
     score_every: int = 1  # rounds; the last round is always scored
+    virtual: VirtualTime | None = None  # how long it would take on boards
 
     def __post_init__(self) -> None:
         if not self.prototypes:
@@ -92,6 +94,10 @@ class SimulationConfig:
             raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
         if self.workers < 0 or self.score_every < 1:
             raise ConfigError(f"{self.workers} workers, a score every {self.score_every} rounds; give more")
+        if self.virtual is not None and self.transport != "memory":
+            raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
+        if self.virtual is not None and len(self.virtual.boards) != self.devices:
+            raise ConfigError(f"{len(self.virtual.boards)} boards for {self.devices} devices; give as many")
         orders = parse_attacks(self.attack)
         seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
         if self.transport == "mqtt":
@@ -115,3 +121,12 @@ class SimulationConfig:
     def to_json(self) -> dict[str, Any]:
         """The configuration as `run.json` holds it."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> SimulationConfig:
+        """The configuration that `to_json` gave."""
+        try:
+            given = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+            return cls(**{**given, "training": LocalTraining(**facts["training"])})
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"a configuration of another version: {error}; start the run anew") from error

@@ -82,6 +82,19 @@ class RoundResult:
         default_factory=dict
     )  # what fusion made of each: weight, score, screened
     seconds_by: dict[str, float] = field(default_factory=dict)
+    virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> RoundResult:
+        """The round that `to_json` gave."""
+        unscored = {"accuracy": math.nan, "loss": math.nan, "train_loss": None}
+        return cls(
+            round=facts["round"],
+            prototypes={n: PrototypeResult(**{**unscored, **told}) for n, told in facts["prototypes"].items()},
+            seconds=facts["seconds"],
+            devices=facts["devices"],
+            seconds_by=facts["seconds_by"],
+        )
 
     @property
     def bytes_up(self) -> int:
@@ -109,6 +122,7 @@ class RoundResult:
             "devices": {
                 name: {k: v for k, v in facts.items() if v is not None} for name, facts in self.devices.items()
             },
+            **({"virtual": self.virtual} if self.virtual else {}),
         }
 
 
@@ -160,5 +174,10 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
         raise ConfigError(f"--out {folder}: cannot be written to; choose another folder")
     if force or not (folder / "run.json").exists():
         return
-    if read_run(folder)["config"] != json.loads(json.dumps(config)):
+    if _essence(read_run(folder)["config"]) != _essence(config):
         raise ConfigError(f"--out {folder}: holds the run of another configuration; choose another folder or --force")
+
+
+def _essence(config: Mapping[str, Any]) -> Any:
+    """What decides the models; where they are made does not."""
+    return json.loads(json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers")}))

@@ -9,32 +9,38 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgestill.output import out, print_json, print_table
 from edgestill.progress import RoundDisplay
-from wire.errors import ConfigError
+from wire.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from fleet.config import SimulationConfig
     from fleet.datasets import Dataset
     from fleet.runs import RoundResult, Run
     from fleet.simulate import Simulation
+    from fleet.virtual.config import VirtualTime
     from transport.config import BrokerConfig
 
 __all__ = ["simulate"]
 
-FLEET, TRAIN, FUSION, OUTPUT = "Fleet", "Local training", "Fusion", "Output"
+FLEET, TRAIN, FUSION, TIME, OUTPUT = "Fleet", "Local training", "Fusion", "Virtual time", "Output"
+BOARD = "rpi-4"  # of devices that are counted and not named by board
 
 
 def simulate(
+    ctx: typer.Context,
     dataset: Annotated[
         str,
         typer.Option(help="Name (see `edgestill data list`) or path of a dataset.", rich_help_panel=FLEET),
     ] = "digits",
-    devices: Annotated[int, typer.Option(help="How many devices.", rich_help_panel=FLEET)] = 12,
+    devices: Annotated[
+        str,
+        typer.Option(help="How many devices, or boards, such as rpi4:10,rpi-zero2w:5.", rich_help_panel=FLEET),
+    ] = "12",
     prototypes: Annotated[
         str,
         typer.Option(
@@ -157,6 +163,40 @@ def simulate(
         str | None,
         typer.Option(help="With mqtt: HOST:PORT of a broker; default: the embedded one.", rich_help_panel=FLEET),
     ] = None,
+    virtual_clock: Annotated[
+        bool,
+        typer.Option(
+            "--virtual-clock",
+            help="Tell how long the boards of --devices would take; rounds end as theirs would.",
+            rich_help_panel=TIME,
+        ),
+    ] = False,
+    deadline: Annotated[
+        float, typer.Option(help="Virtual seconds until a round is closed.", rich_help_panel=TIME)
+    ] = 3600.0,
+    quorum: Annotated[
+        float, typer.Option(help="Share of the invited that is enough at the deadline.", rich_help_panel=TIME)
+    ] = 0.5,
+    availability: Annotated[
+        float, typer.Option(help="Share of the rounds that a device is there for.", rich_help_panel=TIME)
+    ] = 1.0,
+    dropout: Annotated[
+        float, typer.Option(help="Share of the rounds that it begins and never ends.", rich_help_panel=TIME)
+    ] = 0.0,
+    trace: Annotated[
+        Path | None, typer.Option(help="CSV file that says when devices are there.", rich_help_panel=TIME)
+    ] = None,
+    hardware: Annotated[
+        Path | None, typer.Option(help="TOML file with speeds and watts of boards of yours.", rich_help_panel=TIME)
+    ] = None,
+    buffer: Annotated[
+        int,
+        typer.Option(help="No rounds: fuse when so many updates are in (FedBuff); 0 is off.", rich_help_panel=TIME),
+    ] = 0,
+    concurrency: Annotated[
+        int,
+        typer.Option(help="With --buffer: devices that train at any time [as a round invites].", rich_help_panel=TIME),
+    ] = 0,
     floats: Annotated[
         str,
         typer.Option(
@@ -168,12 +208,22 @@ def simulate(
         Path | None,
         typer.Option("--out", help="Folder for run.json and curves.png; made if missing.", rich_help_panel=OUTPUT),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Go on with the run in this folder, by its own flags; --rounds may be more.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check the settings, print them as JSON, run nothing.", rich_help_panel=OUTPUT),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)] = False,
-) -> None:
+) -> SimulationConfig | None:
     """Watch a fleet of different models learn, on this machine.
 
     Devices of several prototypes (architecture + precision, such as cnn:w1 with 1-bit weights) train on their own
@@ -192,12 +242,23 @@ def simulate(
         local_epochs = 2
     if local_epochs is not None and local_steps is not None:
         raise ConfigError("give either --local-epochs or --local-steps, not both")
+    boards = _boards(devices)
+    asked = {
+        "deadline_s": deadline,
+        "quorum": quorum,
+        "availability": availability,
+        "dropout": dropout,
+        "trace": None if trace is None else str(trace),
+        "hardware": None if hardware is None else str(hardware),
+        "buffer": buffer,
+        "concurrency": concurrency,
+    }
     overrides = parse_overrides(fusion or [])
     if prox is None:
         prox = find_recipe(recipe, overrides).local.get("prox", 0.0)
     config = SimulationConfig(
         dataset=dataset,
-        devices=devices,
+        devices=len(boards),
         prototypes=tuple(name.strip() for name in prototypes.split(",") if name.strip()),
         training=LocalTraining(
             lr=lr, batch_size=batch_size, epochs=local_epochs, steps=local_steps, momentum=momentum, prox=prox
@@ -226,16 +287,46 @@ def simulate(
         engine=engine or DEFAULT_ENGINE,
         workers=workers,
         score_every=score_every,
+        virtual=_virtual(boards, asked, wanted=virtual_clock),
     )
     if broker is not None and transport != "mqtt":
         raise ConfigError("--broker goes with --transport mqtt")
-    run = _run(config, out_dir, broker, force=force, quiet=quiet or as_json)
+    if dry_run:
+        if not quiet:
+            print_json(config.to_json())
+        return config
+    if resume is not None:
+        config, out_dir = _resumed(ctx, resume, config), resume
+    run = _run(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
     if as_json:
         print_json(run.to_json())
     else:
         _print_result(run)
         if out_dir is not None:
             out.print(f"\nwrote {out_dir / 'run.json'} and {out_dir / 'curves.png'}", markup=False, soft_wrap=True)
+    return None
+
+
+def _boards(text: str) -> tuple[str, ...]:
+    """The board of every device."""
+    from fleet.virtual.hardware import parse_boards
+
+    if text.strip().lstrip("-").isdecimal():
+        return (BOARD,) * max(int(text), 0)
+    return parse_boards(text)
+
+
+def _virtual(boards: tuple[str, ...], asked: dict[str, Any], *, wanted: bool) -> VirtualTime | None:
+    """Virtual time as it was asked for; its flags mean nothing without it."""
+    from fleet.virtual.config import VirtualTime
+
+    if wanted:
+        return VirtualTime(boards=boards, **asked)
+    usual = VirtualTime(boards=())
+    for name, value in asked.items():
+        if value != getattr(usual, name):
+            raise ConfigError(f"--{name.removesuffix('_s')} goes with --virtual-clock")
+    return None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -245,14 +336,48 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, force: bool, quiet: bool) -> Run:
+#: Flags that go with --resume: how long, where, and what is shown.
+WITH_RESUME = ("resume", "rounds", "engine", "workers", "quiet", "as_json")
+
+
+def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> SimulationConfig:
+    """The configuration of the run in `folder`, with those flags that may differ."""
+    from dataclasses import replace
+
+    from fleet.config import SimulationConfig
+    from fleet.runs import read_run
+
+    given = [p for p in ctx.command.params if p.name and str(ctx.get_parameter_source(p.name)).endswith("COMMANDLINE")]
+    for parameter in given:
+        if parameter.name not in WITH_RESUME:
+            flag = parameter.opts[0]
+            raise ConfigError(f"--resume goes on with the flags of {folder / 'run.json'}; leave out {flag}")
+    config = SimulationConfig.from_json(read_run(folder)["config"])
+    names = {p.name for p in given}
+    rounds = asked.rounds if "rounds" in names else config.rounds
+    workers = asked.workers if "workers" in names else config.workers
+    if config.transport != "memory" or config.virtual is not None:
+        raise ConfigError(f"{folder}: a run over MQTT or in virtual time is not resumed; start it anew")
+    return replace(config, rounds=rounds, workers=workers, engine=asked.engine if "engine" in names else config.engine)
+
+
+def _run(
+    config: SimulationConfig,
+    out_dir: Path | None,
+    broker: str | None,
+    *,
+    force: bool,
+    quiet: bool,
+    resume: bool = False,
+) -> Run:
     """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
     from fleet.runs import claim_folder, write_run
 
-    if out_dir is not None:
+    if out_dir is not None and not resume:
         claim_folder(out_dir, config.to_json(), force=force)
     simulation, dataset = _build(config)
-    run = simulation.new_run()
+    run, keep = _begin(simulation, out_dir, resume=resume)
+    done = len(run.rounds)
     try:
         devices = simulation.per_round
         shown = RoundDisplay(config.rounds, devices, quiet=quiet, at_once=_at_once(config, devices), fleet=run.fleet)
@@ -260,17 +385,42 @@ def _run(config: SimulationConfig, out_dir: Path | None, broker: str | None, *, 
             if config.transport == "mqtt":
                 rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
             else:
-                rounds = (simulation.run_round(n, on_device=show.device_done) for n in range(1, config.rounds + 1))
+                rounds = (
+                    simulation.run_round(n, on_device=show.device_done) for n in range(done + 1, config.rounds + 1)
+                )
             with closing(rounds):  # Ctrl-C ends the processes too, wherever it falls
                 for result in rounds:
                     run.rounds.append(result)
                     show.round_done(result)
                     if out_dir is not None:
                         write_run(run, out_dir)
+                        keep(result.round)
     finally:
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
     return run
+
+
+def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tuple[Run, Callable[[int], None]]:
+    """The run so far, and what is to be called after each of its rounds."""
+    from fleet.checkpoint import Checkpoints
+    from fleet.runs import RoundResult, read_run
+
+    run, config = simulation.new_run(), simulation.config
+    if out_dir is None or config.transport != "memory" or config.virtual is not None:
+        return run, lambda number: None
+    checkpoints = Checkpoints(out_dir)
+    if resume:
+        told = read_run(out_dir)
+        if told["fleet"] != run.fleet:
+            raise DataError(f"{out_dir}: the dataset is not the one that the run began with; start it anew")
+        done = checkpoints.restore(simulation)
+        run.rounds = [RoundResult.from_json(facts) for facts in told["rounds"][:done]]
+        if len(run.rounds) != done:
+            raise DataError(f"{out_dir}: a checkpoint of round {done}, but run.json has {len(run.rounds)} rounds")
+    else:
+        checkpoints.clear()
+    return run, lambda number: checkpoints.write(simulation, number)
 
 
 def _at_once(config: SimulationConfig, devices: int) -> int:
@@ -291,10 +441,11 @@ def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
         import torch
 
         from fleet.simulate import Simulation
+        from fleet.virtual.simulation import VirtualSimulation
 
         torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
         dataset = loading.result()
-    return Simulation(config, dataset), dataset
+    return (Simulation if config.virtual is None else VirtualSimulation)(config, dataset), dataset
 
 
 def _rounds_over_mqtt(

@@ -45,6 +45,7 @@ class Flush:
     number: int  # of the version that it makes, from 1
     time: float
     arrivals: tuple[Arrival, ...]
+    oldest: int  # version that a device still trains from, or will
 
     def staleness(self, arrival: Arrival) -> int:
         """tau: versions between the model that the update began with and the one that it is fused into."""
@@ -94,6 +95,7 @@ def flushes(
             waiting.append(arrival)
             if len(waiting) == buffer:
                 version += 1
-                yield Flush(number=version, time=now, arrivals=tuple(waiting))
+                oldest = min((a.version for *_, a in queue if a is not None), default=version)
+                yield Flush(number=version, time=now, arrivals=tuple(waiting), oldest=oldest)
                 waiting = []
         begin(now)

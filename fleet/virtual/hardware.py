@@ -1,8 +1,10 @@
 """What boards do in virtual time: seconds and joules of one round on one device.
 
-    t = down / r_down + F / S + up / r_up        E = P_radio (t_down + t_up) + P_train t_train
+    t = t_down + t_train + t_up = down / r_down + (t_start + F / S) + up / r_up
+    E = P_radio (t_down + t_up) + P_train t_train
 
-with `down` and `up` in bits, rates r in bits per second, F floating-point operations and S the board's speed.
+with `down` and `up` in bits, rates r in bits per second, F floating-point operations, S the board's speed and t_start
+the time that its training process takes to start.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_b
 FILE = Path(__file__).parent / "hardware.toml"
 _KEYS = {
     name: Key(float, least=1e-6)
-    for name in ("gflops", "up_mbps", "down_mbps", "train_watts", "radio_watts", "idle_watts")
+    for name in ("start_s", "gflops", "up_mbps", "down_mbps", "train_watts", "radio_watts", "idle_watts")
 }
 
 
@@ -30,6 +32,7 @@ class Hardware:
     """One kind of board."""
 
     board: str
+    start_s: float  # until the training process trains
     gflops: float  # sustained while it trains, in 1e9 operations a second
     up_mbps: float
     down_mbps: float
@@ -70,13 +73,15 @@ class Usage:
 def usage(hardware: Hardware, trip: Trip) -> Usage:
     """Fetch, train, send.
 
-    >>> pi = Hardware(board="pi", gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
+    >>> pi = Hardware(
+    ...     board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1
+    ... )
     >>> made = usage(pi, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=1_000_000))
-    >>> made.seconds, made.train_seconds, made.joules  # 1 + 5 + 1 s, and 3 * 2 + 5 * 5 J
-    (7.0, 5.0, 31.0)
+    >>> made.seconds, made.train_seconds, made.joules  # 1 + (1 + 5) + 1 s, and 3 * 2 + 5 * 6 J
+    (8.0, 6.0, 36.0)
     """
     radio = 8e-6 * (trip.down_bytes / hardware.down_mbps + trip.up_bytes / hardware.up_mbps)
-    train = trip.flops / (1e9 * hardware.gflops)
+    train = hardware.start_s + trip.flops / (1e9 * hardware.gflops)
     return Usage(
         seconds=radio + train,
         train_seconds=train,

@@ -10,14 +10,14 @@ from firmware_configs.boards import boards
 from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage
 from wire.errors import ConfigError
 
-PI = Hardware(board="pi", gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
+PI = Hardware(board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
 
 
 def test_a_round_costs_its_transfers_and_its_training() -> None:
     made = usage(PI, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=3_000_000))
-    # 16 Mbit at 16, 10 Gflop at 2, 24 Mbit at 8
-    assert made == Usage(seconds=9.0, train_seconds=5.0, joules=37.0, bytes_up=3_000_000, bytes_down=2_000_000)
-    assert made + made == Usage(seconds=18.0, train_seconds=10.0, joules=74.0, bytes_up=6_000_000, bytes_down=4_000_000)
+    # 16 Mbit at 16, a second and 10 Gflop at 2, 24 Mbit at 8
+    assert made == Usage(seconds=10.0, train_seconds=6.0, joules=42.0, bytes_up=3_000_000, bytes_down=2_000_000)
+    assert made + made == Usage(seconds=20.0, train_seconds=12.0, joules=84.0, bytes_up=6_000_000, bytes_down=4_000_000)
 
 
 def test_every_board_profile_has_its_hardware() -> None:
@@ -29,11 +29,11 @@ def test_every_board_profile_has_its_hardware() -> None:
 
 def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    table = "gflops = 9.5\nup_mbps = 1\ndown_mbps = 2\ntrain_watts = 7\nradio_watts = 3\nidle_watts = 2\n"
+    table = "start_s = 5\ngflops = 9.5\nup_mbps = 1\ndown_mbps = 2\ntrain_watts = 7\nradio_watts = 3\nidle_watts = 2\n"
     path.write_text(f"[rpi4]\n{table}")
     known = known_hardware(path)
     assert known["rpi-4"] == Hardware(
-        board="rpi-4", gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
+        board="rpi-4", start_s=5, gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
     )
     assert known["rpi-5"] == known_hardware()["rpi-5"]
     path.write_text("[rpi4]\ngflop = 1\n")

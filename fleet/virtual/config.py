@@ -1,0 +1,56 @@
+"""What a simulation in virtual time is told. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.virtual.availability import Availability, read_trace
+from fleet.virtual.hardware import Hardware, find_board, known_hardware
+from wire.errors import ConfigError
+
+__all__ = ["VirtualTime"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualTime:
+    """Boards, when they are there, and how rounds end."""
+
+    boards: tuple[str, ...]  # of every device, by its number
+    deadline_s: float = 3600.0
+    quorum: float = 0.5  # of the invited; enough at the deadline
+    availability: float = 1.0  # share of the rounds that a device is there for
+    dropout: float = 0.0  # share of the rounds that it begins and never ends
+    trace: str | None = None  # file that says when devices are there
+    hardware: str | None = None  # file that goes before what ships with edgestill
+    buffer: int = 0  # updates that make a version, asynchronously; 0: rounds
+    concurrency: int = 0  # with a buffer: devices that train at any time; 0: as many as a round would invite
+
+    def __post_init__(self) -> None:
+        if not (0 < self.deadline_s < math.inf):
+            raise ConfigError(f"deadline {self.deadline_s} s; give a positive number of seconds")
+        if not 0 < self.quorum <= 1:
+            raise ConfigError(f"quorum {self.quorum}; give a number above 0 and at most 1")
+        if self.buffer < 0 or self.concurrency < 0:
+            raise ConfigError("--buffer and --concurrency cannot be negative")
+        if self.concurrency and not self.buffer:
+            raise ConfigError("--concurrency goes with --buffer")
+        for board in self.boards:
+            find_board(board)
+        Availability(share=self.availability, dropout=self.dropout)
+
+    def hardware_of_all(self) -> list[Hardware]:
+        """Of every device, by its number."""
+        known = known_hardware(Path(self.hardware) if self.hardware else None)
+        return [known[board] for board in self.boards]
+
+    def when(self, devices: list[str], seed: int) -> Availability:
+        """When the devices are there; a trace may only speak of those."""
+        windows = read_trace(Path(self.trace)) if self.trace else {}
+        unknown = sorted(windows.keys() - set(devices))
+        if unknown:
+            raise ConfigError(
+                f"{self.trace}: no device {unknown[0]!r} in this fleet; it has {devices[0]} to {devices[-1]}"
+            )
+        return Availability(windows=windows, share=self.availability, dropout=self.dropout, seed=seed)

@@ -1,0 +1,196 @@
+"""A simulated fleet in virtual time: who answers a round, and when, follows from boards, links and availability.
+
+Only devices whose update counts are trained; the time of the others is charged all the same. With a buffer there are no
+rounds: `run_round(n)` is the n-th full buffer (`buffered.py`), and devices train from the model that they began with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from aggregator.fusion.types import Received
+from aggregator.rounds import Rules
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.device import SimulatedDevice
+from fleet.news import Artifact
+from fleet.runs import RoundResult
+from fleet.sent import Sent
+from fleet.simulate import Group, OnDevice, Simulation
+from fleet.virtual.buffered import Flush, discount, flushes
+from fleet.virtual.hardware import Trip, Usage, usage
+from fleet.virtual.rounds import Collected, collect
+from fleet.virtual.work import forward_flops, training_flops
+from quant.pack import unpack
+from wire.errors import ConfigError
+
+__all__ = ["VirtualSimulation"]
+
+PAUSE = 60.0  # virtual seconds until a round is tried again for which too few devices were there
+
+
+class VirtualSimulation(Simulation):
+    """The same fleet; `now` is the virtual time, in seconds since the first round was opened."""
+
+    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
+        assert config.virtual is not None
+        self.virtual = config.virtual
+        super().__init__(config, dataset)
+        self.hardware = self.virtual.hardware_of_all()
+        self.when = self.virtual.when([device.id for device in self.devices], config.seed)
+        self.now = 0.0
+        self._of_id = {device.id: device for device in self.devices}
+        self._flops = {group.name: forward_flops(group.model) for group in self.groups}
+        self._published_bytes: dict[str, int] = {}
+        self._chosen: set[str] = set()
+        self._versions: dict[int, Mapping[str, Artifact]] = {}  # as published, while a device may begin with them
+        self._flush: Flush | None = None
+        if self.virtual.buffer and self.update != "state":
+            raise ConfigError(f"--buffer needs whole models; recipe {self.recipe.name} has devices send {self.update}")
+
+    def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
+        """Those whose update counts."""
+        if not self._published_bytes:
+            return super().invited(group, number)  # before the first round: how many there may be
+        return [device for device in group.devices if device.id in self._chosen]
+
+    def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
+        """As in real time; `virtual` of the result tells how long it took, and what it cost the boards."""
+        self._published_bytes = {g.name: len(self._published(g)) + self.guide_bytes for g in self.groups}
+        if self.virtual.buffer:
+            flush = self._flush = next(self._flushes)
+            self._chosen = {arrival.device for arrival in flush.arrivals}
+            result = super().run_round(number, on_device=on_device)
+            facts = self._flush_facts(flush, opened=self.now)
+            self.now = flush.time
+        else:
+            collected = self._collect_in_time(number)
+            self._chosen = set() if collected.abandoned else set(collected.answered)
+            result = super().run_round(number, on_device=on_device)
+            facts = self._round_facts(collected)
+        return replace(result, virtual=facts)
+
+    def _usage(self, device: SimulatedDevice, *, answers: bool = True) -> Usage:
+        """An update is as large as the model that is published: both are packed alike."""
+        size = self._published_bytes[device.prototype]
+        flops = training_flops(self._flops[device.prototype], self.config.training, len(device.rows))
+        trip = Trip(down_bytes=size, flops=flops, up_bytes=size if answers else 0)
+        return usage(self.hardware[device.number], trip)
+
+    # rounds
+
+    def _collect_in_time(self, number: int) -> Collected:
+        there = {d.id: d.prototype for d in self.devices if self.when.there(d.id, number, self.now)}
+        opened = self.now
+
+        def arrivals(invited: Mapping[str, str]) -> dict[str, float]:
+            return {name: self._arrival(name, number, opened) for name in invited}
+
+        collected = collect(self._rules, number, there, opened, arrivals)
+        self.now = collected.closed if collected.invited else self._next_try()
+        return collected
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules(
+            seed=self.config.seed,
+            prototypes=self.config.prototypes,
+            rounds=self.config.rounds,
+            fraction=self.config.fraction,
+            min_devices=1,
+            quorum=self.virtual.quorum,
+            deadline_s=self.virtual.deadline_s,
+        )
+
+    def _arrival(self, name: str, turn: int, begins: float) -> float:
+        if self.when.drops(name, turn):
+            return math.inf
+        return self.when.finish(name, begins, self._usage(self._of_id[name]).seconds)
+
+    def _next_try(self) -> float:
+        return max(self.now + PAUSE, min(self.when.next(device.id, self.now) for device in self.devices))
+
+    def _round_facts(self, collected: Collected) -> dict[str, Any]:
+        lost = set(collected.lost)
+        costs = {name: self._usage(self._of_id[name], answers=name not in lost) for name in collected.invited}
+        return {
+            "opened_s": round(collected.opened, 3),
+            "closed_s": round(self.now, 3),
+            "invited": len(collected.invited),
+            "late": list(collected.late),
+            "lost": list(collected.lost),
+            **({"abandoned": collected.abandoned} if collected.abandoned else {}),
+            "boards": self._by_board(costs),
+        }
+
+    def _by_board(self, costs: Mapping[str, Usage]) -> dict[str, dict[str, float]]:
+        totals: dict[str, Usage] = {}
+        for name, cost in costs.items():
+            board = self.hardware[self._of_id[name].number].board
+            totals[board] = totals.get(board, Usage()) + cost
+        return {board: {k: round(v, 3) for k, v in asdict(total).items()} for board, total in sorted(totals.items())}
+
+    # buffers
+
+    @cached_property
+    def _flushes(self) -> Iterator[Flush]:
+        return flushes(
+            [device.id for device in self.devices],
+            self._arrival,
+            concurrency=self.virtual.concurrency or max(round(self.config.fraction * len(self.devices)), 1),
+            buffer=self.virtual.buffer,
+            patience=self.virtual.deadline_s,
+            seed=self.config.seed,
+        )
+
+    def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
+        """With a buffer: from each version that devices began with, those that did."""
+        flush = self._flush
+        if flush is None:
+            return super()._collect(number, published, on_device)
+        self._versions[number - 1] = published
+        sent: list[Sent] = []
+        for version in sorted({arrival.version for arrival in flush.arrivals}):
+            # a device that is twice in the buffer answers once, with what it learned last
+            latest = {arrival.device: arrival.version for arrival in flush.arrivals}
+            self._chosen = {device for device, began in latest.items() if began == version}
+            began = self._versions[version]
+            made = super()._collect(number, dict(began), on_device)
+            stale = discount(number - 1 - version)
+            sent += [replace(s, update=_moved(s, began, published, stale)) for s in made]
+        self._chosen = {arrival.device for arrival in flush.arrivals}
+        self._versions = {version: kept for version, kept in self._versions.items() if version >= flush.oldest}
+        return sorted(sent, key=lambda one: one.device.number)
+
+    def _flush_facts(self, flush: Flush, opened: float) -> dict[str, Any]:
+        costs: dict[str, Usage] = {}
+        for arrival in flush.arrivals:
+            costs[arrival.device] = costs.get(arrival.device, Usage()) + self._usage(self._of_id[arrival.device])
+        return {
+            "opened_s": round(opened, 3),
+            "closed_s": round(flush.time, 3),
+            "staleness": [flush.staleness(arrival) for arrival in flush.arrivals],
+            "boards": self._by_board(costs),
+        }
+
+
+def _moved(sent: Sent, began: Mapping[str, Artifact], current: Mapping[str, Artifact], share: float) -> Received | None:
+    """The update as it counts: w_t + s (w_k - w_v). A fresh one is what was sent."""
+    update, name = sent.update, sent.device.prototype
+    if update is None or began[name].digest == current[name].digest:
+        return update
+
+    def state() -> dict[str, torch.Tensor]:
+        now, then, trained = unpack(current[name].tensors), unpack(began[name].tensors), update.state()
+        return {
+            key: now[key] + share * (value - then[key]) if value.is_floating_point() else value
+            for key, value in trained.items()
+        }
+
+    return replace(update, state=state)
