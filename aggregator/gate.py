@@ -64,6 +64,11 @@ class Gate:
         )
         return decode_message(envelope.payload, kind)
 
+    def learn(self, device: str, key: Ed25519PublicKey) -> None:
+        """A device has enrolled: this is its key from here on."""
+        self._keys = {**self._keys, device: key}
+        self._strangers.discard(device)
+
     def garbage(self, device: str) -> float | None:
         """The device has sent something unusable; until when it is muted, if it was too much."""
         self._garbage[device] += 1

@@ -23,6 +23,7 @@ from aggregator.conductor import Conductor
 from aggregator.config import FleetConfig
 from aggregator.desired import SET, DesiredSettings
 from aggregator.desk import Desk
+from aggregator.enrolment import ENROL, Enrolments
 from aggregator.events import AboutHeard, Muted, StateHeard, Stored, Tick
 from aggregator.gate import Gate
 from aggregator.journal import Journal
@@ -90,6 +91,15 @@ class Service:
             mute_s=limits.mute_s,
             now=self.now,
         )
+        tls = config.broker.tls
+        self.enrolments = Enrolments(
+            self._publish,
+            key=key,
+            fleet=config.fleet,
+            journal=self.journal,
+            ca=None if tls is None else tls.ca,
+            learn=self.gate.learn,
+        )
         for device, seen in self.conductor.state.devices.items():
             self.gate.mute(device, seen.muted_until)
         self.desk = Desk(
@@ -145,6 +155,7 @@ class Service:
                 self.conductor.say()
             if self._connected:
                 self.desired.say()
+                self.enrolments.say()
             self._keep_notes()
             self._tell_status()
         except (
@@ -180,6 +191,7 @@ class Service:
                     self._connected = True
                     self.publisher.forget()
                     self.desired.forget()
+                    self.enrolments.forget()
                     self.conductor.changed = True
                     self.desk.reconnected()
                 case Disconnected():
@@ -197,6 +209,9 @@ class Service:
             return
         if isinstance(topic, UpdateChunk):
             self._chunk(topic, payload)
+        elif isinstance(topic, DeviceTopic) and topic.leaf == "enrol":  # it has no key that is known yet
+            revoked = not self._may_speak(topic.device)
+            self.enrolments.heard(topic.device, payload, revoked=revoked, now=self.now())
         elif isinstance(topic, DeviceTopic) and self._may_speak(topic.device):
             try:
                 self._heard(topic, payload)
@@ -223,6 +238,8 @@ class Service:
         device = topic.device
         match self.gate.open(topic, payload):
             case State(status=status, session=session):
+                if status == "online":
+                    self.enrolments.online(device)
                 self.conductor.feed(StateHeard(device, status, session))
                 seen = self.conductor.state.devices[device]
                 self._note(device, status=seen.status, session=seen.session)
@@ -259,6 +276,9 @@ class Service:
         for command in self.journal.commands():
             if command.verb == SET:
                 self.desired.run(command, self.now())
+                continue
+            if command.verb == ENROL:
+                self.enrolments.run(command)
                 continue
             run_command(command, self.conductor, self.desk.uploads)
 

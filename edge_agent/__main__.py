@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from edge_agent.config import read_agent_config
+from edge_agent.config import enrolled, read_agent_config
 from edge_agent.service import Service
 from wire.errors import EdgestillError
 from wire.logs import setup_logging
@@ -22,6 +22,13 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = read_agent_config(argv[0], settings=argv[1:])
         setup_logging(config.log.format, config.log.level)
+        if config.enrol is not None and not enrolled(config.enrol):
+            from edge_agent.enrol import Enrolment  # X.509, which an agent needs once in its life
+
+            enrolment = Enrolment(config, config.enrol)
+            enrolment.stop_on_signals()
+            if not enrolment.run():
+                return 0
         service = Service(config)
         service.stop_on_signals()
         return service.run()

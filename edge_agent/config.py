@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from quant.precision import Precision
 from transport.config import ENV as BROKER_ENV
 from transport.config import BrokerConfig, broker_config
 from wire.errors import ConfigError, TopicError, did_you_mean
-from wire.ids import check_device, check_id
+from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 from wire.logs import FORMATS, LEVELS
 from wire.toml import Key, read_toml, sub_table, take
@@ -28,10 +28,12 @@ from wire.toml import Key, read_toml, sub_table, take
 __all__ = [
     "AgentConfig",
     "DataConfig",
+    "EnrolConfig",
     "LogConfig",
     "TrainConfig",
     "UpdateConfig",
     "check_agent_config",
+    "enrolled",
     "parse_settings",
     "read_agent_config",
 ]
@@ -48,7 +50,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "board": Key(str, "unknown"),
         "cache_mb": Key(int, 256, least=1),
     },
-    "keys": {"private": Key(Path), "aggregator": Key(str)},
+    "keys": {"private": Key(Path, None), "aggregator": Key(str)},
+    "enrol": {"cert": Key(Path, None), "key": Key(Path, None)},
     "model": {"prototype": Key(str), "graph": Key(Path, None)},
     "data": {
         "path": Key(Path),
@@ -113,6 +116,21 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnrolConfig:
+    """A claim, with which a board that makes its own keys gets its certificate: edge_agent/enrol.py."""
+
+    cert: Path
+    key: Path
+    ca: Path
+    identity: Path  # the folder of the board's own keys and certificate, one for each claim
+
+
+def enrolled(enrol: EnrolConfig) -> bool:
+    """Whether the board has its certificate, which is the last file to be written."""
+    return (enrol.identity / "tls.pem").is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
     """One device."""
 
@@ -128,6 +146,7 @@ class AgentConfig:
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()
     log: LogConfig = LogConfig()
+    enrol: EnrolConfig | None = None
     board: str = "unknown"
     cache_mb: int = 256  # bound of the received models kept on disk
 
@@ -229,6 +248,7 @@ def check_agent_config(path: Path | str) -> dict[str, Any]:
         "agent": {name: getattr(config, name) for name in TABLES["agent"]},
         "broker": broker,
         "keys": {"private": config.private_key, "aggregator": config.aggregator},
+        "enrol": {name: getattr(config.enrol, name, None) for name in TABLES["enrol"]},
         "model": {"prototype": config.prototype, "graph": config.graph},
         "data": asdict(config.data),
         "train": asdict(config.train),
@@ -240,10 +260,19 @@ def check_agent_config(path: Path | str) -> dict[str, Any]:
 
 def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, base: Path) -> AgentConfig:
     key: str = tables["keys"]["aggregator"]
+    private, enrol = tables["keys"]["private"], _enrol(tables, broker)
+    if enrol is not None:
+        assert broker.tls is not None
+        own = enrol.identity
+        broker = replace(broker, tls=replace(broker.tls, cert=own / "tls.pem", key=own / "tls.key"))
+        private = own / "device.key"
+    elif private is None:
+        raise ConfigError(f"[keys]: 'private' is missing; give a path or set {ENV}_KEYS_PRIVATE")
     return AgentConfig(
         **tables["agent"],
         broker=broker,
-        private_key=tables["keys"]["private"],
+        private_key=private,
+        enrol=enrol,
         aggregator=key.lower() if HEX_KEY.fullmatch(key) else base / Path(key).expanduser(),
         **tables["model"],
         data=DataConfig(**tables["data"]),
@@ -251,6 +280,22 @@ def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, bas
         update=UpdateConfig(**tables["update"]),
         log=LogConfig(**tables["log"]),
     )
+
+
+def _enrol(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig) -> EnrolConfig | None:
+    cert, key = tables["enrol"]["cert"], tables["enrol"]["key"]
+    if cert is None and key is None:
+        return None
+    for name, path in (("cert", cert), ("key", key)):
+        if path is None or not path.is_file():
+            raise ConfigError(f"[enrol]: {name!r}: there is no file {path}; both files of the claim are needed")
+    if broker.tls is None or broker.tls.cert is not None or tables["keys"]["private"] is not None:
+        raise ConfigError(
+            "[enrol]: the board makes its own keys; give [broker.tls] its ca alone, and no [keys] private"
+        )
+    # another claim is another identity: a kit with a new one enrols the board again
+    identity = tables["agent"]["state_dir"] / "identity" / digest_of(cert.read_bytes())[:16]
+    return EnrolConfig(cert=cert, key=key, ca=broker.tls.ca, identity=identity)
 
 
 def _plain(value: Any) -> Any:

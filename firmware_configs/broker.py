@@ -6,6 +6,9 @@ a plugin, 2.0 has it built in; the list itself is the same.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from wire.enrolment import claim_name
 from wire.topics import ROOT, VERSION
 
 __all__ = ["FOLDER", "acl", "conf"]
@@ -32,6 +35,8 @@ keyfile {folder}/broker.key
 crlfile {folder}/crl.pem
 require_certificate true
 use_identity_as_username true
+# nobody can throw another off by its client id
+use_username_as_clientid true
 tls_version tlsv1.2
 {access[version]}
 max_packet_size 2000000
@@ -40,10 +45,17 @@ persistence false
 """
 
 
-def acl(fleet: str) -> str:
-    """Who may say and hear what; user names are the common names of certificates."""
+def acl(fleet: str, enrolling: Collection[str] = ()) -> str:
+    """Who may say and hear what; user names are the common names of certificates.
+
+    Patterns are for everybody, so what a board of `enrolling` may not do with its claim alone is denied to it by name.
+    """
     base = f"{ROOT}/{VERSION}/{fleet}"
     lines = ["user aggregator", f"topic readwrite {base}/#", ""]
+    for device in enrolling:
+        name = claim_name(device)
+        lines += [f"user {name}", f"topic deny {base}/all/#", f"topic deny {base}/{name}/#"]
+        lines += [f"topic write {base}/{device}/enrol", f"topic read {base}/{device}/enrolled", ""]
     lines += [f"pattern write {base}/%u/{end}" for end in _UP]
     lines += [f"pattern read {base}/%u/{end}" for end in _DOWN]
     lines += [f"pattern read {base}/all/model/#"]

@@ -1,7 +1,8 @@
 """The fleet's certificate authority: a folder that only its owner may read.
 
     ca.pem, ca.key     its certificate and key (ECDSA P-256)
-    issued.json        every certificate it has issued: serial, name, purpose, ends, when it was revoked
+    issued.json        every certificate it has issued: serial, name, purpose, ends, when it was revoked; and of which
+                       device a claim is, or by which claim a device got its certificate
     crl.pem            those revoked, for the broker
 
 A device's certificate has its id as common name and serves clients only; the broker's serves servers only, so neither
@@ -45,6 +46,10 @@ class Issued:
     purpose: Purpose
     ends: str  # UTC, ISO 8601
     revoked: str | None = None
+    device: str = ""  # whose claim it is
+    enrol: str = ""  # of a claim: "approve", or "claim" if nobody has to
+    claim: str = ""  # the serial of the claim that it was issued for
+    keys: str = ""  # and the fingerprint of the board's keys: wire/enrolment.py
 
 
 class Authority:
@@ -68,8 +73,9 @@ class Authority:
         purpose: Purpose,
         days: float,
         alternatives: Sequence[str] = (),
+        **facts: str,
     ) -> x509.Certificate:
-        """A certificate of `name` for the key; it ends before the authority's own."""
+        """A certificate of `name` for the key; it ends before the authority's own. `facts` go into the ledger."""
         now = _now()
         ends = min(now + timedelta(days=days), self.cert.not_valid_after_utc)
         builder = _builder(_name(name), self.cert.subject, public_key, now - EARLY, ends)
@@ -82,12 +88,14 @@ class Authority:
             names = x509.SubjectAlternativeName([_alternative(text) for text in alternatives])
             builder = builder.add_extension(names, critical=False)
         cert = builder.sign(self._key, hashes.SHA256())
-        self.issued.append(Issued(serial=f"{cert.serial_number:x}", name=name, purpose=purpose, ends=ends.isoformat()))
+        serial = f"{cert.serial_number:x}"
+        self.issued.append(Issued(serial=serial, name=name, purpose=purpose, ends=ends.isoformat(), **facts))
         return cert
 
-    def revoke(self, name: str) -> list[Issued]:
-        """Take back every certificate of `name`; those that were not taken back before."""
-        taken = [entry for entry in self.issued if entry.name == name and entry.revoked is None]
+    def revoke(self, name: str, *, but: str = "") -> list[Issued]:
+        """Take back every certificate of `name`, and its claims `but` one serial; those not taken back before."""
+        named = [entry for entry in self.issued if name in (entry.name, entry.device)]
+        taken = [entry for entry in named if entry.revoked is None and entry.serial != but]
         when = _now().isoformat()
         self.issued = [replace(entry, revoked=when) if entry in taken else entry for entry in self.issued]
         return taken

@@ -11,16 +11,19 @@ import shutil
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_agent.board import temperature_c
-from edge_agent.config import AgentConfig, read_agent_config
+from edge_agent.config import AgentConfig, EnrolConfig, enrolled, read_agent_config
+from edge_agent.enrol import own_keys
 from firmware_configs.boards import Board, board_of_model
 from firmware_configs.identities import RENEW_BEFORE, ends
+from transport.config import TlsConfig
 from transport.probe import speaks_mqtt5
+from wire.enrolment import fingerprint, shown
 from wire.errors import EdgestillError
 from wire.keys import load_private_key
 
@@ -115,12 +118,27 @@ def check_config(path: Path) -> Iterator[Finding]:
         yield Finding("failure", "config", str(error))
         return
     yield Finding("ok", "config", f"{config.device} of {config.fleet}, {config.prototype}")
-    yield _tried("signing key", lambda: load_private_key(config.private_key) and "usable")
+    if config.enrol is not None and not enrolled(config.enrol):
+        yield _not_enrolled(config.enrol)
+    else:
+        yield _tried("signing key", lambda: load_private_key(config.private_key) and "usable")
     yield _tried("aggregator's key", lambda: config.aggregator_key() and "usable")
     there = config.data.path.is_file()
     yield _finding(there, "samples", str(config.data.path), f"there is no file {config.data.path}")
+    if config.enrol is not None and not enrolled(config.enrol):
+        tls = TlsConfig(ca=config.enrol.ca, cert=config.enrol.cert, key=config.enrol.key)
+        config = replace(config, broker=replace(config.broker, tls=tls))
     yield from _certificate(config)
     yield _broker(config)
+
+
+def _not_enrolled(enrol: EnrolConfig) -> Finding:
+    """What the operator is to compare, once the agent has made its keys."""
+    if not (enrol.identity / "device.key").exists():
+        return Finding("warning", "enrolment", "not asked for yet; start the agent")
+    tls, signing = own_keys(enrol.identity)
+    keys = shown(fingerprint(tls.public_key(), signing.public_key()))
+    return Finding("warning", "enrolment", f"not approved yet: fingerprint {keys}; edgestill device approve")
 
 
 def _certificate(config: AgentConfig) -> Iterator[Finding]:

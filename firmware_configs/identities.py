@@ -29,11 +29,11 @@ class Identity:
 
 
 def make_tls(
-    authority: Authority, name: str, *, purpose: Purpose, days: float, alternatives: Sequence[str] = ()
+    authority: Authority, name: str, *, purpose: Purpose, days: float, alternatives: Sequence[str] = (), **facts: str
 ) -> Identity:
     """A new key, and a certificate of `name` for it."""
     key = new_key()
-    cert = authority.issue(name, key.public_key(), purpose=purpose, days=days, alternatives=alternatives)
+    cert = authority.issue(name, key.public_key(), purpose=purpose, days=days, alternatives=alternatives, **facts)
     return Identity(public_pem(cert), private_pem(key))
 
 

@@ -40,9 +40,11 @@ from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
 from wire.toml import Key, read_toml, sub_table, take
 
-__all__ = ["DevicePlan", "Manifest", "kits_folder", "load_manifest"]
+__all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
 
 STATE_DIR = "/var/lib/edgestill"
+#: Keys in the kit; keys made on the board, certified when somebody approves them, or for the claim alone.
+ENROL = ("off", "approve", "claim")
 _PROVISION = {
     "out": Key(Path, None),
     "host": Key(str, None),
@@ -52,6 +54,8 @@ _PROVISION = {
     "authority_days": Key(int, 3650, least=1, most=36500),
     "secrets": Key(Path, None),
     "package": Key(str, "edgestill"),
+    "enrol": Key(str, "off", choices=ENROL),
+    "claim_days": Key(int, 7, least=1, most=90),
 }
 _GROUP = {
     "name": Key(str),
@@ -66,6 +70,7 @@ _GROUP = {
     "graph": Key(Path, None),
     "os": Key(tuple, ()),
     "wifi": Key(str, None),
+    "enrol": Key(str, None, choices=ENROL),
     "settings": Key(dict, {}),
 }
 #: What a group may set of agent.toml; the rest follows from the manifest and the identity.
@@ -87,6 +92,7 @@ class DevicePlan:
     board: Board
     os: tuple[str, ...]
     wifi: Wifi | None
+    enrol: str  # one of ENROL
     graph: Path | None  # put into the kit as model.onnx
     tables: Mapping[str, Mapping[str, Any]]  # of its agent.toml: all that is not the default
 
@@ -96,6 +102,8 @@ class DevicePlan:
         told: dict[str, Any] = {"group": self.group, "board": self.board.name, "os": " ".join(self.os)}
         if self.wifi is not None:
             told["wifi"] = self.wifi.ssid
+        if self.enrol != "off":
+            told["enrol"] = self.enrol
         return {**told, **{key: value for key, value in flat.items() if not isinstance(value, dict)}}
 
 
@@ -111,6 +119,7 @@ class Manifest:
     server_names: tuple[str, ...]
     days: int
     authority_days: int
+    claim_days: int
     package: str  # what pip is asked for on a board without wheels: a name, or an address
     aggregator_key: Path
     devices: tuple[DevicePlan, ...]
@@ -152,7 +161,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
     try:
         check_id(fleet["id"], "fleet")
         known = {_full_name(name) for name in prototypes["names"]}
-        common = {"fleet": fleet["id"], "host": host, "port": port}
+        common = {"fleet": fleet["id"], "host": host, "port": port, "enrol": own["enrol"]}
         groups = _groups(file, path)
         devices = tuple(
             device for table in groups for device in _devices(table, path, base, common, known, own["secrets"], environ)
@@ -171,6 +180,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         server_names=tuple(dict.fromkeys((host, broker.host, *own["server_names"], "localhost", "127.0.0.1"))),
         days=own["days"],
         authority_days=own["authority_days"],
+        claim_days=own["claim_days"],
         package=own["package"],
         aggregator_key=state["key"],
         devices=devices,
@@ -185,6 +195,13 @@ def kits_folder(path: Path | str) -> Path | None:
     base = Path(path).resolve().parent
     own = take(sub_table(file, "provision", str(path)), f"{path} [provision]", _PROVISION, base=base)
     return own["out"] or base / "kits"
+
+
+def certificate_days(path: Path | str) -> int:
+    """How long certificates of a fleet.toml's devices are good. Needs no secrets."""
+    table = sub_table(read_toml(path), "provision", str(path))
+    days: int = take(table, f"{path} [provision]", _PROVISION)["days"]
+    return days
 
 
 def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -207,6 +224,7 @@ def _devices(
     group = take(table, where, _GROUP, base=base)
     try:
         profile = board(group["board"])
+        enrol = group["enrol"] or common["enrol"]
         tables = _agent_tables(group, profile, common, known, where)
         wifi = read_wifi(secrets, group["wifi"], environ) if group["wifi"] else None
         families = group["os"] or profile.os
@@ -215,6 +233,7 @@ def _devices(
                 raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
         if wifi is not None and not set(families) <= set(WIFI_FAMILIES):
             raise ConfigError(f"'wifi' is set up on {' and '.join(WIFI_FAMILIES)} only, not on {' '.join(families)}")
+        tables |= _enrol_tables(tables) if enrol != "off" else {}
         for name in _ids(group):
             check_device(name)
             agent = {"fleet": common["fleet"], "device": name, **tables["agent"]}
@@ -224,6 +243,7 @@ def _devices(
                 board=profile,
                 os=families,
                 wifi=wifi,
+                enrol=enrol,
                 graph=group["graph"],
                 tables={**tables, "agent": agent},
             )
@@ -272,6 +292,15 @@ def _agent_tables(
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},
         "log": settings["log"],
+    }
+
+
+def _enrol_tables(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is different for a board that makes its own keys."""
+    return {
+        "broker": {**tables["broker"], "tls": {"ca": "tls/ca.pem"}},
+        "keys": {"aggregator": "aggregator.pub"},
+        "enrol": {"cert": "tls/claim.pem", "key": "tls/claim.key"},
     }
 
 

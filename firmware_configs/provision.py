@@ -7,8 +7,10 @@
     OUT/_fleet/broker/              Mosquitto: configuration, access list, certificate, revoked certificates
     OUT/_fleet/devices/DEVICE.pub   public signing keys: [devices] keys_dir
 
-`_` is in no device id, so `_fleet` is never a kit. A device keeps its keys when its settings change; `renew` gives it a
-new TLS key and certificate. Its signing key, by which the aggregator knows it, stays.
+`_` is in no device id, so `_fleet` is never a kit. A kit holds the device's keys, or, where boards make their own
+(`enrol`), a claim with which they are certified: firmware_configs/approve.py. A device keeps its keys when its settings
+change; `renew` gives it a new TLS key and certificate, or a new claim. Its signing key, by which the aggregator knows
+it, stays.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from firmware_configs.broker import acl, conf
 from firmware_configs.ca import Authority, open_authority
 from firmware_configs.identities import (
     RENEW_BEFORE,
-    Identity,
     ends,
     key_of_file,
     make_tls,
@@ -39,6 +40,7 @@ from firmware_configs.kit import MANIFEST, Kit, KitFile, load_kit, recover_kit, 
 from firmware_configs.manifest import DevicePlan, Manifest
 from firmware_configs.unit import NAME as UNIT
 from firmware_configs.unit import unit
+from wire.enrolment import claim_name
 from wire.errors import ConfigError
 from wire.files import write_atomic
 from wire.ids import AGGREGATOR, digest_of
@@ -47,6 +49,10 @@ from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_pu
 __all__ = ["FLEET", "KIT_PUB", "Provisioned", "authority_folder", "provision", "publish_revocations"]
 
 FLEET, KIT_PUB = "_fleet", "fleet-kit.pub"
+SECRETS = SIGNING, KEY, CERT, CLAIM_KEY, CLAIM_CERT = (
+    *("device.key", "tls/device.key", "tls/device.pem"),
+    *("tls/claim.key", "tls/claim.pem"),
+)
 
 
 @dataclass(slots=True)
@@ -58,7 +64,8 @@ class Provisioned:
     renewed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)  # certificates made anew: broker, aggregator
-    ending: list[str] = field(default_factory=list)  # kept, but their certificates end soon
+    unclaimed: list[str] = field(default_factory=list)  # to make their own keys, and to be approved
+    ending: list[str] = field(default_factory=list)  # kept, but their certificates, or unused claims, end soon
     strangers: list[str] = field(default_factory=list)  # kits of devices that the manifest does not have
 
 
@@ -104,7 +111,8 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
         done.servers.append(AGGREGATOR)
     write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port))
     write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port))
-    write_atomic(own / "broker" / "acl", acl(manifest.fleet))
+    enrolling = [device.id for device in manifest.devices if device.enrol != "off"]
+    write_atomic(own / "broker" / "acl", acl(manifest.fleet, enrolling))
     (own / "devices").mkdir(exist_ok=True)
 
 
@@ -122,12 +130,8 @@ def _device(
     former = load_kit(folder, kit_key.public_key()) if folder.exists() else None
     if former is not None and former.fleet != manifest.fleet:
         raise ConfigError(f"{folder} is a kit of fleet {former.fleet!r}; give another --out")
-    if former is None or renew:
-        tls = make_tls(authority, device.id, purpose="client", days=manifest.days)
-    else:
-        tls = Identity(former.files["tls/device.pem"].data, former.files["tls/device.key"].data)
-    signing = former.files["device.key"].data if former is not None else signing_pem(generate_key())
-    files = _files(device, manifest, authority, tls, signing, aggregator)
+    secrets = _secrets(device, manifest, authority, former, renew)
+    files = _files(device, manifest, authority, secrets, aggregator)
     if former is not None and former.files == files and (former.board, former.os) == (device.board.name, device.os):
         done.kept.append(device.id)
     else:
@@ -143,9 +147,40 @@ def _device(
         write_kit(folder, kit, kit_key)
         read_agent_config(folder / "agent.toml", environ={})  # what is flashed is what the agent reads
         (done.made if former is None else done.renewed if renew else done.changed).append(device.id)
-    write_public(manifest.out / FLEET / "devices" / f"{device.id}.pub", signing)
-    if ends(tls.cert) - RENEW_BEFORE < datetime.now(timezone.utc):
-        done.ending.append(device.id)
+    if SIGNING in secrets:
+        write_public(manifest.out / FLEET / "devices" / f"{device.id}.pub", secrets[SIGNING].data)
+        if ends(secrets[CERT].data) - RENEW_BEFORE < datetime.now(timezone.utc):
+            done.ending.append(device.id)
+    else:
+        _told_of_claim(device.id, secrets[CLAIM_CERT].data, authority, done)
+
+
+def _secrets(
+    device: DevicePlan, manifest: Manifest, authority: Authority, former: Kit | None, renew: bool
+) -> dict[str, KitFile]:
+    """What a kit proves by whose it is: what it held before, or made."""
+    there = {} if former is None else {name: former.files[name] for name in SECRETS if name in former.files}
+    if device.enrol != "off":
+        if CLAIM_CERT in there and not renew:
+            return {name: there[name] for name in (CLAIM_KEY, CLAIM_CERT)}
+        facts = {"device": device.id, "enrol": device.enrol}
+        claim = make_tls(authority, claim_name(device.id), purpose="client", days=manifest.claim_days, **facts)
+        return {CLAIM_KEY: KitFile(claim.key, 0o600), CLAIM_CERT: KitFile(claim.cert)}
+    signing = there.get(SIGNING) or KitFile(signing_pem(generate_key()), 0o600)
+    if CERT in there and not renew:
+        return {SIGNING: signing, KEY: there[KEY], CERT: there[CERT]}
+    tls = make_tls(authority, device.id, purpose="client", days=manifest.days)
+    return {SIGNING: signing, KEY: KitFile(tls.key, 0o600), CERT: KitFile(tls.cert)}
+
+
+def _told_of_claim(device: str, claim: bytes, authority: Authority, done: Provisioned) -> None:
+    """Whether a board that makes its own keys was certified, and whether that, or its claim, ends soon."""
+    certified = [entry for entry in authority.issued if entry.name == device and entry.claim and entry.revoked is None]
+    now = datetime.now(timezone.utc)
+    if not certified:
+        (done.unclaimed if ends(claim) > now else done.ending).append(device)
+    elif datetime.fromisoformat(certified[-1].ends) - RENEW_BEFORE < now:
+        done.ending.append(device)
 
 
 def write_public(path: Path, private_pem: bytes) -> None:
@@ -162,8 +197,7 @@ def _files(
     device: DevicePlan,
     manifest: Manifest,
     authority: Authority,
-    tls: Identity,
-    signing: bytes,
+    secrets: Mapping[str, KitFile],
     aggregator: Ed25519PublicKey,
 ) -> Mapping[str, KitFile]:
     public = aggregator.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -171,11 +205,9 @@ def _files(
     files = {
         "agent.toml": KitFile(agent_toml(device.tables).encode()),
         "aggregator.pub": KitFile(public),
-        "device.key": KitFile(signing, 0o600),
         "install.sh": KitFile(install_script(manifest.package, extra).encode(), 0o755),
         "tls/ca.pem": KitFile(authority.pem),
-        "tls/device.key": KitFile(tls.key, 0o600),
-        "tls/device.pem": KitFile(tls.cert),
+        **secrets,
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
     if device.graph is not None:

@@ -43,7 +43,9 @@ MAX_ROUND = 2**32 - 1
 #: Bytes of a whole envelope, unless the caller says otherwise: a tensor message and its header fit.
 MAX_ENVELOPE = 257 * 2**20
 
-Kind: TypeAlias = Literal["state", "about", "job", "ack", "metrics", "desired", "reported", "update", "model"]
+Kind: TypeAlias = Literal[
+    "state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled", "update", "model"
+]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 

@@ -12,6 +12,8 @@ refused. `encode_message` reads back what it wrote, so nobody can send what nobo
     Metrics    up    how the device is doing
     Desired    down  settings that a device is to take over
     Reported   up    what became of them
+    Enrol      up    a board asks for its certificate, see `wire/enrolment.py`
+    Enrolled   down  the answer
     UpdateHeader     what stands before the tensors of an update, see `wire/update.py`
     ModelHeader      what stands before the tensors of a published model
 """
@@ -31,6 +33,8 @@ __all__ = [
     "Accepted",
     "Ack",
     "Desired",
+    "Enrol",
+    "Enrolled",
     "Hyper",
     "Job",
     "Message",
@@ -55,6 +59,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0)]
 LabelCounts: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=10_000)]
 Values: TypeAlias = Annotated[dict[Text, float], Meta(max_length=64)]
+Certificate: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 Settings: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=64)]
 Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
 
@@ -200,6 +205,25 @@ class Reported(Message, frozen=True, kw_only=True, tag="reported"):
     settings: Settings = {}  # in force now
     refused: Settings = {}  # and why
     reason: Text = ""  # of the rolling back
+
+
+class Enrol(Message, frozen=True, kw_only=True, tag="enrol"):
+    """A board has made its keys, and asks for a certificate."""
+
+    device: Id
+    csr: Certificate  # DER, for the TLS key
+    claim: Certificate  # DER, of the kit
+    proof: Annotated[bytes, Meta(max_length=256)]  # by the claim's key, over the rest
+
+
+class Enrolled(Message, frozen=True, kw_only=True, tag="enrolled"):
+    """What has become of a board's request; for the keys with this fingerprint and no others."""
+
+    device: Id
+    keys: Digest
+    status: Literal["waiting", "approved", "refused"]
+    certificate: Certificate = b""  # DER
+    reason: Text = ""
 
 
 class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):

@@ -7,6 +7,8 @@
     edgestill/1/{fleet}/{device}/metrics                 up
     edgestill/1/{fleet}/{device}/desired                 down, retained: settings
     edgestill/1/{fleet}/{device}/reported                up, retained: what became of them
+    edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
+    edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
     edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: chunk n of an update
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
 
@@ -44,7 +46,7 @@ MAX_BYTES = 256
 MAX_NUMBER = 10**9 - 1
 NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
-Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported"]
+Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled"]
 LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 
 
@@ -138,7 +140,8 @@ def model_filter(fleet: str, digest: str) -> str:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """What the aggregator subscribes to: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ("state", "about", "metrics", "reported", "up/+/+"))
+    ends = ("state", "about", "metrics", "reported", "enrol", "up/+/+")
+    return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
 
 
 def matches(pattern: str, topic: str) -> bool:

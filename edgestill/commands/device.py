@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgestill.commands.aggregator import ask_service
+from edgestill.commands.device_enrol import approve
 from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
 from edgestill.commands.status import DEVICE_COLUMNS, device_row
 from edgestill.output import out, print_json, print_table
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list them, change their settings, revoke one.")
+app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list, change settings, approve, revoke.")
 
 app.command("set")(set_settings)
+app.command()(approve)
 
 
 @app.command("list")

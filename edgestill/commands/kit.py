@@ -27,20 +27,21 @@ def verify(
     """Check a kit's signature and every file; exit code 5 if it is not what the fleet has signed."""
     from firmware_configs.identities import ends
     from firmware_configs.kit import load_kit
-    from firmware_configs.provision import KIT_PUB
+    from firmware_configs.provision import CERT, CLAIM_CERT, KIT_PUB
     from wire.keys import load_public_key, public_key_from_hex
 
     is_hex = key is not None and not Path(key).exists()
     public = public_key_from_hex(key) if is_hex and key else load_public_key(key or kit.resolve().parent / KIT_PUB)
     found = load_kit(kit, public)
-    until = ends(found.files["tls/device.pem"].data).strftime("%Y-%m-%d") if "tls/device.pem" in found.files else None
+    kind, name = ("claim", CLAIM_CERT) if CLAIM_CERT in found.files else ("certificate", CERT)
+    until = ends(found.files[name].data).strftime("%Y-%m-%d") if name in found.files else None
     facts: dict[str, Any] = {"device": found.device, "fleet": found.fleet, "board": found.board, "os": list(found.os)}
-    facts |= {"created": found.created, "files": len(found.files), "certificate_until": until}
+    facts |= {"created": found.created, "files": len(found.files), f"{kind}_until": until}
     if as_json:
         print_json(facts)
         return
     text = f"{found.device} of {found.fleet}, {found.board} ({' '.join(found.os)}), made {found.created}: whole"
-    out.print(f"{text}, {len(found.files)} files; certificate until {until}", markup=False, soft_wrap=True)
+    out.print(f"{text}, {len(found.files)} files; {kind} until {until}", markup=False, soft_wrap=True)
 
 
 @app.command()

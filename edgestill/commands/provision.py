@@ -18,7 +18,8 @@ SAID = {
     "renewed": "renewed",
     "kept": "as they were",
     "servers": "server certificates made",
-    "ending": "certificates that end within 30 days; --renew",
+    "unclaimed": "will make their own keys; then `edgestill device approve`",
+    "ending": "certificates that end within 30 days, or claims that ended; --renew",
     "strangers": "kits of devices that are not in the manifest; `edgestill device revoke`",
 }
 SHOWN = 8
@@ -30,7 +31,8 @@ def provision(
         Path | None, typer.Option("--out", help="Where kits and identities go; default [provision] out, or kits/.")
     ] = None,
     renew: Annotated[
-        list[str] | None, typer.Option("--renew", metavar="DEVICE", help="Give it a new certificate; repeatable.")
+        list[str] | None,
+        typer.Option("--renew", metavar="DEVICE", help="Give it a new certificate, or claim; repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -101,3 +101,29 @@ def test_the_doctor_tells_of_this_machine_and_of_a_config(tmp_path: Path, capsys
     assert {"memory", "disk", "python"} <= {finding["what"] for finding in facts["findings"]}
     _, out, _ = run(capsys, "doctor")
     assert "python: 3." in out
+
+
+def test_boards_that_ask_are_listed_and_turned_down(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = write_manifest(tmp_path, PI + 'enrol = "approve"\n', fleet=DEVICES)
+    _, out, _ = run(capsys, "provision", path)
+    assert "will make their own keys; then `edgestill device approve`: pi-01 pi-02\n" in out
+    _, out, _ = run(capsys, "kit", "verify", tmp_path / "kits/pi-01", "--json")
+    assert "claim_until" in json.loads(out)
+    state = load_fleet_config(path, environ={}).state
+    state.mkdir()
+    journal = Journal(state / "journal.db")
+    journal.put("enrol:pi-01", json.dumps({"keys": "0123456789" * 6 + "abcd", "status": "waiting", "asked": 0.0}))
+    journal.close()
+    _, out, _ = run(capsys, "device", "approve", "--config", path)
+    assert "0123 4567 8901 2345 6789" in out
+    _, out, _ = run(capsys, "device", "approve", "--config", path, "--json")
+    assert [(found["device"], found["status"]) for found in json.loads(out)] == [("pi-01", "waiting")]
+    code, out, _ = run(capsys, "device", "approve", "pi-01", "--refuse", "--config", path)
+    assert code == 0
+    assert "it will enrol when it starts" in out
+    (command,) = Journal(state / "journal.db").commands()
+    assert json.loads(command.argument)["reason"] == "the operator has refused it"
+    code, _, err = run(capsys, "device", "approve", "pi-02", "--config", path)
+    assert (code, "'pi-02' has not asked" in err, err.count("\n")) == (3, True, 1)
+    code, _, err = run(capsys, "device", "approve", "pi-02", "--watch", "--config", path)
+    assert code == 3

@@ -10,6 +10,8 @@ from pathlib import Path
 from firmware_configs.broker import FOLDER
 from tests.brokers import Mosquitto
 
+OWNER = "_broker"
+
 
 class Provisioned(Mosquitto):
     """The files of OUT/_fleet/broker, copied as a user would; only port and folder are this test's."""
@@ -21,6 +23,8 @@ class Provisioned(Mosquitto):
 
     def _conf(self) -> str:
         shutil.copytree(self.made, self.files, dirs_exist_ok=True)
+        with (self.files / "acl").open("a") as access:  # whoever runs a broker may say and hear anything
+            access.write(f"\nuser {OWNER}\ntopic readwrite #\n")
         text = (self.files / "mosquitto-2.0.conf").read_text()
         text, count = re.subn(r"^listener \d+$", f"listener {self.port} 127.0.0.1", text, flags=re.MULTILINE)
         assert count == 1

@@ -92,6 +92,16 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
     assert fleet.broker.log.count("Denied PUBLISH from pi-02") == 6
 
 
+def test_a_device_cannot_throw_another_off_by_its_client_id(fleet: Fleet) -> None:
+    own = connected(Link(fleet.kit("pi-01"), client_id="edgestill-garden-pi-01", filters=[]))
+    other = connected(Link(fleet.kit("pi-02"), client_id="edgestill-garden-pi-01", filters=[f"{BASE}/pi-02/job"]))
+    assert own.publish(f"{BASE}/pi-01/metrics", b"still here")
+    assert eventually(lambda: own.pending() == 0)
+    assert own.next_event(0.2) is None
+    for link in (own, other):
+        link.stop()
+
+
 def test_without_a_certificate_nobody_gets_in(fleet: Fleet) -> None:
     assert "client certificate" in refused(fleet.config(None, None))
 

@@ -13,6 +13,8 @@ from wire.messages import (
     About,
     Accepted,
     Desired,
+    Enrol,
+    Enrolled,
     Hyper,
     Job,
     Message,
@@ -55,6 +57,8 @@ EXAMPLES: list[Message] = [
     Metrics(round=3, train_loss=0.5, seconds=12.0, temperature_c=61.5, memory_mb=310.0, bytes_up=900),
     Metrics(),
     Desired(device="pi-07", version=1_900_000_000, settings={"train.threads": "2"}),
+    Enrol(device="pi-07", csr=b"csr", claim=b"claim", proof=b"proof"),
+    Enrolled(device="pi-07", keys=DIGEST, status="approved", certificate=b"certificate"),
     Reported(version=3, status="rolled-back", refused={"agent.fleet": "no"}, reason="out of memory"),
     HEADER,
 ]

@@ -1,0 +1,86 @@
+"""Certifying boards that have made their own keys: run by whoever holds the authority's key, not by the aggregator.
+
+The aggregator has checked a request and kept it in its journal. Here it is checked again, against the authority's own
+ledger: the claim must be one that it issued, not revoked, not ended, and not used for other keys. Then the certificate
+is issued, former certificates of the device are revoked, and its signing key is put where the aggregator finds it.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+
+from firmware_configs.ca import Authority, Issued, open_authority
+from firmware_configs.provision import FLEET, authority_folder, publish_revocations
+from wire.enrolment import Request, read_request, shown
+from wire.errors import ConfigError, SignatureError
+from wire.keys import save_public_key
+
+__all__ = ["Approved", "approve", "claims"]
+
+LEAST_DIGITS = 16  # of a fingerprint that is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A board that was certified."""
+
+    device: str
+    keys: str
+    certificate: bytes  # DER
+    revoked: int  # of its former certificates
+
+
+def claims(kits: Path, fleet: str) -> dict[str, str]:
+    """How each claim that the authority has issued is to be approved, by serial: "approve" or "claim"."""
+    with open_authority(authority_folder(kits), fleet) as authority:
+        return {entry.serial: entry.enrol for entry in authority.issued if entry.enrol}
+
+
+def approve(
+    device: str, entry: dict[str, Any], *, kits: Path, fleet: str, days: float, fingerprint: str | None = None
+) -> Approved:
+    """Certify what `device` has asked (its `entry` of the aggregator's journal); errors say why not."""
+    if entry["status"] not in ("waiting", "approved"):
+        raise ConfigError(f"{device} is {entry['status']}; there is nothing to approve")
+    with open_authority(authority_folder(kits), fleet) as authority:
+        raw, now = base64.b64decode(entry["request"]), datetime.now(timezone.utc)
+        request = read_request(raw, fleet=fleet, device=device, authority=authority.cert, now=now)
+        _compare(request, fingerprint)
+        _check_claim(request, authority)
+        # not the claim itself: with it the board fetches its certificate
+        former = [issued for issued in authority.revoke(device, but=request.claim) if issued.name == device]
+        cert = authority.issue(device, request.tls, purpose="client", days=days, claim=request.claim, keys=request.keys)
+        authority.save()
+        publish_revocations(kits, authority)
+    save_public_key(request.signing, kits / FLEET / "devices" / f"{device}.pub")
+    return Approved(device, request.keys, cert.public_bytes(serialization.Encoding.DER), len(former))
+
+
+def _compare(request: Request, fingerprint: str | None) -> None:
+    if fingerprint is None:
+        return
+    digits = "".join(fingerprint.split()).lower()
+    if len(digits) < LEAST_DIGITS or not request.keys.startswith(digits):
+        raise ConfigError(
+            f"{request.device} has asked with fingerprint {shown(request.keys)}, not {fingerprint}; is it your board?"
+        )
+
+
+def _check_claim(request: Request, authority: Authority) -> None:
+    claim = _entry(authority, request.claim)
+    if claim is None or claim.device != request.device or claim.revoked is not None:
+        why = "is not in the authority's ledger" if claim is None else "was revoked"
+        raise SignatureError(f"enrolment of {request.device!r}: its claim {why}")
+    for issued in authority.issued:
+        if issued.claim == request.claim and issued.keys != request.keys:
+            raise SignatureError(f"enrolment of {request.device!r}: its claim was used with other keys before")
+
+
+def _entry(authority: Authority, serial: str) -> Issued | None:
+    return next((entry for entry in authority.issued if entry.serial == serial), None)

@@ -1,0 +1,139 @@
+"""How a board that makes its own keys asks for its certificate, and how the request is checked.
+
+A kit for it holds no key of the device, but a claim: a short-lived certificate of the fleet's authority, whose common
+name is `_claim-` and the device, with its key. On its first start the board makes a TLS key (P-256) and a signing key
+(Ed25519). What it publishes on its `enrol` topic:
+
+    32 bytes   public signing key
+    rest       envelope of an `Enrol`, signed by that key: certificate request, claim, and a proof, which is an ECDSA
+               signature by the claim's key of  context || fleet || 0x00 || device || 0x00 || signing key || request
+
+So the request shows that whoever sends it holds all three keys, and none of them ever travels. The fingerprint of the
+two new keys is SHA-256(public TLS key, DER || public signing key, raw): people compare its start on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from wire.codec import decode_message, encode_message
+from wire.envelope import open_envelope, seal
+from wire.errors import EnvelopeError, SignatureError
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
+from wire.messages import Enrol
+
+__all__ = ["Request", "claim_name", "fingerprint", "make_request", "name_of", "read_request", "shown"]
+
+CONTEXT = b"edgestill enrolment 1\0"
+KEY_BYTES = 32
+MAX_REQUEST = 12 * 1024
+_DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request whose signatures are good and whose claim counts."""
+
+    device: str
+    tls: ec.EllipticCurvePublicKey
+    signing: Ed25519PublicKey
+    keys: str  # their fingerprint
+    claim: str  # its serial, in hex
+    ends: datetime  # when the claim does
+
+
+def claim_name(device: str) -> str:
+    """The common name of a device's claim; never that of a device, as ids hold no '_'."""
+    return f"_claim-{device}"
+
+
+def fingerprint(tls: ec.EllipticCurvePublicKey, signing: Ed25519PublicKey) -> str:
+    """Of the two keys of a board, in 64 hex digits."""
+    return hashlib.sha256(tls.public_bytes(_DER, _SPKI) + signing.public_bytes_raw()).hexdigest()
+
+
+def shown(keys: str) -> str:
+    """A fingerprint for people: its first 80 bits.
+
+    >>> shown("0123456789abcdef0123" + 44 * "0")
+    '0123 4567 89ab cdef 0123'
+    """
+    return " ".join(keys[at : at + 4] for at in range(0, 20, 4))
+
+
+def make_request(
+    *,
+    fleet: str,
+    device: str,
+    claim: x509.Certificate,
+    claim_key: ec.EllipticCurvePrivateKey,
+    tls_key: ec.EllipticCurvePrivateKey,
+    signing: Ed25519PrivateKey,
+) -> bytes:
+    """What a board publishes to get its certificate."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, device)])
+    csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(tls_key, hashes.SHA256())
+    raw, public = csr.public_bytes(_DER), signing.public_key()
+    proof = claim_key.sign(_to_sign(fleet, device, public, raw), ec.ECDSA(hashes.SHA256()))
+    message = Enrol(device=device, csr=raw, claim=claim.public_bytes(_DER), proof=proof)
+    sealed = seal(encode_message(message), key=signing, kind="enrol", sender=device, fleet=fleet)
+    return public.public_bytes_raw() + sealed
+
+
+def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certificate, now: datetime) -> Request:
+    """The request of `device`, if all is right with it; EnvelopeError or SignatureError says what is not."""
+    if len(data) > MAX_REQUEST or len(data) <= KEY_BYTES:
+        raise EnvelopeError(f"enrolment of {device!r}: {len(data)} bytes are no request")
+    signing = Ed25519PublicKey.from_public_bytes(data[:KEY_BYTES])
+    envelope = open_envelope(data[KEY_BYTES:], public_key=signing, fleet=fleet, sender=device, kinds=("enrol",))
+    message = decode_message(envelope.payload, Enrol)
+    where = f"enrolment of {device!r}"
+    try:
+        claim = x509.load_der_x509_certificate(message.claim)
+        csr = x509.load_der_x509_csr(message.csr)
+        tls, claim_key = csr.public_key(), claim.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise EnvelopeError(f"{where}: malformed: {error}") from None
+    _check_claim(claim, authority, device, now, where)
+    if not isinstance(tls, ec.EllipticCurvePublicKey) or not isinstance(tls.curve, ec.SECP256R1):
+        raise EnvelopeError(f"{where}: its TLS key is not on P-256")
+    if not csr.is_signature_valid or name_of(csr.subject) != device or message.device != device:
+        raise SignatureError(f"{where}: the certificate request is not its own")
+    try:
+        assert isinstance(claim_key, ec.EllipticCurvePublicKey)  # the authority issues no others
+        claim_key.verify(message.proof, _to_sign(fleet, device, signing, message.csr), ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        raise SignatureError(f"{where}: it does not hold the key of its claim") from None
+    keys = fingerprint(tls, signing)
+    ends = claim.not_valid_after_utc
+    return Request(device=device, tls=tls, signing=signing, keys=keys, claim=f"{claim.serial_number:x}", ends=ends)
+
+
+def name_of(subject: x509.Name) -> str:
+    """The one common name of a subject; empty if there is not exactly one."""
+    found = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if len(found) == 1 else ""
+
+
+def _check_claim(claim: x509.Certificate, authority: x509.Certificate, device: str, now: datetime, where: str) -> None:
+    try:
+        claim.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        raise SignatureError(f"{where}: its claim is not one of the fleet's authority") from None
+    if name_of(claim.subject) != claim_name(device):
+        raise SignatureError(f"{where}: its claim is that of {name_of(claim.subject)!r}")
+    if claim.not_valid_after_utc < now:
+        ended = claim.not_valid_after_utc.strftime("%Y-%m-%d %H:%M")
+        raise EnvelopeError(f"{where}: its claim ended on {ended}; make another with `edgestill provision --renew`")
+
+
+def _to_sign(fleet: str, device: str, signing: Ed25519PublicKey, csr: bytes) -> bytes:
+    return b"\0".join([CONTEXT + fleet.encode(), device.encode(), signing.public_bytes_raw() + csr])
