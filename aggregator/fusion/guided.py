@@ -1,6 +1,7 @@
 """The stages of a round that go by predictors alone: trust without samples, and what devices learn from next.
 
-trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents
+trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents; and
+            nobody is trusted who teaches one label alone (leaning.py)
 knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
 """
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from aggregator.fusion.agreement import generated_latents
 from aggregator.fusion.courses import Course
 from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits
+from aggregator.fusion.leaning import CUT as LEAN
+from aggregator.fusion.leaning import mean_leaning, one_sided
 from aggregator.fusion.trust import CUT, trust_of
 from aggregator.fusion.types import Memory, Server
 from aggregator.generation import Generation
@@ -30,7 +33,7 @@ def put_trust(
     recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory, scores: dict[str, float]
 ) -> None:
     """Say in every course how far its devices are trusted; `scores` gets those of devices that have none yet."""
-    cut = float(recipe.options.get("trust_cut", CUT))
+    cut, lean = float(recipe.options.get("trust_cut", CUT)), float(recipe.options.get("trust_lean", LEAN))
     z: Tensor | None = None
     for course in courses:
         if not course.members:
@@ -39,6 +42,10 @@ def put_trust(
         trust, found = trust_of(course.members, scores, z, cut)
         scores.update({device: score for device, score in found.items() if device not in scores})
         out = {d: "is hardly ever the median of its prototype's devices" for d, t in trust.items() if not t}
+        leans = mean_leaning(course.members, memory)
+        for device in one_sided(leans, len(course.view.previous["predictor.bias"]), lean) - out.keys():
+            trust[device] = 0.0
+            out[device] = f"teaches one label and nothing else (leans {leans[device]:.2f})"
         course.screened = {**course.screened, **out}
         course.view = replace(course.view, trust=trust)
 

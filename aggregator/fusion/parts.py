@@ -51,6 +51,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "mean": f"{_HERE}.average:mean",
         "median": f"{_HERE}.median:median",
         "matched": f"{_HERE}.fedma:matched",
+        "by-label": f"{_HERE}.by_label:by_label",
     },
     "teach": {
         "mean-logits": f"{_HERE}.teachers:mean_logits",

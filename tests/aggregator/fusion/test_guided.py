@@ -93,6 +93,21 @@ def test_without_samples_edgestill_finds_faulty_devices_by_their_predictors(numb
     assert float(far) < 0.2
 
 
+def test_without_samples_edgestill_finds_devices_that_teach_one_label_alone() -> None:
+    """After a round with label 0 only, the bias of class 0 is raised and all others are lowered."""
+    spec = PrototypeSpec(*parse_prototype("mlp:fp32"), (1, 4, 4), 10, 6)
+    good = [honest(spec, f"m{i}", label_counts=(1,) * 10) for i in range(5)]
+    turned = honest(spec, "x0", label_counts=(10, *[0] * 9))
+    state = {**turned.state(), "predictor.bias": turned.state()["predictor.bias"] + 0.2 * (torch.eye(10)[0] - 0.1)}
+    groups = [group(spec, [*good, replace(turned, state=lambda: state)])]
+    fused = fuse("edgestill", groups, **SMALL)
+    assert fused.devices["x0"].weight == 0.0
+    assert "one label" in str(fused.devices["x0"].screened)
+    assert all(fused.devices[f"m{i}"].weight > 0 for i in range(5))
+    kept = fuse("edgestill", groups, trust_lean=1.0, **SMALL)
+    assert kept.devices["x0"].weight > 0
+
+
 def test_a_faulty_device_has_no_say_in_the_generator() -> None:
     """What it says does not matter, as long as it is faulty."""
     one = fuse("edgestill", [group(MLP, [*GOOD, faulty(MLP, "x0")])], **SMALL).knowledge
