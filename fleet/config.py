@@ -126,7 +126,8 @@ class SimulationConfig:
     def from_json(cls, facts: Mapping[str, Any]) -> SimulationConfig:
         """The configuration that `to_json` gave."""
         try:
-            given = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
-            return cls(**{**given, "training": LocalTraining(**facts["training"])})
+            given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+            given["training"] = LocalTraining(**facts["training"])
+            return cls(**given)
         except (KeyError, TypeError) as error:
             raise ConfigError(f"a configuration of another version: {error}; start the run anew") from error

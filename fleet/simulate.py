@@ -71,6 +71,7 @@ class Simulation:
         self.devices = make_devices(config, dataset)
         self.memory = Memory()
         self.guide: Guide | None = None
+        self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
         self.groups = [self._make_group(name, dataset) for name in config.prototypes]
         bench = Bench(
             devices=self.devices,
@@ -182,7 +183,9 @@ class Simulation:
 
         sent = []
         for one in self.engine.train([Task(device.number, device.kept) for device in invited], read):
-            one.device.kept.update(one.answer.kept)
+            if one.answer.kept:
+                one.device.kept.update(one.answer.kept)
+                self.changed.append(one.device)
             sent.append(one)
             on_device(one.device.id)
         return sorted(sent, key=lambda one: one.device.number)

@@ -1,0 +1,81 @@
+"""`edgestill simulate`: a run that was cut goes on by `--resume`, and Ctrl-C leaves what there is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgestill.cli import _run
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ["--devices", "4", "--prototypes", "mlp:fp32", "--update", "predictor", "--local-steps", "2", "--quiet"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 120)
+    path = tmp_path / "mine.npz"
+    np.savez(path, x=(rng.normal(size=(120, 6)) + 2 * np.eye(6)[y]).astype(np.float32), y=y)
+    return path
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """run.json without what may differ."""
+    run: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    for name in ("engine", "workers", "rounds"):
+        run["config"].pop(name)
+    for told in run["rounds"]:
+        told.pop("seconds"), told.pop("seconds_by")
+    return run
+
+
+def test_a_resumed_run_ends_as_the_whole_one(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    start = ["simulate", "--dataset", str(data), *FLAGS]
+    assert _run([*start, "--rounds", "3", "--engine", "inline", "--out", str(whole)], debug=True) == 0
+    assert _run([*start, "--rounds", "1", "--engine", "inline", "--out", str(cut)], debug=True) == 0
+    resume = ["simulate", "--resume", str(cut), "--quiet"]
+    assert _run([*resume, "--rounds", "3", "--engine", "processes", "--workers", "2"], debug=True) == 0
+    assert facts(cut) == facts(whole)
+    capsys.readouterr()
+    assert _run([*resume, "--lr", "0.1"], debug=False) == 3
+    assert "leave out --lr" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_cannot_be_resumed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["simulate", "--resume", str(tmp_path)], debug=False) == 4
+    assert "not a readable run.json" in " ".join(capsys.readouterr().err.split())
+
+
+def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "edgestill", "simulate", "--dataset", str(data), *FLAGS, "--rounds", "100000"]
+    process = subprocess.Popen(
+        [*command, "--engine", "processes", "--workers", "2", "--out", str(folder)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("checkpoint/[2-9].safetensors")):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, "interrupted" in said, "Traceback" in said) == (130, True, False)
+    done = len(json.loads((folder / "run.json").read_text())["rounds"])
+    assert (folder / "curves.png").exists()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nobody of the group is left
+    assert _run(["simulate", "--resume", str(folder), "--quiet", "--rounds", str(done + 1)], debug=True) == 0
+    assert len(facts(folder)["rounds"]) == done + 1
