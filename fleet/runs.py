@@ -34,7 +34,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,22 +133,33 @@ class Run:
     config: dict[str, Any]
     fleet: list[dict[str, Any]]
     rounds: list[RoundResult] = field(default_factory=list)
+    _head: str = field(default="", repr=False, compare=False)  # what comes before the rounds, as text
+    _texts: list[str] = field(default_factory=list, repr=False, compare=False)  # of rounds that were written before
 
     def to_json(self) -> dict[str, Any]:
         """As in `run.json`."""
-        return {
-            "schema": SCHEMA,
-            "versions": versions(),
-            "config": self.config,
-            "fleet": self.fleet,
-            "rounds": [r.to_json() for r in self.rounds],
-        }
+        return {**self._facts(), "rounds": [r.to_json() for r in self.rounds]}
+
+    def _facts(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "versions": versions(), "config": self.config, "fleet": self.fleet}
+
+    def text(self) -> str:
+        """`run.json` itself, a line per device and per round; what was written before is not made again.
+
+        Ten thousand devices are a megabyte of text: made anew, it would be the largest cost of a small round.
+        """
+        if not self._head:
+            facts = self._facts()
+            fleet = _lines([json.dumps(device) for device in facts.pop("fleet")])
+            self._head = json.dumps(facts, indent=1).removesuffix("\n}") + f',\n "fleet": {fleet},\n "rounds": '
+        self._texts += [json.dumps(result.to_json()) for result in self.rounds[len(self._texts) :]]
+        return f"{self._head}{_lines(self._texts)}\n}}\n"
 
 
 def write_run(run: Run, folder: Path) -> Path:
     """Write `folder/run.json`, whole or not at all."""
     path = folder / "run.json"
-    write_atomic(path, json.dumps(run.to_json(), indent=1) + "\n")
+    write_atomic(path, run.text())
     return path
 
 
@@ -181,3 +192,7 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
 def _essence(config: Mapping[str, Any]) -> Any:
     """What decides the models; where they are made does not."""
     return json.loads(json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers")}))
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "[" + ",".join(f"\n  {text}" for text in texts) + ("\n ]" if texts else "]")

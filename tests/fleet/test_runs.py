@@ -74,3 +74,18 @@ def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path)
 
 def test_the_file_is_valid_json_for_other_tools(tmp_path: Path) -> None:
     assert json.loads(write_run(run(), tmp_path).read_text())["schema"] == 1
+
+
+def test_the_file_grows_with_the_run_and_says_what_the_run_does(tmp_path: Path) -> None:
+    growing = Run(config={"seed": 0, "prototypes": ("a:fp32",)}, fleet=[{"device": "sim-0"}, {"device": "sim-1"}])
+    for _ in range(3):
+        assert read_run(write_run(growing, tmp_path)) == json.loads(json.dumps(growing.to_json()))
+        growing.rounds += run().rounds
+    lines = (tmp_path / "run.json").read_text().splitlines()
+    assert sum(line.startswith('  {"device"') for line in lines) == 2
+    assert sum(line.startswith('  {"round"') for line in lines) == 2
+
+
+def test_a_round_is_read_back_as_it_was_told() -> None:
+    told = run().rounds[0].to_json()
+    assert RoundResult.from_json(told).to_json() == told
