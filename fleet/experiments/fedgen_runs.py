@@ -16,7 +16,7 @@ def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bo
     """Run the fleet of `plan`; scores by round, in percent (`fedgen_scores.py`), and CPU seconds."""
     import torch
 
-    from fleet.datasets import load
+    from fleet.datasets import hold_out, load
     from fleet.experiments.fedgen_fleet import Fleet
     from fleet.experiments.fedgen_scores import ensemble_score, own_score, slice_score, whole_score
     from fleet.experiments.fedgen_stack import Stack
@@ -24,7 +24,8 @@ def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bo
 
     torch.set_num_threads(1)
     start = time.process_time()
-    users = make_users(load(dataset), plan, seed=setting.seed)
+    data = load(dataset)
+    users = make_users(data if len(data.y_test) else hold_out(data), plan, seed=setting.seed)
     fleet = Fleet(users, plan, seed=setting.seed)
     scores: dict[str, list[float]] = {"round": [], "slices": [], "whole": [], "ensemble": []}
     for number in fleet.rounds():
