@@ -223,7 +223,7 @@ def simulate(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)] = False,
-) -> SimulationConfig | None:
+) -> Any:
     """Watch a fleet of different models learn, on this machine.
 
     Devices of several prototypes (architecture + precision, such as cnn:w1 with 1-bit weights) train on their own

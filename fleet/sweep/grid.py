@@ -43,7 +43,7 @@ class Flag:
     """One flag of `edgestill simulate`."""
 
     flag: str  # --local-epochs
-    kind: type  # bool, int, float or str
+    kind: type  # bool, int, float, str or Path
     repeated: bool = False  # NAME=VALUE, several times
 
 
@@ -144,10 +144,13 @@ def _checked(value: Any, flag: Flag, what: str) -> Any:
     """A value of the flag's kind; a list becomes comma-separated, as the command line has it."""
     if flag.kind is str and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
         return ",".join(map(str, value))
+    if flag.kind is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
     if flag.kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, flag.kind) or (flag.kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{what} is {value!r}, expected {NAMES[flag.kind]}")
+    kind = str if flag.kind is Path else flag.kind
+    if not isinstance(value, kind) or (flag.kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{what} is {value!r}, expected {NAMES[kind]}")
     return value
 
 

@@ -11,13 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fleet.config import SimulationConfig
 from fleet.jobs import Job, Progress, run_jobs
 from fleet.runs import read_run
 from fleet.sweep.grid import Flag, Point, Sweep, names
-from fleet.sweep.settings import configuration, flags_of
+from fleet.sweep.settings import flags_of
 from wire.errors import ConfigError, DataError
 
 __all__ = ["Planned", "make_folders", "plan", "run_missing"]
@@ -54,13 +53,15 @@ class Planned:
         return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
 
 
-def plan(sweep: Sweep, flags: Mapping[str, Flag], defaults: Mapping[str, Any], out: Path) -> list[Planned]:
-    """Every run of the sweep, checked; `ConfigError` names the first that cannot be."""
+def plan(
+    sweep: Sweep, flags: Mapping[str, Flag], check: Callable[[Sequence[str]], SimulationConfig], out: Path
+) -> list[Planned]:
+    """Every run of the sweep, with what `check` makes of its flags; `ConfigError` names the first that cannot be."""
     planned = []
     for name, point in names(sweep.points).items():
-        settings = sweep.settings(point)
+        told = flags_of(sweep.settings(point), flags)
         try:
-            config = configuration(settings, defaults)
+            config = check(told)
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from error
         planned.append(
@@ -68,7 +69,7 @@ def plan(sweep: Sweep, flags: Mapping[str, Flag], defaults: Mapping[str, Any], o
                 name=name,
                 point=point,
                 config=config,
-                flags=tuple(flags_of(settings, flags)),
+                flags=tuple(told),
                 folder=out / "runs" / name,
                 log=out / "logs" / f"{name}.log",
             )

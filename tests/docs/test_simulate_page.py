@@ -1,0 +1,49 @@
+"""docs/simulate.md is true: a user's own model, data, part and attacks join a fleet as the page says, all at once."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+
+from fleet.runs import read_run
+from tests.docs.test_docs import ROOT, environment, run_shell, shell_lines, snippets
+
+PAGE = ROOT / "docs" / "simulate.md"
+
+
+def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
+    page = snippets(PAGE)
+    (declared,) = [s.code for s in page if s.language == "toml"]
+    project = ConfigParser()
+    project.read_string(declared)
+    targets = {group: dict(project[group]) for group in project.sections()}
+    package = tmp_path / "mypackage"
+    package.mkdir()
+    for name in {target.strip('"').partition(":")[2] for group in targets.values() for target in group.values()}:
+        (code,) = [s.code for s in page if s.language == "python" and f"def {name}(" in s.code]
+        (module,) = {
+            target.strip('"').partition(":")[0].split(".")[1]
+            for group in targets.values()
+            for target in group.values()
+            if target.strip('"').endswith(f":{name}")
+        }
+        (package / f"{module}.py").write_text(code)
+    installed = tmp_path / "mypackage-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mypackage\nVersion: 1.0\n")
+    lines = []
+    for group, points in targets.items():
+        lines.append(f"[{group.removeprefix('project.entry-points.').strip(chr(34))}]")
+        lines += [f"{name} = {target}".replace('"', "") for name, target in points.items()]
+    (installed / "entry_points.txt").write_text("\n".join([*lines, ""]))
+    (data,) = [s.code for s in page if s.language == "python" and "mine.npz" in s.code]
+    (command,) = [line for s in page if s.language == "console" for line in shell_lines(s.code) if "narrow" in line]
+    env = environment(tmp_path)
+    run_shell(f"python -c '{data}'\n{command} --engine inline", tmp_path, env)
+    run = read_run(tmp_path / "own")
+    assert list(run["rounds"][-1]["prototypes"]) == ["narrow:fp32", "narrow:w1"]
+    assert sorted(d["attack"] for d in run["fleet"] if "attack" in d) == ["drown", "shift"]
+    sizes = {d["device"]: d["examples"] for d in run["fleet"] if d["prototype"] == "narrow:fp32"}
+    whole = sum(n**0.5 for n in sizes.values())
+    for device, n in sizes.items():
+        assert abs(run["rounds"][-1]["devices"][device]["weight"] - n**0.5 / whole) < 1e-6, "weighed by the own part"
