@@ -195,7 +195,9 @@ def simulate(
     ] = 0,
     concurrency: Annotated[
         int,
-        typer.Option(help="With --buffer: devices that train at any time [as a round invites].", rich_help_panel=TIME),
+        typer.Option(
+            help="With --buffer: devices that train at any time; 0: as a round invites.", rich_help_panel=TIME
+        ),
     ] = 0,
     floats: Annotated[
         str,

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_configs.boards import boards
 from wire.errors import ConfigError, did_you_mean
 from wire.toml import Key, read_toml, sub_table, take
 
@@ -106,13 +105,14 @@ def _read(path: Path) -> dict[str, Hardware]:
     found = {}
     for name in tables:
         where = f"{path.name} [{name}]"
-        found[find_board(name)] = Hardware(board=find_board(name), **take(sub_table(tables, name, where), where, _KEYS))
+        board = name if path == FILE else find_board(name)
+        found[board] = Hardware(board=board, **take(sub_table(tables, name, where), where, _KEYS))
     return found
 
 
 def find_board(text: str) -> str:
     """The board meant by `text`, which may lack hyphens and an end that is clear: rpi4, rpi-zero2w, jetson-orin."""
-    names = list(boards())
+    names = list(_shipped())
     plain: Mapping[str, str] = {name.replace("-", ""): name for name in names}
     wanted = text.replace("-", "").lower()
     if wanted in plain:
@@ -131,5 +131,8 @@ def parse_boards(text: str) -> tuple[str, ...]:
         name, colon, count = order.strip().partition(":")
         if colon and not (count.isdecimal() and int(count)):
             raise ConfigError(f"--devices {order.strip()!r}: give BOARD:COUNT, such as rpi4:10")
-        devices += [find_board(name)] * (int(count) if colon else 1)
+        try:
+            devices += [find_board(name)] * (int(count) if colon else 1)
+        except ConfigError as error:
+            raise ConfigError(f"--devices: {error}") from None
     return tuple(devices)

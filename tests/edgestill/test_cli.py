@@ -65,7 +65,7 @@ def test_the_version_is_told_in_both_ways() -> None:
     [
         (["simulat"], 2, "Did you mean 'simulate'"),
         (["simulate", "--rouns", "3"], 2, "--rounds"),
-        (["simulate", "--devices", "many"], 2, "--devices"),
+        (["simulate", "--fraction", "many"], 2, "--fraction"),
         (["prototype", "show", "cnn:w1", "--input", "axb"], 3, "like 3x32x32"),
     ],
 )
