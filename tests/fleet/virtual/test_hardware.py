@@ -56,7 +56,7 @@ def test_fleets_are_counted_by_board() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rpi:2", "no board 'rpi'; did you mean rpi-3b-plus or rpi-4 or rpi-5 or rpi-zero-2w"),
+        ("rpi:2", "no board 'rpi'; did you mean rpi-zero-2w or rpi-3b-plus or rpi-4 or rpi-5"),
         ("toaster:2", "no board 'toaster'"),
         ("rpi4:0", "BOARD:COUNT"),
         ("rpi4:x", "BOARD:COUNT"),
