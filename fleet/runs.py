@@ -43,7 +43,16 @@ from wire.errors import ConfigError, DataError
 from wire.files import write_atomic
 from wire.versions import versions
 
-__all__ = ["PrototypeResult", "RoundResult", "Run", "claim_folder", "read_run", "reported_metrics", "write_run"]
+__all__ = [
+    "PrototypeResult",
+    "RoundResult",
+    "Run",
+    "claim_folder",
+    "essence",
+    "read_run",
+    "reported_metrics",
+    "write_run",
+]
 
 SCHEMA = 1
 
@@ -185,11 +194,11 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
         raise ConfigError(f"--out {folder}: cannot be written to; choose another folder")
     if force or not (folder / "run.json").exists():
         return
-    if _essence(read_run(folder)["config"]) != _essence(config):
+    if essence(read_run(folder)["config"]) != essence(config):
         raise ConfigError(f"--out {folder}: holds the run of another configuration; choose another folder or --force")
 
 
-def _essence(config: Mapping[str, Any]) -> Any:
+def essence(config: Mapping[str, Any]) -> Any:
     """What decides the models; where they are made does not."""
     return json.loads(json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers")}))
 

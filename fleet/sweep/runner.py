@@ -7,14 +7,13 @@ DIR/sweep.json, sweep.csv, runs.csv
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.config import SimulationConfig
 from fleet.jobs import Job, Progress, run_jobs
-from fleet.runs import read_run
+from fleet.runs import essence, read_run
 from fleet.sweep.grid import Flag, Point, Sweep, names
 from fleet.sweep.settings import flags_of
 from wire.errors import ConfigError, DataError
@@ -47,10 +46,18 @@ class Planned:
             found = read_run(self.folder)
         except DataError:
             return "unfinished"
-        if found.get("config") != json.loads(json.dumps(self.config.to_json())):
+        if essence(found.get("config") or {}) != essence(self.config.to_json()):
             return "other"
         rounds = found.get("rounds")
         return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Of the process that makes it, or goes on with it."""
+        if self.state() == "unfinished" and any((self.folder / "checkpoint").glob("*.safetensors")):
+            return ("-m", "edgestill", "simulate", f"--resume={self.folder}")
+        # --force: what is there of the run was seen not to be wanted
+        return ("-m", "edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")
 
 
 def plan(
@@ -97,10 +104,5 @@ def run_missing(
             "replace them"
         )
     wanted = [run for run in runs if run.state() != "done"]
-    made = [Job(key=run, arguments=_arguments(run), log=run.log) for run in wanted]
+    made = [Job(key=run, arguments=run.arguments, log=run.log) for run in wanted]
     return {str(run): reason for run, reason in run_jobs(made, at_once=jobs, show=show).items()}
-
-
-def _arguments(run: Planned) -> tuple[str, ...]:
-    """--force: what is there of the run was seen not to be wanted."""
-    return ("-m", "edgestill", "simulate", *run.flags, f"--out={run.folder}", "--force")
