@@ -30,6 +30,7 @@ from aggregator.events import (
 from aggregator.intake import Asked
 from aggregator.journal import Journal
 from aggregator.overrides import read_recipe
+from aggregator.pace import hyper_of_round
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Instruction, Publisher
 from aggregator.restore import accuracies, restore, rules_of
@@ -176,7 +177,7 @@ class Conductor:
             deadline=action.deadline,
             update=config.update,
             bits=config.round.bits if config.update == "delta" else None,
-            hyper=config.hyper,
+            hyper=hyper_of_round(config.hyper, action.round),
             recipe=config.recipe,
             opened=self._clock(),
         )

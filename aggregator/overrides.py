@@ -69,7 +69,7 @@ GENERATOR: Mapping[str, Key] = {
     "generator_diversity": Key(float, None, least=0),
     "generator_prior": Key(float, None, least=0),
 }
-#: What devices are told (edge_agent/guidance.py).
+#: What devices are told (edge_agent/guidance.py, aggregator/pace.py).
 LOCAL: Mapping[str, Key] = {
     "generated_weight": Key(float, None, least=0),
     "generated_kl": Key(float, None, least=0),
@@ -79,6 +79,7 @@ LOCAL: Mapping[str, Key] = {
     "generated_by_size": Key(bool, None),
     "generated_steps": Key(int, None, least=0),
     "label_logits_weight": Key(float, None, least=0),
+    "local_lr_decay": Key(float, None, least=1e-3, most=1),
 }
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {

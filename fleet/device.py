@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aggregator.pace import round_lr
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
 from edge_agent.private_counts import told_counts, told_examples
@@ -128,7 +129,7 @@ class SimulatedDevice:
             self.start(news.update, news.published[self.prototype], kept),
             self.x,
             self.y,
-            config.training,
+            replace(config.training, lr=round_lr(config.training.lr, news.extra, news.number)),
             floats=self._floats(model),
             generator=torch_rng(config.seed, "train", news.number, self.id),
             objective=make_objective(
