@@ -45,7 +45,7 @@ def scene(way: str, attack: str) -> SimulationConfig:
         training=LocalTraining(lr=0.1, batch_size=32, steps=20, momentum=0.5),
         alpha=0.5,
         options={"min_size": 32},
-        rounds=15,
+        rounds=12,
         recipe=recipe,
         fusion=fusion,
         validation_size=0,
@@ -155,7 +155,7 @@ EXPERIMENT = Experiment(
     seeds=(0,),
     draw=_draw,
     parameters={
-        "fleet": f"30 devices, all in every round, {TRAIN - APART:,} samples, 15 rounds",
+        "fleet": f"30 devices, all in every round, {TRAIN - APART:,} samples, 12 rounds",
         "local training": "20 steps of SGD, batch 32, learning rate 0.1, momentum 0.5",
         "distillation": "Adam 1e-3 with cosine, 30 batches of 64, no labelled images",
     },
