@@ -16,7 +16,7 @@ PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 
 .PHONY: help demo test suite test-slow lint light-tests system-packages clean
 help:
-	@echo "make demo       set up, and watch a small fleet of different models learn (about 2 minutes)"
+	@echo "make demo       set up, and watch a small fleet of different models learn (a few minutes)"
 	@echo "make test       set up, lint, type-check and run the tests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make lint       ruff, mypy and vermin alone"
@@ -24,7 +24,9 @@ help:
 
 demo: $(VENV)/.edgestill-demo
 	$(BIN)/edgestill simulate --transport mqtt --dataset digits --devices 6 --prototypes cnn:fp32,mlp:fp32,cnn:w1 \
-		--alpha 1.0 --rounds 6 --local-epochs 4 --recipe fedavg --seed 0 --out demo-run
+		--alpha 1.0 --rounds 6 --local-epochs 4 --recipe feddf --fusion steps=100 --seed 0 --out demo-run --force
+	$(BIN)/edgestill report demo-run --target 90
+	@echo "look at it: file://$(CURDIR)/demo-run/report.html"
 
 # Side by side: installing, linting and typing keep one core busy, and the light tests need nothing of it.
 test: system-packages | $(BIN)/python

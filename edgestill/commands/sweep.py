@@ -160,7 +160,7 @@ def _print(rows: list[Row], keys: tuple[str, ...]) -> None:
         ]
         for row in rows
     ]
-    print_table("accuracy after the last round, %", [*shown, "runs", *scores, "up", "time"], lines)
+    print_table("accuracy after the last round, %", [*shown, "runs", *scores, "up", "time"], lines, whole=True)
 
 
 def _percent(mean: float | None, std: float | None) -> str:
