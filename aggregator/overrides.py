@@ -111,6 +111,7 @@ KEYS: Mapping[str, Key] = {
     "swa_lr": Key(float, None, least=0),
     "student": Key(str, None, choices=("float", "own")),
     "generator": Key(str, None, choices=(NONE, *FORMS)),
+    "refine": Key(int, None, least=0),
     "label_logits": Key(str, None, choices=("seen", "all")),
     **GENERATOR,
     **LOCAL,

@@ -62,6 +62,7 @@ class Recipe:
     distill: Distillation = Distillation()
     source_optional: bool = False  # without samples it does not teach, and scores go by generated latents
     generation: Generation | None = None  # a latent generator, trained from predictors, for the devices to learn from
+    refine: int = 0  # steps of predictors on generated latents, where there are no samples to distill from
     label_logits: str | None = None  # mean logits by label for them: over those that have it (seen), or all devices
     update: str | None = None  # what devices send, whatever is configured
     options: Mapping[str, Any] = field(default_factory=dict)  # of parts, by name

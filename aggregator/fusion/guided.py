@@ -3,6 +3,7 @@
 trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents; and
             nobody is trusted who teaches one label alone (leaning.py)
 knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
+refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from aggregator.fusion.agreement import generated_latents
 from aggregator.fusion.courses import Course
-from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits
+from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits, predictors_of
 from aggregator.fusion.leaning import CUT as LEAN
 from aggregator.fusion.leaning import mean_leaning, one_sided
+from aggregator.fusion.refine import refine_predictor
 from aggregator.fusion.trust import CUT, trust_of
 from aggregator.fusion.types import Memory, Server
 from aggregator.generation import Generation
@@ -76,7 +78,29 @@ def make_knowledge(
         trust = [known.get(update.device, 1.0) for update in members]
         if not any(trust):
             trust = None
-    return make_generator(recipe.generation, members, server, number, memory, trust)
+    made = make_generator(recipe.generation, members, server, number, memory, trust)
+    if recipe.refine and server.source is None:
+        _refine(recipe.generation, recipe.refine, courses, server, number, memory)
+    return made
+
+
+def _refine(
+    how: Generation, steps: int, courses: Sequence[Course], server: Server, number: int, memory: Memory
+) -> None:
+    """Teach every prototype's predictor what the median of all trusted ones says of generated latents."""
+    trusted = [u for course in courses for u in course.members if course.view.trust.get(u.device, 1.0)]
+    if not trusted:
+        return
+    teachers = predictors_of(trusted)
+    _, classes, latent = teachers.weight.shape
+    generator, _, labels = generator_of(how, classes, latent, server, memory)
+    if labels is None:
+        return
+    for course in courses:
+        if course.members:
+            rng = course.view.rng("refine")
+            course.state = refine_predictor(course.state, teachers, generator, labels, steps, rng=rng)
+            course.keep_if_broken()
 
 
 def _label_logits(recipe: Recipe, courses: Sequence[Course]) -> Knowledge | None:

@@ -166,3 +166,24 @@ def test_fedensemble_reports_how_good_the_models_are_together() -> None:
     server = Server(seed=5, test=(x, y))
     fused = fuse_round(find_recipe("fedensemble"), [group(MLP, GOOD)], server, 1, Memory())
     assert fused.metrics["mlp:fp32"]["ensemble_accuracy"] == 0.5
+
+
+def test_predictors_are_refined_only_without_samples_and_only_if_asked() -> None:
+    groups = [group(MLP, GOOD), group(W1, [honest(W1, "w0"), honest(W1, "w1")])]
+    plain, refined = fuse("edgestill", groups, **SMALL), fuse("edgestill", groups, refine=3, **SMALL)
+    for name in ("mlp:fp32", "mlp:w1"):
+        before, after = plain.states[name], refined.states[name]
+        assert {key for key, w in after.items() if not torch.equal(w, before[key])} == {
+            "predictor.weight",
+            "predictor.bias",
+        }
+    assert plain.knowledge is not None
+    assert refined.knowledge is not None
+    assert torch.equal(plain.knowledge.tensors["fc1.weight"], refined.knowledge.tensors["fc1.weight"])
+    source = torch.randn(24, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    told = {**SMALL, "steps": 2, "batch_size": 8, "refine": 3}
+    taught, same = (
+        fuse_round(find_recipe("edgestill", how), groups, Server(seed=5, source=source), 1, Memory())
+        for how in (told, {**told, "refine": 0})
+    )
+    assert torch.equal(taught.states["mlp:fp32"]["predictor.bias"], same.states["mlp:fp32"]["predictor.bias"])
