@@ -65,7 +65,17 @@ def flash(
     if take_next and not kits.is_dir():
         raise ConfigError(f"{kits}: no such folder; --next takes the folder that `edgestill provision` made")
     with nullcontext() if dry_run else only_one(kits):
-        _flash(next_kit(kits) if take_next else kit, to, base, key, family, replace, yes, dry_run, as_json)
+        chosen = next_kit(kits, _family_of(to, base, family)) if take_next else kit
+        _flash(chosen, to, base, key, family, replace, yes, dry_run, as_json)
+
+
+def _family_of(to: Path, base: Path | None, said: str | None) -> str:
+    """Of the card, which is only looked at."""
+    from firmware_configs.flash.families import check_family, detect_family
+    from firmware_configs.flash.targets import open_target
+
+    check_family(said)
+    return detect_family(open_target(to, base=base, read_only=True), said)
 
 
 def _flash(

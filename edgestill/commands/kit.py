@@ -25,14 +25,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a kit's signature and every file; exit code 5 if it is not what the fleet has signed."""
+    from firmware_configs.flash.signed import open_kit
     from firmware_configs.identities import ends
-    from firmware_configs.kit import load_kit
-    from firmware_configs.provision import CERT, CLAIM_CERT, KIT_PUB
-    from wire.keys import load_public_key, public_key_from_hex
+    from firmware_configs.provision import CERT, CLAIM_CERT
 
-    is_hex = key is not None and not Path(key).exists()
-    public = public_key_from_hex(key) if is_hex and key else load_public_key(key or kit.resolve().parent / KIT_PUB)
-    found = load_kit(kit, public)
+    found, _ = open_kit(kit, key)
     kind, name = ("claim", CLAIM_CERT) if CLAIM_CERT in found.files else ("certificate", CERT)
     until = ends(found.files[name].data).strftime("%Y-%m-%d") if name in found.files else None
     facts: dict[str, Any] = {"device": found.device, "fleet": found.fleet, "board": found.board, "os": list(found.os)}

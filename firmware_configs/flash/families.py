@@ -16,8 +16,9 @@ import re
 from firmware_configs.flash.card import Card
 from wire.errors import ConfigError, did_you_mean
 
-__all__ = ["check_family", "detect_family"]
+__all__ = ["RELEASE", "check_family", "detect_family"]
 
+RELEASE = "etc/nv_tegra_release"  # of every JetPack
 FLASHED = ("bookworm", "cloud-init", "jetson")
 
 RPI_DATE = re.compile(rb"Raspberry Pi reference (\d{4}-\d{2}-\d{2})")
@@ -44,8 +45,8 @@ def detect_family(card: Card, said: str | None = None) -> str:
 
 def _look(card: Card) -> tuple[str | None, str]:
     """The family and what shows it; or None and why not, with '?' in front where the user may say."""
-    if card.read("etc/nv_tegra_release") is not None:
-        return "jetson", "etc/nv_tegra_release is there"
+    if card.read(RELEASE) is not None:
+        return "jetson", f"{RELEASE} is there"
     names = set(card.names())
     if not {"config.txt", "cmdline.txt"} <= names:
         if "EFI" in names or "extlinux" in names:

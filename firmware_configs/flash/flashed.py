@@ -31,6 +31,10 @@ class Flashed(msgspec.Struct, frozen=True):
     target: str
 
 
+class _Families(msgspec.Struct):
+    os: list[str]
+
+
 def read_flashed(kits: Path) -> dict[str, Flashed]:
     """The devices of the folder that have been flashed."""
     try:
@@ -49,16 +53,27 @@ def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:
     write_atomic(kits / RECORD, pretty + b"\n")
 
 
-def next_kit(kits: Path) -> Path:
-    """The kit of the first device, by name, that has no card yet."""
+def next_kit(kits: Path, family: str) -> Path:
+    """The kit of the first device, by name, that has no card yet and is made for this OS family."""
     folders = sorted(path.parent for path in kits.glob(f"[!.]*/{MANIFEST}"))
     if not folders:
         raise ConfigError(f"{kits}: no kits there; --next takes the folder that `edgestill provision` made")
     done = read_flashed(kits)
-    for folder in folders:
+    fitting = [folder for folder in folders if _is_for(folder, family)]
+    for folder in fitting:
         if folder.name not in done:
             return folder
-    raise ConfigError(f"{kits}: all {len(folders)} kits have been flashed; name a kit to flash it again")
+    if not fitting:
+        raise ConfigError(f"{kits}: none of the {len(folders)} kits is made for {family}, which the card is")
+    raise ConfigError(f"{kits}: all {len(fitting)} kits for {family} have been flashed; name a kit to flash it again")
+
+
+def _is_for(kit: Path, family: str) -> bool:
+    """What the kit says of itself; whether that is true is checked before it is used."""
+    try:
+        return family in msgspec.json.decode((kit / MANIFEST).read_bytes(), type=_Families).os
+    except (OSError, msgspec.MsgspecError):
+        return True  # it is told what is wrong with it when its turn has come
 
 
 @contextmanager

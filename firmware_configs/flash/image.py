@@ -1,7 +1,8 @@
-"""A disk image: the FAT boot partition inside it, written in a copy that then takes the image's place by one rename.
+"""A disk image: the partition in it that takes kits, written in a copy that then takes the image's place by one rename.
 
-So an image is the old one or the new one at every moment, whatever happens, at the cost of room for the copy while it
-is made; holes of a sparse image stay holes, and file systems that share blocks (Btrfs, XFS) copy nothing.
+A Jetson's is its root file system, ext4; a Pi's is the FAT partition that it boots from. So an image is the old one or
+the new one at every moment, whatever happens, at the cost of room for the copy while it is made; holes of a sparse
+image stay holes, and file systems that share blocks (Btrfs, XFS) copy nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from firmware_configs.flash.card import BEFORE, Plan
+from firmware_configs.flash.card import BEFORE, Plan, Put
+from firmware_configs.flash.ext import Ext, has_debugfs
+from firmware_configs.flash.families import RELEASE
 from firmware_configs.flash.mtools import Fat
-from firmware_configs.flash.partitions import Partition, fat_partitions
+from firmware_configs.flash.partitions import Partition, ext_partitions, fat_partitions
 from wire.crashpoints import reach
 from wire.errors import ConfigError
 
@@ -22,11 +25,11 @@ BLOCK = 1 << 20
 
 
 class FatCard:
-    """The reading side of a card whose boot partition is FAT, without mounting it."""
+    """The reading side of a card whose file system is read without mounting it."""
 
     path: Path
     partition: Partition
-    _fat: Fat
+    _fat: Fat | Ext
 
     @property
     def name(self) -> str:
@@ -42,18 +45,22 @@ class FatCard:
         return self._fat.read(path)
 
     def link(self, path: str) -> str | None:
-        """FAT has no links."""
-        return None
+        """Where a link leads; None if there is none."""
+        return self._fat.link(path)
 
 
 class Image(FatCard):
-    """The boot partition of the image at `path`; written to `out` if that is given, and `path` stays as it is."""
+    """The image at `path`; written to `out` if that is given, and `path` stays as it is."""
 
     def __init__(self, path: Path, *, out: Path | None = None) -> None:
         self.path, self.out = path, out or path
-        with path.open("rb") as disk:
-            self.partition = boot_partition(fat_partitions(disk, str(path)), path)
-        self._fat = Fat(path, self.partition)
+        root = _jetson_root(path)
+        self._kind: type[Fat] | type[Ext] = Fat if root is None else Ext
+        if root is None:
+            with path.open("rb") as disk:
+                root = boot_partition(fat_partitions(disk, str(path)), path)
+        self.partition = root
+        self._fat = self._kind(path, self.partition)
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan in a copy, compare what it then holds, and put it in place."""
@@ -61,7 +68,7 @@ class Image(FatCard):
         try:
             copy_sparse(self.path, beside)
             reach("flash-image-copied")
-            carry_out(plan, Fat(beside, self.partition))
+            carry_out(plan, self._kind(beside, self.partition))
             with beside.open("rb+") as copy:
                 os.fsync(copy.fileno())
             reach("flash-image-written")
@@ -72,7 +79,14 @@ class Image(FatCard):
         os.fsync(handle)
         os.close(handle)
         reach("flash-image-put")
-        self._fat = Fat(self.out, self.partition)
+        self._fat = self._kind(self.out, self.partition)
+
+
+def _jetson_root(path: Path) -> Partition | None:
+    """The partition with the root file system of a JetPack; None if there is none, or nothing to look with."""
+    with path.open("rb") as disk:
+        found = ext_partitions(disk, str(path)) if has_debugfs() else []
+    return next((part for part in found if Ext(path, part).read(RELEASE) is not None), None)
 
 
 def boot_partition(found: list[Partition], what: Path) -> Partition:
@@ -82,22 +96,26 @@ def boot_partition(found: list[Partition], what: Path) -> Partition:
     return found[0]
 
 
-def carry_out(plan: Plan, fat: Fat) -> None:
+def carry_out(plan: Plan, fat: Fat | Ext) -> None:
     """Put everything of the plan on a file system that nobody boots from meanwhile, and compare."""
-    wanted = {f"{plan.folder}/{name}": file.data for name, file in plan.files.items()}
-    wanted |= {f"{BEFORE}/{name}": data for name, data in plan.before.items()}
-    wanted |= {put.path: put.data for put in plan.puts}
+    wanted = [Put(f"{plan.folder}/{name}", file.data, file.mode) for name, file in plan.files.items()]
+    wanted += [Put(f"{BEFORE}/{name}", data) for name, data in plan.before.items()]
+    wanted += plan.puts
     with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:  # only its owner can look into it
-        for path, data in wanted.items():
-            place = Path(folder, path)
+        for put in wanted:
+            place = Path(folder, put.path)
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            if put.link is not None:
+                place.symlink_to(put.link)
+            else:
+                place.write_bytes(put.data)
+                place.chmod(put.mode)
         for old in plan.old:
             fat.remove(old)
         fat.add(Path(folder))
-    for path, data in wanted.items():
-        if fat.read(path) != data:
-            raise ConfigError(f"{fat.path}: {path} reads back differently from what was written; is the image damaged?")
+    for put in wanted:
+        if (fat.link(put.path) != put.link) if put.link is not None else (fat.read(put.path) != put.data):
+            raise ConfigError(f"{fat.path}: {put.path} reads back differently from what was written; is it damaged?")
 
 
 def copy_sparse(source: Path, target: Path) -> None:

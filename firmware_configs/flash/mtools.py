@@ -42,6 +42,10 @@ class Fat:
         done = self._try("mcopy", f"::{path}", "-")
         return done.stdout if done.returncode == 0 else None
 
+    def link(self, path: str) -> str | None:
+        """FAT has no links."""
+        return None
+
     def _read_home(self) -> dict[str, bytes]:
         """The kits of our own folder, read at once: a program per file would take seconds."""
         if self._home is None:

@@ -1,4 +1,4 @@
-"""Where the FAT partitions of a disk lie: the tables MBR and GPT, read from the disk's first sectors.
+"""Where the FAT and ext4 partitions of a disk lie: the tables MBR and GPT, read from the disk's first sectors.
 
     MBR   sector 0: four entries of 16 bytes from byte 446, then 55 AA; type at 4, first sector at 8, sectors at 12
     GPT   sector 1: "EFI PART"; table's sector at 72, number of entries at 80, their size at 84;
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from wire.errors import ConfigError
 
-__all__ = ["SECTOR", "Partition", "fat_partitions"]
+__all__ = ["SECTOR", "Partition", "ext_partitions", "fat_partitions"]
 
 SECTOR = 512
 GPT_MBR = 0xEE  # the type of the one MBR entry that stands for a GPT
@@ -26,7 +26,7 @@ MAX_ENTRIES = 256
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A FAT file system on a disk, in bytes."""
+    """A file system on a disk, in bytes."""
 
     number: int  # counted from 1; 0: the whole disk
     offset: int
@@ -41,11 +41,26 @@ def fat_partitions(disk: BinaryIO, what: str) -> list[Partition]:
         raise ConfigError(f"{what}: no partition table and no FAT file system; {_advice(first)}")
     if _is_fat(first):
         return [Partition(0, 0, end)]
+    return [entry for entry in _listed(disk, first, end, what) if _is_fat(_read(disk, entry.offset, SECTOR))]
+
+
+def ext_partitions(disk: BinaryIO, what: str) -> list[Partition]:
+    """The ext4 file systems of a disk, in the order of its table; none if there is no table that can be read."""
+    end = disk.seek(0, 2)
+    first = _read(disk, 0, SECTOR)
+    if _is_ext(disk, 0):
+        return [Partition(0, 0, end)]
+    if len(first) < SECTOR or first[510:] != b"\x55\xaa" or _is_fat(first):
+        return []
+    return [entry for entry in _listed(disk, first, end, what) if _is_ext(disk, entry.offset)]
+
+
+def _listed(disk: BinaryIO, first: bytes, end: int, what: str) -> list[Partition]:
     listed = list(_gpt(disk, what) if GPT_MBR in _types(first) else _mbr(first))
     for entry in listed:
         if entry.offset + entry.size > end:
             raise ConfigError(f"{what}: partition {entry.number} ends beyond the file; was the download cut short?")
-    return [entry for entry in listed if _is_fat(_read(disk, entry.offset, SECTOR))]
+    return listed
 
 
 def _mbr(first: bytes) -> Iterator[Partition]:
@@ -80,6 +95,11 @@ def _is_fat(sector: bytes) -> bool:
         return False
     (bytes_per_sector,) = struct.unpack_from("<H", sector, 11)
     return bytes_per_sector in (512, 1024, 2048, 4096) and b"FAT" in (sector[54:57], sector[82:85])
+
+
+def _is_ext(disk: BinaryIO, offset: int) -> bool:
+    """A superblock of ext2, 3 or 4: 1024 bytes into the file system, with its magic number at 56."""
+    return _read(disk, offset + 1024, 58)[56:58] == b"\x53\xef"
 
 
 def _advice(first: bytes) -> str:

@@ -16,6 +16,8 @@ KIT_KEY = "fleet-kit.pub"
 
 def kit_key(folder: Path, said: str | None) -> Ed25519PublicKey:
     """The key that checks the kit at `folder`: what the user pins, in hex or as a file, else the one beside the kit."""
+    if not folder.is_dir():
+        raise ConfigError(f"kit {folder}: there is no such folder; kits are made by `edgestill provision`")
     if said is not None:
         return public_key_from_hex(said.lower()) if re.fullmatch(r"[0-9a-fA-F]{64}", said) else load_public_key(said)
     beside = folder.resolve().parent / KIT_KEY

@@ -71,7 +71,7 @@ def test_next_gives_every_card_another_device(tmp_path: Path, capsys: pytest.Cap
         code, out, _ = run(capsys, tmp_path / "kits", "--next", "--to", card)
         assert (code, f"the kit of {device}" in out) == (0, True)
     code, _, err = run(capsys, tmp_path / "kits", "--next", "--to", cards[2])
-    assert (code, "all 2 kits have been flashed" in err) == (3, True)
+    assert (code, "all 2 kits for bookworm have been flashed" in err) == (3, True)
     assert tree(cards[2]) == BOOKWORM
 
 

@@ -59,6 +59,9 @@ def test_a_kit_that_was_changed_does_not_verify(tmp_path: Path, capsys: pytest.C
     assert "agent.toml is not the file that was signed" in err
     code, _, err = run(capsys, "kit", "verify", kit, "--key", "0" * 64)
     assert code == 5
+    code, _, err = run(capsys, "kit", "verify", tmp_path / "nowhere" / "pi-01")
+    assert (code, err.count("\n")) == (3, 1)
+    assert err.startswith(f"edgestill: kit {tmp_path}/nowhere/pi-01: there is no such folder")
 
 
 def test_a_revoked_device_is_refused_by_the_aggregator_and_in_the_brokers_list(

@@ -18,23 +18,34 @@ def test_kits_are_taken_one_after_the_other_by_name(tmp_path: Path) -> None:
     (tmp_path / ".pi-00.new").mkdir()
     (tmp_path / ".pi-00.new/kit.json").write_text("{}")
     for device in ("pi-01", "pi-02", "pi-10"):
-        assert next_kit(tmp_path) == tmp_path / device
+        assert next_kit(tmp_path, "bookworm") == tmp_path / device
         remember(tmp_path, device, b"manifest", Path("/media/card"))
-    with pytest.raises(ConfigError, match="all 3 kits have been flashed"):
-        next_kit(tmp_path)
+    with pytest.raises(ConfigError, match="all 3 kits for bookworm have been flashed"):
+        next_kit(tmp_path, "bookworm")
     assert read_flashed(tmp_path)["pi-10"].target == "/media/card"
+
+
+def test_a_kit_that_is_not_made_for_the_card_is_passed_over(tmp_path: Path) -> None:
+    for device in ("oven", "pi-01"):
+        make_kit(tmp_path, device)
+    manifest = tmp_path / "oven" / "kit.json"
+    manifest.write_text(manifest.read_text().replace('"bookworm",', "").replace('"cloud-init",', ""))
+    assert next_kit(tmp_path, "bookworm") == tmp_path / "pi-01"
+    assert next_kit(tmp_path, "jetson") == tmp_path / "oven"
+    with pytest.raises(ConfigError, match="none of the 2 kits is made for generic"):
+        next_kit(tmp_path, "generic")
 
 
 def test_a_folder_without_kits_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no kits there"):
-        next_kit(tmp_path)
+        next_kit(tmp_path, "bookworm")
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
     make_kit(tmp_path)
     (tmp_path / "flashed.json").write_text('{"pi-07": 3}')
     with pytest.raises(ConfigError, match=r"flashed\.json: .*mend it"):
-        next_kit(tmp_path)
+        next_kit(tmp_path, "bookworm")
 
 
 def test_two_at_once_do_not_take_the_same_kit(tmp_path: Path) -> None:

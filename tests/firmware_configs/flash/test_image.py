@@ -118,6 +118,6 @@ def test_an_image_without_a_boot_partition_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_mtools_the_error_says_what_to_install(card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda *_: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match="apt-get install mtools"):
         Image(card)
