@@ -18,6 +18,7 @@ import torch
 from aggregator.evaluate import Score
 from aggregator.fusion import knowledge as fusion_knowledge
 from aggregator.fusion import types as fusion
+from aggregator.fusion.pool import lent
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Memory
 from aggregator.recipes import find_recipe
@@ -128,8 +129,7 @@ class Simulation:
         facts = {group.name: self._facts(group, published[group.name], sent) for group in self.groups}
         scored = self.config.scores(number)
         groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
-        server = self.server if scored else replace(self.server, test=None)
-        fused = fuse_round(self.recipe, groups, server, number, self.memory)
+        fused = self._fuse(groups, number, scored=scored)
         self.memory = fused.memory
         if fused.knowledge is not None:
             self.guide = self._guide(fused.knowledge)
@@ -153,6 +153,13 @@ class Simulation:
                 "score": fused.seconds.get("score", 0.0) + end - begun,
             },
         )
+
+    def _fuse(self, groups: list[fusion.Group], number: int, *, scored: bool) -> fusion.Fused:
+        """Fuse the round; students of several prototypes distill side by side in the engine's workers."""
+        together = max(self.server.processes, self.engine.workers)
+        server = replace(self.server, processes=together, test=self.server.test if scored else None)
+        with lent(self.engine if self.engine.workers > 1 else None):
+            return fuse_round(self.recipe, groups, server, number, self.memory)
 
     def _published(self, group: Group) -> bytes:
         floats = self.config.floats_of(group.model.spec.precision.quantized)

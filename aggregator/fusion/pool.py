@@ -14,15 +14,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from wire.errors import EdgestillError, RoundError
 
-__all__ = ["Pool", "main", "shared_pool"]
+__all__ = ["Asks", "Pool", "lent", "main", "shared_pool"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,12 +107,33 @@ class Pool:
             process.close()
 
 
+class Asks(Protocol):
+    """Who does what a pool does."""
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of `call`, a `module:function`, to each request, in order."""
+
+
 _shared: Pool | None = None
+_lent: Asks | None = None
 
 
-def shared_pool(size: int) -> Pool:
-    """This process' pool, of at least `size`; it is kept until the process ends."""
+@contextmanager
+def lent(pool: Asks | None) -> Iterator[None]:
+    """Inside, `shared_pool` is `pool`: processes that are there already, such as a simulation's workers."""
+    global _lent
+    before, _lent = _lent, pool
+    try:
+        yield
+    finally:
+        _lent = before
+
+
+def shared_pool(size: int) -> Asks:
+    """The pool that was lent or, of at least `size`, this process' own, which is kept until the process ends."""
     global _shared
+    if _lent is not None:
+        return _lent
     if _shared is None or len(_shared) < size:
         if _shared is not None:
             _shared.close()

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from aggregator.fusion.distill import Distilled, distill
-from aggregator.fusion.pool import Pool, shared_pool
+from aggregator.fusion.pool import shared_pool
 from aggregator.recipes import Distillation
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -104,7 +104,7 @@ def _in_processes(
     validation: Labelled | None,
     together: int,
 ) -> list[Distilled]:
-    pool: Pool = shared_pool(together)
+    pool = shared_pool(together)
     with tempfile.TemporaryDirectory(prefix="edgestill-students-") as name:
         folder = Path(name)
         save_file({"x": x.contiguous(), "targets": targets.contiguous()}, folder / "samples")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fleet.device import Answer, Kept
 from fleet.engines.bench import Bench, Tally
@@ -45,6 +45,13 @@ class Engine(Protocol):
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
         """One tally for each, with all batches in order."""
+
+    @property
+    def workers(self) -> int:
+        """How many pieces of work are done at once."""
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of `call`, a `module:function`, to each request, in order: students that distill."""
 
     def close(self) -> None:
         """End what was started."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -15,7 +17,7 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed
 
-__all__ = ["BATCH", "Bench", "Tally"]
+__all__ = ["BATCH", "Bench", "Tally", "call"]
 
 BATCH = 512  # samples that are scored at a time
 Tally = list[tuple[int, float]]  # per batch: correct answers, and the sum of the losses
@@ -57,3 +59,10 @@ class Bench:
     def batches(self) -> int:
         """Of the test set."""
         return -(-len(self.test[1]) // BATCH)
+
+
+def call(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of the function `name`, a `module:function`."""
+    module, _, function = name.partition(":")
+    answer: dict[str, Any] = getattr(importlib.import_module(module), function)(request)
+    return answer

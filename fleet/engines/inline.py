@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from fleet.device import Answer
+from fleet.engines import bench
 from fleet.engines.base import Scoring, Task
 from fleet.engines.bench import Bench, Tally
 from fleet.news import News
@@ -18,8 +19,8 @@ T = TypeVar("T")
 class Inline:
     """See `fleet.engines.base.Engine`."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, work: Bench) -> None:
+        self._bench = work
 
     def open(self, news: News) -> None:
         """Tell all devices what the round is about."""
@@ -32,8 +33,17 @@ class Inline:
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
         """One after another."""
-        bench = self._bench
-        return [bench.score(s.prototype, s.state, 0, bench.batches, quantized=s.quantized) for s in scorings]
+        last = self._bench.batches
+        return [self._bench.score(s.prototype, s.state, 0, last, quantized=s.quantized) for s in scorings]
+
+    @property
+    def workers(self) -> int:
+        """This process."""
+        return 1
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """One after another."""
+        return [bench.call(call, request) for request in requests]
 
     def close(self) -> None:
         """Nothing was started."""

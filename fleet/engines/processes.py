@@ -16,7 +16,8 @@ import signal
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -188,6 +189,41 @@ class Processes:
     @staticmethod
     def _tallies(count: int) -> Callable[[_Worker], list[Tally]]:
         return lambda worker: [[tuple(p) for p in worker.receive("tally").facts["tally"]] for _ in range(count)]
+
+    @property
+    def workers(self) -> int:
+        """Processes."""
+        return self._count
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Each goes to the next worker that is free."""
+        self._ensure()
+        rest = deque(enumerate(requests))
+        answers: dict[int, dict[str, Any]] = {}
+
+        def work(at: int) -> None:
+            while True:
+                try:
+                    number, request = rest.popleft()
+                except IndexError:
+                    return
+                facts = {"call": call, "request": request}
+
+                def ask(worker: _Worker, facts: dict[str, Any] = facts) -> dict[str, Any]:
+                    worker.channel.send("call", facts)
+                    return dict(worker.receive("called").facts["answer"])
+
+                answers[number] = self._with(at, ask)
+
+        with ThreadPoolExecutor(self._count) as threads:
+            try:
+                for done in [threads.submit(work, at) for at in range(self._count)]:
+                    done.result()
+            except BaseException:  # nobody waits for the others
+                rest.clear()
+                self.close()
+                raise
+        return [answers[number] for number in range(len(requests))]
 
     def close(self) -> None:
         """End all workers."""

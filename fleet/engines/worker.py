@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import msgspec
 import torch
 
-from fleet.engines.bench import Bench
+from fleet.engines.bench import Bench, call
 from fleet.engines.channel import Channel, Frame
 from fleet.news import Artifact, Guide, News
 from wire.errors import EdgestillError
@@ -65,6 +65,8 @@ def _obey(frame: Frame, bench: Bench, held: dict[str, Artifact], channel: Channe
             message = b"" if answer.message is None else answer.message
             told = {"kept": list(answer.kept), "train_s": answer.train_s, "encode_s": answer.encode_s}
             channel.send("answer", told, [message, *answer.kept.values()])
+        case "call":
+            channel.send("called", {"answer": call(facts["call"], facts["request"])})
         case "score":
             state = held[facts["state"]]
             tally = bench.score(facts["prototype"], state, facts["first"], facts["last"], quantized=facts["quantized"])

@@ -3,6 +3,8 @@
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,8 +44,9 @@ def same(one: list[dict[str, torch.Tensor]], other: list[dict[str, torch.Tensor]
         {"recipe": "fedgen", "fusion": SMALL, "prototypes": ("mlp:fp32",)},
         {"recipe": "feddistill", "prototypes": ("mlp:fp32",)},
         {"update": "predictor", "attack": "faulty:1,malicious:1"},
+        {"recipe": "feddf", "fusion": {"steps": 6, "check_every": 3, "batch_size": 16}, "compute": "cpu"},
     ],
-    ids=["fedavg", "channels-last-and-dropout", "fedgen", "feddistill", "kept-extractors-and-attacks"],
+    ids=["fedavg", "channels-last-and-dropout", "fedgen", "feddistill", "kept-extractors-and-attacks", "students"],
 )
 def test_workers_come_to_the_same_bits(changes: dict[str, object]) -> None:
     config = replace(CONFIG, **changes)
@@ -92,6 +95,26 @@ def test_what_a_dead_worker_had_is_trained_again_elsewhere(after: int) -> None:
         assert victim not in engine.pids
         assert all(0 <= p.accuracy <= 1 for p in result.prototypes.values())
         assert same([group.state for group in simulation.groups], models)
+
+
+def fail(request: dict[str, Any]) -> dict[str, Any]:
+    """What a worker is asked for: an answer, an error, or its end."""
+    if request["number"] == 1 and request["die"] and not os.path.exists(request["mark"]):
+        with open(request["mark"], "w"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    if request["number"] == 2 and not request["die"]:
+        raise RoundError("student 2 is lazy")
+    return {"number": request["number"], "pid": os.getpid()}
+
+
+def test_students_are_spread_over_workers_asked_again_and_heard(tmp_path: Path) -> None:
+    with Simulation(replace(CONFIG, engine="processes", workers=2), toy()) as simulation:
+        requests = [{"number": n, "die": True, "mark": str(tmp_path / "mark")} for n in range(4)]
+        answers = simulation.engine.ask_all(f"{__name__}:fail", requests)
+        assert [answer["number"] for answer in answers] == [0, 1, 2, 3]
+        assert os.getpid() not in {answer["pid"] for answer in answers}
+        with pytest.raises(RoundError, match="student 2 is lazy"):
+            simulation.engine.ask_all(f"{__name__}:fail", [{**r, "die": False} for r in requests])
 
 
 def test_a_device_that_kills_every_worker_is_named() -> None:
