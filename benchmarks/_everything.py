@@ -1,0 +1,70 @@
+"""What a round costs with everything that edgestill adds, beside FedAvg with the same fleet."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+__all__ = ["everything"]
+
+ROUNDS = 4  # the first is not counted: graphs are exported and kernels warmed up in it
+
+
+def everything(repeats: int) -> dict[str, Any]:
+    """Seconds per round of both, best of `repeats`, their ratio, and where the time goes."""
+    os.environ.setdefault("EDGESTILL_DATA", str(Path(__file__).resolve().parents[2] / "shared" / "data"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    import torch
+
+    from edge_agent.hyper import LocalTraining
+    from fleet.config import SimulationConfig
+    from fleet.datasets import load
+
+    torch.set_num_threads(1)
+    dataset = load("mnist")
+    plain = SimulationConfig(
+        dataset="mnist",
+        devices=90,
+        prototypes=("mlp:fp32", "cnn:fp32", "cnn:w1"),
+        training=LocalTraining(lr=0.05, batch_size=32, epochs=1),
+        partition="iid",
+        rounds=ROUNDS,
+        fraction=1 / 3,  # 30 devices a round
+        source_size=2000,
+        validation_size=0,
+        score_every=ROUNDS,
+        engine="processes",
+    )
+    taught = replace(plain, recipe="feddf", fusion={"steps": 100})
+    runs: dict[str, list[tuple[float, dict[str, float]]]] = {"fedavg": [], "feddf": []}
+    for _ in range(repeats):
+        for config in (plain, taught):
+            runs[config.recipe].append(_rounds(config, dataset))
+    best = {name: min(found, key=lambda pair: pair[0]) for name, found in runs.items()}
+    ratio = best["feddf"][0] / best["fedavg"][0]
+    print(f"\neverything: {best['feddf'][0]:.3f} s a round, FedAvg {best['fedavg'][0]:.3f} s, ratio {ratio:.2f}")
+    for name, (_, split) in best.items():
+        print(f"{name:8s} " + "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in split.items()))
+    return {
+        "everything_ratio": round(ratio, 2),
+        "everything_s": {name: round(seconds, 4) for name, (seconds, _) in best.items()},
+        "everything_split": {name: {k: round(v, 4) for k, v in split.items()} for name, (_, split) in best.items()},
+    }
+
+
+def _rounds(config: Any, dataset: Any) -> tuple[float, dict[str, float]]:
+    from fleet.simulate import Simulation
+
+    with Simulation(config, dataset) as simulation:
+        simulation.run_round(1)
+        start = time.perf_counter()
+        results = [simulation.run_round(number) for number in range(2, ROUNDS + 1)]
+        scoring = results[-1].seconds_by["score"]
+        seconds = (time.perf_counter() - start - scoring) / len(results)
+    stages = [stage for stage in results[0].seconds_by if stage != "score"]
+    return seconds, {stage: fmean(r.seconds_by.get(stage, 0.0) for r in results) for stage in stages}

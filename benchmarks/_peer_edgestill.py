@@ -1,0 +1,74 @@
+"""The peers' work, done by edgestill: a script for the peers' harness, which gives it `common.py` and arguments."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import common  # type: ignore[import-not-found]  # the harness's
+
+from edge_agent.hyper import LocalTraining
+from edgestill import __version__
+from fleet.config import SimulationConfig
+from fleet.datasets import Dataset
+from fleet.engines import Task
+from fleet.news import Artifact, News
+from fleet.simulate import Simulation
+from quant.pack import pack_state
+from wire.tensors import encode
+
+PROTOTYPES = {"mlp": ("mlp:fp32", 200, (784,)), "cnn": ("mcmahan_cnn:fp32", 512, (1, 28, 28))}
+
+
+def main() -> None:
+    """Warm up, time the rounds, score once at the end."""
+    a = common.args(lambda p: p.add_argument("--workers", type=int, default=0))
+    prototype, latent, shape = PROTOTYPES[a.model]
+    data = common.Data(a.data)
+    x_test, y_test = data.test()
+    dataset = Dataset(
+        name="peers",
+        kind="image" if len(shape) == 3 else "features",
+        x_train=data.x.numpy().reshape(-1, *shape),
+        y_train=data.y.numpy(),
+        x_test=x_test.numpy().reshape(-1, *shape),
+        y_test=y_test.numpy(),
+        class_names=tuple("0123456789"),
+    )
+    config = SimulationConfig(
+        dataset="peers",
+        devices=common.N_CLIENTS,
+        prototypes=(prototype,),
+        training=LocalTraining(lr=a.lr, batch_size=a.batch, epochs=a.epochs),
+        partition="iid",
+        rounds=a.rounds,
+        fraction=a.cohort / common.N_CLIENTS,
+        latent=latent,
+        engine="processes",
+        workers=a.workers,
+        score_every=a.rounds,
+        seed=a.seed,
+    )
+    with Simulation(config, dataset) as simulation:
+        _warm_up(simulation)
+        start = time.time()
+        results = [simulation.run_round(number) for number in range(1, a.rounds + 1)]
+        end = time.time() - results[-1].seconds_by["score"]  # the peers score after their clock has stopped
+    accuracy = results[-1].prototypes[prototype].accuracy
+    common.write_result(
+        a, t_start_timed=start, t_end_timed=end, rounds_s=end - start, accuracy=accuracy, version=__version__
+    )
+
+
+def _warm_up(simulation: Simulation) -> None:
+    """Every worker trains once for nothing: first calls of kernels are not timed for the peers either."""
+    published = {g.name: Artifact(encode(pack_state(g.state))) for g in simulation.groups}
+    simulation.engine.open(News(number=1, published=published))
+    list(simulation.engine.train([Task(device.number, {}) for device in simulation.devices[:4]], lambda *_: None))
+
+
+if __name__ == "__main__":
+    main()

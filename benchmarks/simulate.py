@@ -1,0 +1,128 @@
+"""The simulated fleet beside its peers: the same work, the same machine, one run, best of three, interleaved.
+
+    python benchmarks/simulate.py [--json] [--cases mlp10,cnn10] [--repeats 3] [--harness DIR] [--peers DIR]
+
+MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, FedAvg, scored at the end:
+
+    mlp10 mlp30 mlp100   perceptron 784-200-200-10, 10, 30, 100 devices a round, 20 rounds
+    cnn10                McMahan's CNN, 10 devices a round, 5 rounds
+    everything           three prototypes, one of them 1-bit, 30 devices a round, FedDF with 2,000 unlabeled samples and
+                         100 steps of 128, beside FedAvg with the same fleet: what a round costs more
+
+`--harness` is the folder of the peers' scripts (run.py, common.py), `--peers` that of their environments (venv-pfl,
+venv-flwr, venv-fedlab); the harness's README says how to make them. A peer without one is left out, and named. About
+45 minutes with all peers; give it a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _everything import everything
+
+ROOT = Path(__file__).resolve().parents[1]
+CASES = ("mlp10", "mlp30", "mlp100", "cnn10", "everything")
+PEERS = {"pfl-t1": "pfl", "pfl-2w": "pfl", "fedlab-t1": "fedlab", "flwr-2a": "flwr"}  # system: its environment
+OURS, PLAIN = "edgestill", ("naive-t1", "naive-t2")
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Run, print a table and, with --json, one JSON object as the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--harness", type=Path, default=ROOT.parent / "shared" / "peers-bench")
+    parser.add_argument("--peers", type=Path, default=Path.home() / ".cache" / "peerbench")
+    args = parser.parse_args()
+    cases = args.cases.split(",")
+    if unknown := set(cases) - set(CASES):
+        raise SystemExit(f"unknown case {unknown.pop()!r}; known: {' '.join(CASES)}")
+    beside = [case for case in cases if case != "everything"]
+    facts: dict[str, Any] = {}
+    if beside:
+        facts = compare(race(args.harness, args.peers, beside, args.repeats))
+    if "everything" in cases:
+        facts |= everything(args.repeats)
+    if args.json:
+        print(json.dumps(facts))
+
+
+def race(harness: Path, peers: Path, cases: Sequence[str], repeats: int) -> list[Row]:
+    """What the harness measured of every system in every case."""
+    if not (harness / "run.py").is_file():
+        raise SystemExit(f"{harness}: no run.py; give the folder of the peers' scripts by --harness")
+    there = {name for name in set(PEERS.values()) if (peers / f"venv-{name}" / "bin" / "python").exists()}
+    for name in sorted(set(PEERS.values()) - there):
+        print(f"!! {peers / f'venv-{name}'}: no such environment; {name} is NOT compared", file=sys.stderr)
+    systems = [*PLAIN, *(system for system, name in PEERS.items() if name in there)]
+    with tempfile.TemporaryDirectory(prefix="edgestill-peers-") as folder:
+        lab = Path(folder)
+        for name in there:
+            (lab / f"venv-{name}").symlink_to(peers / f"venv-{name}")
+        if "pfl" not in there:  # the plain loop and the harness run in it
+            _stand_in(lab / "venv-pfl" / "bin" / "python")
+        results = lab / "results.jsonl"
+        command = [sys.executable, "run.py", "--variants", ",".join(cases), "--systems", ",".join(systems)]
+        command += ["--repeats", str(repeats), "--results", str(results)]
+        command += ["--add", f"{OURS}={sys.executable} {Path(__file__).with_name('_peer_edgestill.py')}"]
+        env = {**os.environ, "PEERBENCH_LAB": str(lab), "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run(command, cwd=harness, env=env, check=True, stdout=sys.stderr)
+        return [json.loads(line) for line in results.read_text().splitlines()]
+
+
+def _stand_in(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    path.chmod(0o755)
+
+
+def compare(rows: Sequence[Row]) -> dict[str, Any]:
+    """Ratios of the best repeats; above 1, edgestill is faster."""
+    failed = sorted({f"{row['system']} in {row['variant']}" for row in rows if row["rc"] != 0})
+    for what in failed:
+        print(f"!! {what} ended with an error and is NOT compared", file=sys.stderr)
+    rows = [row for row in rows if row["rc"] == 0]
+    cases = list(dict.fromkeys(row["variant"] for row in rows if row["system"] == OURS))
+    facts: dict[str, Any] = {"ratios_to_best_peer": {}, "start_to_end_ratios": {}, "peak_rss_mb": {}, "accuracy": {}}
+    facts |= {"rounds_s": {}, "rounds_cpu_s": {}, "total_s": {}, "peak_pss_mb": {}, "failed": failed}
+    for case in cases:
+        mine = [row for row in rows if row["variant"] == case]
+        best = {key: _best(mine, key) for key in ("rounds_s", "rounds_cpu_s", "total_s")}
+        others = {name: s for name, s in best["rounds_s"].items() if name != OURS}
+        facts["ratios_to_best_peer"][case] = round(min(others.values(), default=0.0) / best["rounds_s"][OURS], 2)
+        ours = best["total_s"][OURS]
+        facts["start_to_end_ratios"][case] = {n: round(s / ours, 2) for n, s in best["total_s"].items() if n != OURS}
+        facts["accuracy"][case] = {row["system"]: row["accuracy"] for row in mine}
+        for key in ("rounds_s", "rounds_cpu_s", "total_s"):
+            facts[key][case] = best[key]
+        for key in ("peak_rss_mb", "peak_pss_mb"):
+            facts[key][case] = {row["system"]: row[key] for row in mine}
+        _print(case, facts)
+    return facts
+
+
+def _best(rows: Sequence[Row], key: str) -> dict[str, float]:
+    systems = dict.fromkeys(row["system"] for row in rows)
+    return {name: min(row[key] for row in rows if row["system"] == name) for name in systems}
+
+
+def _print(case: str, facts: dict[str, Any]) -> None:
+    columns = ("rounds_s", "rounds_cpu_s", "total_s", "peak_rss_mb", "peak_pss_mb", "accuracy")
+    print(f"\n{case:12s}" + "".join(f"{name:>14s}" for name in columns))
+    for system in facts["rounds_s"][case]:
+        print(f"{system:12s}" + "".join(f"{facts[name][case][system]:14.4g}" for name in columns))
+    print(f"rounds {facts['ratios_to_best_peer'][case]:.2f} times as fast as the best peer")
+
+
+if __name__ == "__main__":
+    main()
