@@ -13,7 +13,7 @@ import msgspec
 from fleet.runs import PrototypeResult, RoundResult, read_run
 from wire.errors import ConfigError, DataError
 
-__all__ = ["FleetDevice", "Judged", "RunFacts", "read_facts", "read_runs"]
+__all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "read_facts", "read_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,29 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoardUse:
+    """What the devices of one board needed in one round, together."""
+
+    seconds: float = 0.0
+    train_seconds: float = 0.0
+    joules: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Virtual:
+    """One round in virtual time."""
+
+    opened_s: float
+    closed_s: float
+    late: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    abandoned: str | None = None
+    boards: dict[str, BoardUse] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """What a report needs of a `run.json`; the rest is passed over."""
 
@@ -56,6 +79,7 @@ class RunFacts:
     fleet: Sequence[FleetDevice]
     rounds: Sequence[RoundResult]
     judged: Sequence[dict[str, Judged]]  # by round and device
+    virtual: Sequence[Virtual] = ()  # by round, where all rounds have it
 
     @property
     def last(self) -> RoundResult:
@@ -101,6 +125,7 @@ def read_facts(path: Path, name: str) -> RunFacts:
     try:
         file = msgspec.convert(_whole(facts), _File)
         judged = [msgspec.convert(r.devices, dict[str, Judged]) for r in file.rounds]
+        virtual = [msgspec.convert(r.virtual, Virtual) for r in file.rounds if r.virtual]
     except msgspec.ValidationError as error:
         raise DataError(f"{path}: not a run.json as simulate writes it: {_one_line(error)}; run it again") from error
     if not any(map(_is_scored, file.rounds)):
@@ -116,6 +141,7 @@ def read_facts(path: Path, name: str) -> RunFacts:
         fleet=file.fleet,
         rounds=file.rounds,
         judged=judged,
+        virtual=virtual if len(virtual) == len(file.rounds) else (),
     )
 
 

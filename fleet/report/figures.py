@@ -16,6 +16,7 @@ from fleet.report.summary import mean_quality, run_row
 from fleet.report.tables import percent, span
 from fleet.report.times import draw_times
 from fleet.report.traffic import draw_bytes, draw_rounds_to_target
+from fleet.report.virtual import draw_virtual, missed, virtual_seconds
 
 __all__ = ["Picture", "draw_all"]
 
@@ -110,11 +111,21 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
         )
     plans.append(
         _Plan(
+            name="virtual",
+            title="On boards",
+            caption="Virtual time: what the boards would have needed, estimated. Left, accuracy over that time; right, "
+            "the energy of one device of each board.",
+            alt="; ".join(f"{run.name}: {span(virtual_seconds(run))}, {missed(run)}" for run in runs if run.virtual),
+            draw=partial(draw_virtual, runs),
+        )
+    )
+    plans.append(
+        _Plan(
             name="time",
             title="Where the time went",
-            caption="Seconds of work by stage, all rounds together; average includes screening and weighing, score is "
-            "the ensemble's, the rest is evaluation and what lies between the stages (over MQTT: the devices and the "
-            "way to them).",
+            caption="Seconds of work by stage, all rounds together: with several workers more than the rounds took. "
+            "Average includes screening and weighing, score is that of models and ensembles, the rest is what lies "
+            "between the stages (over MQTT: the devices and the way to them).",
             alt="; ".join(f"{run.name}: {_split(run, target)}" for run in runs),
             draw=partial(draw_times, runs),
         )

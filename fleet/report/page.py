@@ -117,7 +117,9 @@ def _details(runs: Sequence[RunFacts]) -> list[Section]:
         if run.fleet
     ]
     settings = [tables.configuration(runs)]
-    sections: list[Section] = [("devices", "Devices", by_run)] if by_run else []
+    on_boards = [item for run in runs if run.virtual for item in (tag("h3", run.name), tables.boards(run))]
+    sections: list[Section] = [("boards", "Boards", on_boards)] if on_boards else []
+    sections += [("devices", "Devices", by_run)] if by_run else []
     sections.append(("configuration", "Configuration", settings))
     if any(run.versions for run in runs):
         sections.append(("versions", "Versions", [tables.configuration(runs, versions=True)]))

@@ -10,8 +10,9 @@ from fleet.report.devices import MOST, verdicts
 from fleet.report.facts import RunFacts
 from fleet.report.summary import run_row
 from fleet.report.tags import Markup, join, tag
+from fleet.report.virtual import board_totals, missed, virtual_seconds
 
-__all__ = ["comparison", "configuration", "devices", "percent", "prototypes", "size", "span", "table"]
+__all__ = ["boards", "comparison", "configuration", "devices", "percent", "prototypes", "size", "span", "table"]
 
 DASH = "–"
 
@@ -132,6 +133,18 @@ def devices(run: RunFacts) -> Markup:
     more = len(run.fleet) - MOST
     caption = "How fusion judged each device, mean over its rounds"
     return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)
+
+
+def boards(run: RunFacts) -> Markup:
+    """What one device of each board would have needed, over all rounds."""
+    columns = ["board", "devices", "busy", "of it training", "energy", "up", "down"]
+    rows = []
+    for total in board_totals(run):
+        one = max(total.devices, 1)
+        parts = (span(total.seconds / one), span(total.train_seconds / one), f"{total.joules / one / 1000:.2f} kJ")
+        rows.append([total.board, str(total.devices), *parts, size(total.bytes_up / one), size(total.bytes_down / one)])
+    caption = f"One device of each board, all rounds, estimated; {span(virtual_seconds(run))} in all, {missed(run)}"
+    return table(caption, columns, rows)
 
 
 def configuration(runs: Sequence[RunFacts], *, versions: bool = False) -> Markup:
