@@ -23,8 +23,9 @@ from aggregator.recipes import Recipe, find_recipe
 from edge_agent.guidance import Guidance
 from edge_agent.objective import guidance_rng
 from fleet.experiments.fedgen_losses import Generated, cross_entropy, distilled, draw_round, guided
+from fleet.experiments.fedgen_patches import Scratch
 from fleet.experiments.fedgen_plans import MODEL, PREDICTOR, Plan
-from fleet.experiments.fedgen_stack import Columns, Pull, Stack, Targets
+from fleet.experiments.fedgen_stack import Pull, Stack, Targets
 from fleet.experiments.fedgen_users import Stream, Users
 from fleet.seeds import numpy_rng, torch_rng
 from models.build import build
@@ -66,6 +67,7 @@ class Fleet:
         self.models = Stack.of([self.state] * plan.devices)  # every user's own
         self.server = Server(seed=seed, source=users.proxy)
         self._memory, self._knowledge = Memory(), None
+        self._scratch = Scratch()
         self._lr = torch.full((plan.devices,), plan.lr)
         self._streams = [Stream(own, numpy_rng(seed, "batches", k)) for k, own in enumerate(users.own)]
         classes = users.classes
@@ -106,13 +108,13 @@ class Fleet:
         taken = np.stack([self._streams[k].take(plan.steps * plan.batch) for k in chosen.tolist()])
         rows = torch.from_numpy(taken.reshape(len(chosen), plan.steps, plan.batch)).transpose(0, 1).contiguous()
         y = users.y[rows]
-        stack = Stack({name: tensor[chosen] for name, tensor in self.models.tensors.items()})
+        stack = Stack({name: tensor[chosen] for name, tensor in self.models.tensors.items()}, self._scratch)
         pull = Pull(self.state, *plan.pull) if any(plan.pull) else None
         how = Guidance.from_extra(self.recipe.local)
         generated = self._generated(chosen, y, how, number)
         for step in range(plan.steps):
             on = generated is not None and (not how.steps or step < how.steps)
-            columns = Columns(generated.z[step]) if on and generated is not None else None
+            columns = generated.z[step] if on and generated is not None else None
             targets = self._targets(y[step], generated.labels[step] if on and generated is not None else None, number)
             images = users.x[rows[step].flatten()].view(*rows[step].shape, *users.x.shape[1:])
             logits = stack.step(images, targets, lr=self._lr[chosen], generated=columns, pull=pull)

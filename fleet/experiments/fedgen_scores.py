@@ -16,6 +16,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from fleet.experiments.fedgen_patches import Scratch
 from fleet.experiments.fedgen_stack import Stack
 from fleet.experiments.fedgen_users import Users
 
@@ -73,7 +74,9 @@ def last_ten(scores: Sequence[float]) -> float:
 
 
 def _singles(models: Stack) -> list[Stack]:
-    return [Stack({name: tensor[k : k + 1] for name, tensor in models.tensors.items()}) for k in range(len(models))]
+    scratch = Scratch()
+    tensors = models.tensors.items()
+    return [Stack({name: tensor[k : k + 1] for name, tensor in tensors}, scratch) for k in range(len(models))]
 
 
 def _answers(model: Stack, x: Tensor) -> Tensor:

@@ -1,11 +1,9 @@
 """K FedGen CNNs, trained side by side: one matrix product per layer for all of them, and gradients by hand.
 
 A single `cnn:fp32` (models/zoo/cnn.py) is so small that a step of it is mostly waiting between kernels. Stacked along
-a first dimension, and with the samples of a batch along the last one, ten of them take an eighth of the time that
-ten take one after another; a test holds the two against each other. Shapes: K models, B samples, (C, H, W) images,
-h = ceil(H / 2), w = ceil(W / 2).
+a first dimension, and with the samples of a batch along the last one, ten of them take a third of the time that ten
+take one after another; a test holds the two against each other. Convolutions are products (fedgen_patches.py).
 
-    patches   (K, C, H, W, B) -> (K, 9 C, h w B)     all 3x3 windows at stride 2, so that a convolution is a product
     norm      y = gamma (x - m) / sqrt(v + 1e-5) + beta,   m and v over the last dimension, per model and channel
 
 A bias in front of BatchNorm gets no gradient: it shifts the mean that is taken away. So it stays as it is.
@@ -20,7 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Columns", "Stack", "Targets"]
+from fleet.experiments.fedgen_patches import Scratch, images_of, patches_of, samples_last
+
+__all__ = ["Pull", "Stack", "Targets"]
 
 EPS, MOMENTUM = 1e-5, 0.1  # BatchNorm's
 _BODY = "extractor.body."
@@ -29,23 +29,16 @@ Targets = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Latents (K, D, N) that pass the predictor beside those of real samples; they have no gradient."""
+class Pull:
+    """FedProx: mu (w - w_received), and L2 decay."""
 
-    z: Tensor
+    received: Mapping[str, Tensor]  # without K: all models started from it
+    mu: float
+    decay: float = 0.0
 
-
-class Scratch:
-    """Large tensors by name and shape, used again at every step: fresh ones cost a page fault per 4 KB."""
-
-    def __init__(self) -> None:
-        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
-
-    def __call__(self, name: str, *shape: int) -> Tensor:
-        """With what was left in it; zeros at first."""
-        if (name, shape) not in self._held:
-            self._held[name, shape] = torch.zeros(shape)
-        return self._held[name, shape]
+    def towards(self, name: str, w: Tensor) -> Tensor:
+        """What the gradient gains."""
+        return (self.mu + self.decay) * w - self.mu * self.received[name]
 
 
 @dataclass(slots=True)
@@ -60,11 +53,11 @@ class _Norm:
 
 
 class Stack:
-    """`tensors` are those of the prototype's state dict, each with K in front."""
+    """`tensors` are those of the prototype's state dict, each with K in front; stacks in turn may share `scratch`."""
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, tensors: dict[str, Tensor], scratch: Scratch | None = None) -> None:
         self.tensors = tensors
-        self._scratch = Scratch()
+        self._scratch = scratch or Scratch()
 
     @classmethod
     def of(cls, states: Sequence[Mapping[str, Tensor]]) -> Stack:
@@ -81,14 +74,17 @@ class Stack:
 
     @torch.no_grad()
     def step(
-        self, x: Tensor, targets: Targets, *, lr: Tensor, generated: Columns | None = None, pull: _Pull | None = None
+        self, x: Tensor, targets: Targets, *, lr: Tensor, generated: Tensor | None = None, pull: Pull | None = None
     ) -> Tensor:
-        """One step of SGD on images x (K, B, C, H, W), each model with its own `lr` (K,); its logits (K, C, B)."""
-        first = self._block(_last(x), "1")
+        """One step of SGD on images x (K, B, C, H, W), each model with its own `lr` (K,); its logits (K, C, B).
+
+        `generated` latents (K, D, N) pass the predictor beside those of the images, and get no gradient.
+        """
+        first = self._block(samples_last(x), "1")
         second = self._block(first.after.view(*self._shape(x, first)), "2")
         flat = second.after.reshape(len(x), -1, x.shape[1])  # (K, 16 h w, B)
         z = self._linear(flat, _BODY + "fc")
-        both = z if generated is None else torch.cat((z, generated.z), 2)
+        both = z if generated is None else torch.cat((z, generated), 2)
         logits = self._linear(both, "predictor")
         log_p = logits.log_softmax(1)
         wanted = targets(log_p)
@@ -98,7 +94,7 @@ class Stack:
         d_flat = self._linear_back(d_z.contiguous(), flat, _BODY + "fc", grads)
         d_patches = self._block_back(d_flat.view(second.after.shape), second, "2", grads, into=True)
         assert d_patches is not None
-        d_first = _from_patches(d_patches, self._shape(x, first), self._scratch)
+        d_first = images_of(d_patches, self._shape(x, first), self._scratch)
         self._block_back(d_first.view(first.after.shape), first, "1", grads, into=False)
         for name, grad in grads.items():
             if pull is not None:
@@ -109,12 +105,12 @@ class Stack:
     @torch.no_grad()
     def logits(self, x: Tensor) -> Tensor:
         """(K, C, N) of images (K, N, C, H, W), with running statistics."""
-        t, a = self.tensors, _last(x)
+        t, a = self.tensors, samples_last(x)
         for at in ("1", "2"):
             weight = t[f"{_BODY}conv{at}.weight"]
             scale = t[f"{_BODY}norm{at}.weight"] * (t[f"{_BODY}norm{at}.running_var"] + EPS).rsqrt()
             shift = (t[f"{_BODY}conv{at}.bias"] - t[f"{_BODY}norm{at}.running_mean"]) * scale
-            h = torch.bmm(weight.flatten(2) * scale[..., None], _patches(a, self._scratch))
+            h = torch.bmm(weight.flatten(2) * scale[..., None], patches_of(a, self._scratch))
             h = h.add_((shift + t[f"{_BODY}norm{at}.bias"])[..., None]).relu_()
             a = h.view(len(x), weight.shape[1], -(-a.shape[2] // 2), -(-a.shape[3] // 2), x.shape[1])
         z = self._linear(a.reshape(len(x), -1, x.shape[1]), _BODY + "fc")
@@ -126,7 +122,7 @@ class Stack:
     def _block(self, x: Tensor, at: str) -> _Norm:
         """Convolution, norm and ReLU; the running statistics follow."""
         t = self.tensors
-        weight, patches = t[f"{_BODY}conv{at}.weight"].flatten(2), _patches(x, self._scratch)
+        weight, patches = t[f"{_BODY}conv{at}.weight"].flatten(2), patches_of(x, self._scratch)
         count = patches.shape[2]
         h, after = (self._scratch(name + at, len(x), weight.shape[1], count) for name in ("h", "after"))
         torch.bmm(weight, patches, out=h)  # (K, C', n)
@@ -166,53 +162,6 @@ class Stack:
         return torch.bmm(self.tensors[f"{name}.weight"].mT, d_out)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pull:
-    """FedProx: mu (w - w_received), and L2 decay."""
-
-    received: Mapping[str, Tensor]  # without K: all models started from it
-    mu: float
-    decay: float = 0.0
-
-    def towards(self, name: str, w: Tensor) -> Tensor:
-        """What the gradient gains."""
-        return (self.mu + self.decay) * w - self.mu * self.received[name]
-
-
-Pull = _Pull
-
-
 def _dots(a: Tensor, b: Tensor, scratch: Tensor) -> Tensor:
     """Of the rows of a and b; `scratch` is overwritten."""
     return torch.mul(a, b, out=scratch).sum(-1)
-
-
-def _last(x: Tensor) -> Tensor:
-    """(K, B, C, H, W) with the samples last."""
-    return x.permute(0, 2, 3, 4, 1)
-
-
-def _patches(x: Tensor, scratch: Scratch) -> Tensor:
-    """(K, C, H, W, B) -> (K, 9 C, h w B): a zero around, windows of 3x3 at every second place."""
-    models, channels, height, width, batch = x.shape
-    h, w = -(-height // 2), -(-width // 2)
-    padded = scratch("padded", models, channels, 2 * h + 1, 2 * w + 1, batch)  # its border stays zero
-    padded[:, :, 1 : height + 1, 1 : width + 1] = x
-    out = scratch("patches", models, channels, 3, 3, h, w, batch)
-    for i in range(3):
-        for j in range(3):
-            out[:, :, i, j] = padded[:, :, i : i + 2 * h - 1 : 2, j : j + 2 * w - 1 : 2]
-    return out.view(models, channels * 9, -1)
-
-
-def _from_patches(patches: Tensor, shape: tuple[int, ...], scratch: Scratch) -> Tensor:
-    """The other way: what windows share is summed."""
-    models, channels, height, width, batch = shape
-    h, w = -(-height // 2), -(-width // 2)
-    windows = patches.view(models, channels, 3, 3, h, w, batch)
-    padded = scratch("sums", models, channels, 2 * h + 1, 2 * w + 1, batch).zero_()
-    for i in range(3):
-        for j in range(3):
-            padded[:, :, i : i + 2 * h - 1 : 2, j : j + 2 * w - 1 : 2] += windows[:, :, i, j]
-    inner = padded[:, :, 1 : height + 1, 1 : width + 1]
-    return scratch("inner", *shape).copy_(inner)

@@ -13,7 +13,7 @@ from edge_agent.hyper import LocalTraining
 from edge_agent.label_logits import DistilledObjective, LabelLogits
 from edge_agent.train import Objective, train_local
 from fleet.experiments.fedgen_losses import cross_entropy, distilled, draw_round, guided
-from fleet.experiments.fedgen_stack import Columns, Pull, Stack
+from fleet.experiments.fedgen_stack import Pull, Stack
 from models.build import build
 from models.generator import build_generator
 from models.latents import Latents, prototype_of
@@ -105,7 +105,7 @@ def test_guided_training_is_that_of_every_device_with_the_same_draws(how: Guidan
     stack = stacked()
     for step in range(STEPS):
         x, labels = rows(step)
-        stack.step(x, guided(labels, made.labels[step], how, number), lr=RATES, generated=Columns(made.z[step]))
+        stack.step(x, guided(labels, made.labels[step], how, number), lr=RATES, generated=made.z[step])
     for user in range(USERS):
         objective = GeneratedObjective(received, how, number, rng=np.random.default_rng(user))
         check(stack, user, alone(user, objective))
