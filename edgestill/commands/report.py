@@ -43,9 +43,7 @@ def report(
     if out_file is not None:
         check_out(out_file)
     found = read_runs(runs)
-    if out_file is None:
-        first = runs[0] if runs[0].is_dir() else runs[0].parent
-        out_file = first / "report.html" if len(runs) == 1 else Path("report.html")
+    out_file = _where(runs) if out_file is None else out_file
     goal = default_target(found) if target is None else target / 100
     files = write_report(found, out_file, target=goal)
     rows = [run_row(run, goal) for run in found]
@@ -54,6 +52,13 @@ def report(
         return
     _print(rows, goal)
     out.print(f"\nwrote {files[0]} and {len(files) - 1} figures beside it", markup=False, soft_wrap=True)
+
+
+def _where(runs: list[Path]) -> Path:
+    """In the folder of the run, or here for several."""
+    if len(runs) > 1:
+        return Path("report.html")
+    return (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
 
 
 def _print(rows: list[dict[str, Any]], target: float) -> None:

@@ -1,6 +1,5 @@
 """`edgestill report`, as a user runs it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,8 @@ from typer.testing import CliRunner
 
 from edgestill import output
 from edgestill.cli import app
-from tests.fleet.report.made import a_run, written
+from edgestill.commands.report import _where
+from tests.fleet.report.made import written
 from wire.errors import ConfigError, DataError, EdgestillError
 
 
@@ -34,14 +34,10 @@ def test_the_report_of_one_run_is_in_its_folder(tmp_path: Path) -> None:
     assert len(list(run.glob("report-*.png"))) == 6
 
 
-def test_the_report_of_several_runs_is_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = [written(tmp_path / "a"), written(tmp_path / "b", a_run((0.3,)))]
-    facts = json.loads(call(*runs, "--target", 60, "--json"))
-    assert [[p["rounds_to_target"] for p in run["prototypes"]] for run in facts["runs"]] == [[2, 3], [None, None]]
-    assert (facts["target"], facts["files"][:2]) == (0.6, ["report.html", "report-comparison.png"])
-    assert [run["run"] for run in facts["runs"]] == ["a", "b"]
-    assert "2 runs compared" in (tmp_path / "report.html").read_text()
+def test_the_report_of_several_runs_is_where_one_is(tmp_path: Path) -> None:
+    runs = [written(tmp_path / name) for name in ("a", "b")]
+    assert _where(runs) == Path("report.html")
+    assert _where(runs[:1]) == _where([runs[0] / "run.json"]) == runs[0] / "report.html"
 
 
 @pytest.mark.parametrize(

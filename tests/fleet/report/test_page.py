@@ -1,16 +1,19 @@
 """The page: what it says, that strings are text, and how a real browser shows it."""
 
 import base64
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from edgestill.cli import app
 from fleet.report.facts import read_runs
 from fleet.report.page import page
-from fleet.report.write import write_report
 from tests.fleet.report.browser import asked_for, chromium, measured, needs_chromium
 from tests.fleet.report.made import BIT, a_run, written
 
@@ -46,11 +49,26 @@ def page_of(*runs: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The files of a report of two runs, one with a name longer than a line."""
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the command says of a report of two runs, one with a name longer than a line."""
     folder = tmp_path_factory.mktemp("report")
     runs = [written(folder / "a"), written(folder / ("b" * 120), a_run((0.3, 0.4, 0.512), seed=1))]
-    return write_report(read_runs(runs), folder / "r.html", target=0.7)
+    words = ["report", *map(str, runs), "--out", str(folder / "r.html"), "--target", "60", "--json"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def report(told: dict[str, Any]) -> list[Path]:
+    """Its files."""
+    return [Path(file) for file in told["files"]]
+
+
+def test_the_numbers_of_a_report_are_told(told: dict[str, Any]) -> None:
+    assert [[p["rounds_to_target"] for p in run["prototypes"]] for run in told["runs"]] == [[2, 3], [None, None]]
+    assert (told["target"], [run["run"] for run in told["runs"]]) == (0.6, ["a", "b" * 120])
+    assert told["runs"][1]["prototypes"][0]["accuracy"] == 0.512
 
 
 def test_a_report_is_one_page_and_a_picture_per_figure(report: list[Path]) -> None:
