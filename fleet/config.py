@@ -19,7 +19,7 @@ __all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "TRANSPORTS", "UPDATES", "Simu
 FLOATS = ("auto", "fp16", "fp32")
 TRANSPORTS = ("memory", "mqtt")
 UPDATES = ("state", "predictor")
-ENGINES = ("inline", "processes")
+ENGINES = ("inline", "processes", "ray")
 DEFAULT_ENGINE = "processes" if sys.platform == "linux" else "inline"  # elsewhere, forking beside torch is not safe
 
 
@@ -57,6 +57,7 @@ class SimulationConfig:
     transport: str = "memory"  # or mqtt: broker, aggregator and agents as processes
     engine: str = "inline"  # where devices train (fleet/engines/): the models are the same
     workers: int = 0  # of the engine; 0: one per core
+    address: str = ""  # of the Ray cluster; without one, Ray is started on this machine
     score_every: int = 1  # rounds; the last round is always scored
     virtual: VirtualTime | None = None  # how long it would take on boards
 
@@ -92,6 +93,8 @@ class SimulationConfig:
             raise ConfigError(f"{self.processes} processes, {self.validation_size} validation samples; give more")
         if self.engine not in ENGINES:
             raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
+        if self.address and self.engine != "ray":
+            raise ConfigError(f"--address {self.address} goes with --engine ray")
         if self.workers < 0 or self.score_every < 1:
             raise ConfigError(f"{self.workers} workers, a score every {self.score_every} rounds; give more")
         if self.virtual is not None and self.transport != "memory":

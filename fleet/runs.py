@@ -200,7 +200,9 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
 
 def essence(config: Mapping[str, Any]) -> Any:
     """What decides the models; where they are made does not."""
-    return json.loads(json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers")}))
+    return json.loads(
+        json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers", "address")})
+    )
 
 
 def _lines(texts: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ class Simulation:
             models={group.name: group.model for group in self.groups},
             test=(self.test_x, self.test_y),
         )
-        self.engine = make_engine(config.engine, bench, workers=config.workers)
+        self.engine = make_engine(config.engine, bench, workers=config.workers, address=config.address)
 
     def __enter__(self) -> Simulation:
         return self

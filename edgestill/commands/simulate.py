@@ -142,13 +142,16 @@ def simulate(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Where devices train: inline, processes. The models are the same [processes, on Linux].",
+            help="Where devices train: inline, processes, ray. The models are the same [processes, on Linux].",
             rich_help_panel=FLEET,
         ),
     ] = None,
     workers: Annotated[
         int, typer.Option(help="Processes that train devices; 0: one per core.", rich_help_panel=FLEET)
     ] = 0,
+    address: Annotated[
+        str, typer.Option(help="With --engine ray: of a Ray cluster; default: on this machine.", rich_help_panel=FLEET)
+    ] = "",
     score_every: Annotated[
         int, typer.Option(help="Score models every so many rounds, and after the last.", rich_help_panel=FLEET)
     ] = 1,
@@ -288,6 +291,7 @@ def simulate(
         transport=transport,
         engine=engine or DEFAULT_ENGINE,
         workers=workers,
+        address=address,
         score_every=score_every,
         virtual=_virtual(boards, asked, wanted=virtual_clock),
     )
@@ -339,7 +343,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 #: Flags that go with --resume: how long, where, and what is shown.
-WITH_RESUME = ("resume", "rounds", "engine", "workers", "quiet", "as_json")
+WITH_RESUME = ("resume", "rounds", "engine", "workers", "address", "quiet", "as_json")
 
 
 def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> SimulationConfig:
@@ -360,7 +364,8 @@ def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> Simul
     workers = asked.workers if "workers" in names else config.workers
     if config.transport != "memory" or config.virtual is not None:
         raise ConfigError(f"{folder}: a run over MQTT or in virtual time is not resumed; start it anew")
-    return replace(config, rounds=rounds, workers=workers, engine=asked.engine if "engine" in names else config.engine)
+    engine, address = (asked.engine, asked.address) if "engine" in names else (config.engine, config.address)
+    return replace(config, rounds=rounds, workers=workers, engine=engine, address=address)
 
 
 def _run(

@@ -57,8 +57,8 @@ class Engine(Protocol):
         """End what was started."""
 
 
-def make_engine(name: str, bench: Bench, *, workers: int = 0) -> Engine:
-    """The engine `name`; `workers` 0 is one per core."""
+def make_engine(name: str, bench: Bench, *, workers: int = 0, address: str = "") -> Engine:
+    """The engine `name`; `workers` 0 is one per core, `address` that of a Ray cluster."""
     match name:
         case "inline":
             from fleet.engines.inline import Inline
@@ -70,4 +70,8 @@ def make_engine(name: str, bench: Bench, *, workers: int = 0) -> Engine:
             from fleet.engines.processes import Processes
 
             return Processes(bench, workers)
-    raise ConfigError(f"engine {name!r}; known: inline processes")
+        case "ray":
+            from fleet.engines.on_ray import OnRay
+
+            return OnRay(bench, workers, address)
+    raise ConfigError(f"engine {name!r}; known: inline processes ray")

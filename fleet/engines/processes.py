@@ -3,42 +3,21 @@
 Workers are forked from the simulation once its data is loaded. So they start in milliseconds (a fresh interpreter would
 import torch for a second, in each of them), and samples are shared without copying. One torch thread each: two collapse
 on a busy machine.
-
-Per worker a thread here sends tasks, one ahead of the answer that it waits for, and reads the signed updates: checking
-a signature releases the interpreter, so workers and checks run side by side. A worker that dies is replaced, and what
-it had not answered is trained again: the same seeds, the same bits.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 import warnings
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from queue import SimpleQueue
-from typing import Any, TypeVar
 
-import msgspec
-
-from fleet.device import Answer
-from fleet.engines.base import Scoring, Task
-from fleet.engines.bench import Bench, Tally
-from fleet.engines.channel import Channel, Frame, pipes
+from fleet.engines.bench import Bench
+from fleet.engines.channel import Channel, pipes
+from fleet.engines.pooled import Pooled, Worker
 from fleet.engines.worker import run
-from fleet.news import Artifact, News
-from wire.errors import RoundError
 
 __all__ = ["Processes", "cores"]
-
-AHEAD = 2  # tasks that a worker has: one that it trains, one that waits
-SMALL = 2**18  # bytes that may be sent to a worker that is busy: more could wait for it while it waits to answer
-STRIKES = 3  # workers that may die over one device
-T = TypeVar("T")
 
 
 def cores() -> int:
@@ -46,249 +25,37 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(slots=True)
-class _Worker:
-    pid: int
-    channel: Channel
-    holds: set[str] = field(default_factory=set)  # digests
-
-    def receive(self, kind: str) -> Frame:
-        frame = self.channel.receive()
-        if frame.kind == "error":
-            raise RoundError(frame.facts["text"])
-        assert frame.kind == kind, f"asked for {kind}, got {frame.kind}"
-        return frame
-
-    def hold(self, artifacts: Sequence[Artifact]) -> None:
-        """Send those that it has not; it forgets all others."""
-        wanted = {artifact.digest: artifact for artifact in artifacts}
-        new = [digest for digest in wanted if digest not in self.holds]
-        self.channel.send("hold", {"keep": list(wanted), "new": new}, [wanted[digest].data for digest in new])
-        self.holds = set(wanted)
-
-    def end(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)  # it keeps nothing that matters
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
-        self.channel.close()
-
-
-class Processes:
+class Processes(Pooled):
     """See `fleet.engines.base.Engine`."""
 
     def __init__(self, bench: Bench, workers: int = 0) -> None:
-        self._bench = bench
-        self._count = workers or cores()
-        self._workers: list[_Worker] = []
-        self._lock = threading.Lock()  # of the list and of forking: a child must not be born with half a pipe
-        self._news: News | None = None
+        super().__init__(bench, workers or cores())
+        self._open: list[Channel] = []  # ours; a worker that holds another's would hide its end
 
     @property
     def pids(self) -> list[int]:
         """Of the workers."""
-        return [worker.pid for worker in self._workers]
+        return [worker.name for worker in self._workers]
 
-    def open(self, news: News) -> None:
-        """Tell every worker; the first round forks them."""
-        self._news = news
-        self._ensure()
-        for at in range(len(self._workers)):
-            self._with(at, lambda worker: _tell(worker, news))
-
-    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
-        """As they are done; `read` is called in a thread per worker."""
-        rest, strikes = deque(tasks), Counter[int]()
-        done: SimpleQueue[T | BaseException] = SimpleQueue()
-
-        def drive(at: int) -> None:
-            try:
-                while rest:
-                    self._drive(at, rest, strikes, lambda task, answer: done.put(read(task, answer)))
-            except BaseException as error:
-                done.put(error)
-
-        threads = [threading.Thread(target=drive, args=(at,), daemon=True) for at in range(len(self._workers))]
-        for thread in threads:
-            thread.start()
-        finished = False
-        try:
-            for _ in tasks:
-                result = done.get()
-                if isinstance(result, BaseException):
-                    raise result
-                yield result
-            finished = True
-        finally:
-            if not finished:  # an error, or Ctrl-C: nobody waits for what is being trained
-                rest.clear()
-                self.close()
-            for thread in threads:
-                thread.join()
-
-    def _drive(self, at: int, rest: deque[Task], strikes: Counter[int], put: Callable[[Task, Answer], None]) -> None:
-        """Keep worker `at` busy until nothing is left."""
-        worker, given = self._workers[at], deque[Task]()
-
-        def give() -> None:
-            while len(given) < AHEAD:
-                try:
-                    task = rest.popleft()
-                except IndexError:
-                    return
-                if given and sum(map(len, task.kept.values())) > SMALL:
-                    rest.appendleft(task)
-                    return
-                given.append(task)
-                facts = {"device": task.device, "kept": list(task.kept)}
-                worker.channel.send("train", facts, list(task.kept.values()))
-
-        try:
-            give()
-            while given:
-                frame = worker.receive("answer")
-                task = given.popleft()
-                with suppress(OSError):  # it died after its answer: the next one tells
-                    give()
-                put(task, _answer(frame))
-        except (EOFError, OSError) as error:
-            rest.extendleft(reversed(given))
-            if given:
-                self._strike(self._bench.devices[given[0].device].id, given[0].device, strikes, error)
-            self._replace(at)
-
-    def _strike(self, name: str, device: int, strikes: Counter[int], error: BaseException) -> None:
-        strikes[device] += 1
-        if strikes[device] >= STRIKES:
-            raise RoundError(
-                f"{STRIKES} worker processes died while training {name}; is there enough memory?"
-            ) from error
-
-    def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
-        """Every worker has its share of the batches of every model."""
-        self._ensure()
-        count, batches = len(self._workers), self._bench.batches
-        edges = [batches * n // count for n in range(count + 1)]
-        states = [scoring.state for scoring in scorings]
-
-        def asking(at: int) -> Callable[[_Worker], None]:
-            def ask(worker: _Worker) -> None:
-                worker.hold(states)
-                for scoring in scorings:
-                    share = {"first": edges[at], "last": edges[at + 1]}
-                    facts = {"prototype": scoring.prototype, "quantized": scoring.quantized}
-                    worker.channel.send("score", {**facts, **share, "state": scoring.state.digest})
-
-            return ask
-
-        for at in range(count):
-            self._with(at, asking(at))
-        parts = [self._with(at, self._tallies(len(scorings)), again=asking(at)) for at in range(count)]
-        return [[pair for part in parts for pair in part[n]] for n in range(len(scorings))]
-
-    @staticmethod
-    def _tallies(count: int) -> Callable[[_Worker], list[Tally]]:
-        return lambda worker: [[tuple(p) for p in worker.receive("tally").facts["tally"]] for _ in range(count)]
-
-    @property
-    def workers(self) -> int:
-        """Processes."""
-        return self._count
-
-    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Each goes to the next worker that is free."""
-        self._ensure()
-        rest = deque(enumerate(requests))
-        answers: dict[int, dict[str, Any]] = {}
-
-        def work(at: int) -> None:
-            while True:
-                try:
-                    number, request = rest.popleft()
-                except IndexError:
-                    return
-                facts = {"call": call, "request": request}
-
-                def ask(worker: _Worker, facts: dict[str, Any] = facts) -> dict[str, Any]:
-                    worker.channel.send("call", facts)
-                    return dict(worker.receive("called").facts["answer"])
-
-                answers[number] = self._with(at, ask)
-
-        with ThreadPoolExecutor(self._count) as threads:
-            try:
-                for done in [threads.submit(work, at) for at in range(self._count)]:
-                    done.result()
-            except BaseException:  # nobody waits for the others
-                rest.clear()
-                self.close()
-                raise
-        return [answers[number] for number in range(len(requests))]
-
-    def close(self) -> None:
-        """End all workers."""
-        with self._lock:
-            workers, self._workers = self._workers, []
-            for worker in workers:
-                worker.end()
-
-    def _with(self, at: int, do: Callable[[_Worker], T], again: Callable[[_Worker], None] = lambda _: None) -> T:
-        """`do` with worker `at`; if it is dead, with the one that comes after it, which is told `again` first."""
-        for _ in range(STRIKES):
-            try:
-                return do(self._workers[at])
-            except (EOFError, OSError):
-                self._replace(at)
-                with suppress(OSError):
-                    again(self._workers[at])
-        raise RoundError(f"{STRIKES} worker processes died one after another; is there enough memory?")
-
-    def _ensure(self) -> None:
-        while len(self._workers) < self._count:
-            self._workers.append(self._fork())
-
-    def _replace(self, at: int) -> None:
-        with self._lock:
-            if at >= len(self._workers):  # they were ended
-                raise RoundError("the simulation was ended")
-            self._workers[at].end()
-            self._workers[at] = self._fork()
-        if self._news is not None:
-            with suppress(OSError):  # it will be noticed
-                _tell(self._workers[at], self._news)
-
-    def _fork(self) -> _Worker:
+    def _start(self) -> Worker:
         ours, theirs = pipes()
         with warnings.catch_warnings():
-            # Python warns of forking beside threads; those of this module hold no lock that a worker would want
+            # Python warns of forking beside threads; those of an engine hold no lock that a worker would want
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            ours.close()
-            for other in self._workers:  # or they would not see the simulation's end
-                other.channel.close()
+            for channel in (ours, *self._open):
+                channel.close()
             run(self._bench, theirs)
         theirs.close()
-        return _Worker(pid, ours)
+        self._open.append(ours)
+        return Worker(pid, ours, lambda: self._end(pid, ours))
 
-
-def _tell(worker: _Worker, news: News) -> None:
-    guide: dict[str, Any] | None = None
-    artifacts = list(news.published.values())
-    if news.guide is not None:
-        artifacts.append(news.guide.body)
-        guide = {"header": msgspec.to_builtins(news.guide.header), "digest": news.guide.body.digest}
-    worker.hold(artifacts)
-    published = {name: artifact.digest for name, artifact in news.published.items()}
-    facts = {"number": news.number, "published": published, "update": news.update, "extra": dict(news.extra)}
-    worker.channel.send("round", {**facts, "guide": guide})
-
-
-def _answer(frame: Frame) -> Answer:
-    message, *kept = frame.blobs
-    return Answer(
-        message=message or None,  # type: ignore[arg-type]  # a bytearray, read as it is
-        kept={name: bytes(blob) for name, blob in zip(frame.facts["kept"], kept, strict=True)},
-        train_s=frame.facts["train_s"],
-        encode_s=frame.facts["encode_s"],
-    )
+    def _end(self, pid: int, channel: Channel) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # it keeps nothing that matters
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        channel.close()
+        with suppress(ValueError):
+            self._open.remove(channel)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import msgspec
@@ -20,7 +21,9 @@ from fleet.news import Artifact, Guide, News
 from wire.errors import EdgestillError
 from wire.messages import ModelHeader
 
-__all__ = ["run"]
+__all__ = ["obey", "run"]
+
+Send = Callable[[str, dict[str, Any], list[bytes]], None]
 
 
 def run(bench: Bench, channel: Channel) -> NoReturn:
@@ -43,14 +46,15 @@ def _serve(bench: Bench, channel: Channel) -> NoReturn:
     while True:
         frame = channel.receive()
         try:
-            _obey(frame, bench, held, channel)
+            obey(frame, bench, held, channel.send)
         except EdgestillError as error:
             channel.send("error", {"text": str(error)})
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             channel.send("error", {"text": f"internal error: {type(error).__name__}: {error}"})
 
 
-def _obey(frame: Frame, bench: Bench, held: dict[str, Artifact], channel: Channel) -> None:
+def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> None:
+    """Do what `frame` says, and `send` the answer where there is one; `held` are artifacts by digest."""
     kind, facts, blobs = frame
     match kind:
         case "hold":
@@ -64,13 +68,13 @@ def _obey(frame: Frame, bench: Bench, held: dict[str, Artifact], channel: Channe
             answer = bench.train(facts["device"], kept)
             message = b"" if answer.message is None else answer.message
             told = {"kept": list(answer.kept), "train_s": answer.train_s, "encode_s": answer.encode_s}
-            channel.send("answer", told, [message, *answer.kept.values()])
+            send("answer", told, [message, *answer.kept.values()])
         case "call":
-            channel.send("called", {"answer": call(facts["call"], facts["request"])})
+            send("called", {"answer": call(facts["call"], facts["request"])}, [])
         case "score":
             state = held[facts["state"]]
             tally = bench.score(facts["prototype"], state, facts["first"], facts["last"], quantized=facts["quantized"])
-            channel.send("tally", {"tally": tally})
+            send("tally", {"tally": tally}, [])
 
 
 def _news(facts: dict[str, Any], held: dict[str, Artifact]) -> News:

@@ -189,7 +189,7 @@ def test_rounds_between_scores_have_none_and_come_to_the_same_models() -> None:
         ({"attack": "faulty:7"}, "7 attackers, but 6 devices"),
         ({"attack": "faulty:1", "transport": "mqtt"}, "--attack faulty goes with --transport memory"),
         ({"processes": 0}, "0 processes"),
-        ({"engine": "procesess"}, "engine 'procesess'; known: inline processes; did you mean 'processes'"),
+        ({"engine": "procesess"}, "engine 'procesess'; known: inline processes ray; did you mean 'processes'"),
         ({"workers": -1}, "-1 workers"),
         ({"score_every": 0}, "a score every 0 rounds"),
     ],

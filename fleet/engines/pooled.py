@@ -1,0 +1,272 @@
+"""What engines with several workers share: who gets which device, and what happens when a worker is lost.
+
+Per worker a thread here sends tasks, one ahead of the answer that it waits for, and reads the signed updates: checking
+a signature releases the interpreter, so workers and checks run side by side. A worker that is lost is replaced, and
+what it had not answered is trained again: the same seeds, the same bits.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from fleet.device import Answer
+from fleet.engines.base import Scoring, Task
+from fleet.engines.bench import Bench, Tally
+from fleet.engines.channel import Frame
+from fleet.news import Artifact, News
+from wire.errors import RoundError
+
+__all__ = ["Link", "Pooled", "Worker"]
+
+AHEAD = 2  # tasks that a worker has: one that it trains, one that waits
+SMALL = 2**18  # bytes that may be sent to a worker that is busy: more could wait for it while it waits to answer
+STRIKES = 3  # workers that may die over one device
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """To a worker. Both raise `EOFError` or `OSError` when it is gone."""
+
+    def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        """Have it do something; a worker does one thing after another."""
+
+    def receive(self) -> Frame:
+        """Its next answer."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker, and how to end it."""
+
+    name: int  # of its process
+    channel: Link
+    end: Callable[[], None]
+    holds: set[str] = field(default_factory=set)  # digests
+
+    def receive(self, kind: str) -> Frame:
+        frame = self.channel.receive()
+        if frame.kind == "error":
+            raise RoundError(frame.facts["text"])
+        assert frame.kind == kind, f"asked for {kind}, got {frame.kind}"
+        return frame
+
+    def hold(self, artifacts: Sequence[Artifact]) -> None:
+        """Send those that it has not; it forgets all others."""
+        wanted = {artifact.digest: artifact for artifact in artifacts}
+        new = [digest for digest in wanted if digest not in self.holds]
+        self.channel.send("hold", {"keep": list(wanted), "new": new}, [wanted[digest].data for digest in new])
+        self.holds = set(wanted)
+
+
+class Pooled(ABC):
+    """See `fleet.engines.base.Engine`; `_start` is what engines differ in."""
+
+    def __init__(self, bench: Bench, workers: int) -> None:
+        self._bench = bench
+        self._count = workers
+        self._workers: list[Worker] = []
+        self._lock = threading.Lock()  # of the list and of starting: a fork must not see half a pipe
+        self._news: News | None = None
+
+    @abstractmethod
+    def _start(self) -> Worker:
+        """A new worker."""
+
+    def open(self, news: News) -> None:
+        """Tell every worker; the first round starts them."""
+        self._news = news
+        self._ensure()
+        for at in range(len(self._workers)):
+            self._with(at, lambda worker: _tell(worker, news))
+
+    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
+        """As they are done; `read` is called in a thread per worker."""
+        rest, strikes = deque(tasks), Counter[int]()
+        done: SimpleQueue[T | BaseException] = SimpleQueue()
+
+        def drive(at: int) -> None:
+            try:
+                while rest:
+                    self._drive(at, rest, strikes, lambda task, answer: done.put(read(task, answer)))
+            except BaseException as error:
+                done.put(error)
+
+        threads = [threading.Thread(target=drive, args=(at,), daemon=True) for at in range(len(self._workers))]
+        for thread in threads:
+            thread.start()
+        finished = False
+        try:
+            for _ in tasks:
+                result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+            finished = True
+        finally:
+            if not finished:  # an error, or Ctrl-C: nobody waits for what is being trained
+                rest.clear()
+                self.close()
+            for thread in threads:
+                thread.join()
+
+    def _drive(self, at: int, rest: deque[Task], strikes: Counter[int], put: Callable[[Task, Answer], None]) -> None:
+        """Keep worker `at` busy until nothing is left."""
+        worker, given = self._workers[at], deque[Task]()
+
+        def give() -> None:
+            while len(given) < AHEAD:
+                try:
+                    task = rest.popleft()
+                except IndexError:
+                    return
+                if given and sum(map(len, task.kept.values())) > SMALL:
+                    rest.appendleft(task)
+                    return
+                given.append(task)
+                facts = {"device": task.device, "kept": list(task.kept)}
+                worker.channel.send("train", facts, list(task.kept.values()))
+
+        try:
+            give()
+            while given:
+                frame = worker.receive("answer")
+                task = given.popleft()
+                with suppress(OSError):  # it died after its answer: the next one tells
+                    give()
+                put(task, _answer(frame))
+        except (EOFError, OSError) as error:
+            rest.extendleft(reversed(given))
+            if given:
+                self._strike(self._bench.devices[given[0].device].id, given[0].device, strikes, error)
+            self._replace(at)
+
+    def _strike(self, name: str, device: int, strikes: Counter[int], error: BaseException) -> None:
+        strikes[device] += 1
+        if strikes[device] >= STRIKES:
+            raise RoundError(
+                f"{STRIKES} worker processes died while training {name}; is there enough memory?"
+            ) from error
+
+    def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
+        """Every worker has its share of the batches of every model."""
+        self._ensure()
+        count, batches = len(self._workers), self._bench.batches
+        edges = [batches * n // count for n in range(count + 1)]
+        states = [scoring.state for scoring in scorings]
+
+        def asking(at: int) -> Callable[[Worker], None]:
+            def ask(worker: Worker) -> None:
+                worker.hold(states)
+                for scoring in scorings:
+                    share = {"first": edges[at], "last": edges[at + 1]}
+                    facts = {"prototype": scoring.prototype, "quantized": scoring.quantized}
+                    worker.channel.send("score", {**facts, **share, "state": scoring.state.digest})
+
+            return ask
+
+        for at in range(count):
+            self._with(at, asking(at))
+        parts = [self._with(at, self._tallies(len(scorings)), again=asking(at)) for at in range(count)]
+        return [[pair for part in parts for pair in part[n]] for n in range(len(scorings))]
+
+    @staticmethod
+    def _tallies(count: int) -> Callable[[Worker], list[Tally]]:
+        return lambda worker: [[tuple(p) for p in worker.receive("tally").facts["tally"]] for _ in range(count)]
+
+    @property
+    def workers(self) -> int:
+        """Processes."""
+        return self._count
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Each goes to the next worker that is free."""
+        self._ensure()
+        rest = deque(enumerate(requests))
+        answers: dict[int, dict[str, Any]] = {}
+
+        def work(at: int) -> None:
+            while True:
+                try:
+                    number, request = rest.popleft()
+                except IndexError:
+                    return
+                answers[number] = self._with(at, partial(self._ask, call=call, request=request))
+
+        with ThreadPoolExecutor(self._count) as threads:
+            try:
+                for done in [threads.submit(work, at) for at in range(self._count)]:
+                    done.result()
+            except BaseException:  # nobody waits for the others
+                rest.clear()
+                self.close()
+                raise
+        return [answers[number] for number in range(len(requests))]
+
+    def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        worker.channel.send("call", {"call": call, "request": request})
+        return dict(worker.receive("called").facts["answer"])
+
+    def close(self) -> None:
+        """End all workers."""
+        with self._lock:
+            workers, self._workers = self._workers, []
+            for worker in workers:
+                worker.end()
+
+    def _with(self, at: int, do: Callable[[Worker], T], again: Callable[[Worker], None] = lambda _: None) -> T:
+        """`do` with worker `at`; if it is dead, with the one that comes after it, which is told `again` first."""
+        for _ in range(STRIKES):
+            try:
+                return do(self._workers[at])
+            except (EOFError, OSError):
+                self._replace(at)
+                with suppress(OSError):
+                    again(self._workers[at])
+        raise RoundError(f"{STRIKES} worker processes died one after another; is there enough memory?")
+
+    def _ensure(self) -> None:
+        while len(self._workers) < self._count:
+            self._workers.append(self._start())
+
+    def _replace(self, at: int) -> None:
+        with self._lock:
+            if at >= len(self._workers):  # they were ended
+                raise RoundError("the simulation was ended")
+            self._workers[at].end()
+            self._workers[at] = self._start()
+        if self._news is not None:
+            with suppress(OSError):  # it will be noticed
+                _tell(self._workers[at], self._news)
+
+
+def _tell(worker: Worker, news: News) -> None:
+    guide: dict[str, Any] | None = None
+    artifacts = list(news.published.values())
+    if news.guide is not None:
+        artifacts.append(news.guide.body)
+        guide = {"header": msgspec.to_builtins(news.guide.header), "digest": news.guide.body.digest}
+    worker.hold(artifacts)
+    published = {name: artifact.digest for name, artifact in news.published.items()}
+    facts = {"number": news.number, "published": published, "update": news.update, "extra": dict(news.extra)}
+    worker.channel.send("round", {**facts, "guide": guide})
+
+
+def _answer(frame: Frame) -> Answer:
+    message, *kept = frame.blobs
+    return Answer(
+        message=message or None,  # type: ignore[arg-type]  # a bytearray, read as it is
+        kept={name: bytes(blob) for name, blob in zip(frame.facts["kept"], kept, strict=True)},
+        train_s=frame.facts["train_s"],
+        encode_s=frame.facts["encode_s"],
+    )

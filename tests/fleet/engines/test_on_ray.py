@@ -1,0 +1,46 @@
+"""Ray actors come to the models of the inline engine, bit by bit, also when one of them is lost."""
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fleet.config import SimulationConfig
+from fleet.engines.on_ray import OnRay
+from fleet.simulate import Simulation
+from tests.fleet.test_simulate import CONFIG, toy
+from wire.errors import ConfigError
+
+torch.set_num_threads(1)
+TAUGHT = {"recipe": "feddf", "fusion": {"steps": 6, "check_every": 3, "batch_size": 16}, "compute": "cpu"}
+HERE = importlib.util.find_spec("ray") is not None
+
+
+def models(config: SimulationConfig, *, lose: bool = False) -> list[torch.Tensor]:
+    with Simulation(config, toy()) as simulation:
+        simulation.run_round(1)
+        if lose:
+            assert isinstance(simulation.engine, OnRay)
+            simulation.engine._workers[0].end()
+        simulation.run_round(2)
+        return [w for group in simulation.groups for w in group.state.values()]
+
+
+@pytest.mark.slow  # Ray takes half a minute to start on a busy machine
+@pytest.mark.skipif(not HERE, reason="needs the extra 'ray'")
+def test_actors_train_and_distill_to_the_same_bits_also_when_one_is_lost() -> None:
+    config = replace(CONFIG, **TAUGHT)
+    theirs = models(replace(config, engine="ray", workers=2), lose=True)
+    assert all(torch.equal(a, b) for a, b in zip(models(config), theirs, strict=True))
+
+
+@pytest.mark.skipif(HERE, reason="Ray is installed")
+def test_without_ray_it_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r"pip install 'edgestill\[ray\]'"):
+        Simulation(replace(CONFIG, engine="ray"), toy())
+
+
+def test_an_address_goes_with_ray_only() -> None:
+    with pytest.raises(ConfigError, match="--address auto goes with --engine ray"):
+        replace(CONFIG, address="auto")
