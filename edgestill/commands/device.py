@@ -92,18 +92,30 @@ def revoke(
 ) -> None:
     """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used.
 
-    In a fleet made by `edgestill provision` its certificate is revoked too, for the broker to refuse it.
+    In a fleet made by `edgestill provision` its certificate is revoked too, for the broker to refuse it, and so is the
+    claim of a board that was not enrolled yet.
     """
     from aggregator.config import load_fleet_config
     from firmware_configs.manifest import kits_folder
     from firmware_configs.provision import authority_folder
 
     loaded = load_fleet_config(config)
-    check_known(device, loaded, config)
-    out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
     folder = kits or kits_folder(config)
-    if folder is not None and authority_folder(folder).exists():
+    if folder is None or not authority_folder(folder).exists():
+        folder = None
+    if folder is None or not _has_claim(folder, loaded.fleet, device):
+        check_known(device, loaded, config)
+    out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
+    if folder is not None:
         _certificates(folder, loaded.fleet, device, undo, config)
+
+
+def _has_claim(kits: Path, fleet: str, device: str) -> bool:
+    from firmware_configs.ca import open_authority
+    from firmware_configs.provision import authority_folder
+
+    with open_authority(authority_folder(kits), fleet) as authority:
+        return any(entry.device == device for entry in authority.issued)
 
 
 def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path) -> None:

@@ -130,3 +130,20 @@ def test_boards_that_ask_are_listed_and_turned_down(tmp_path: Path, capsys: pyte
     assert (code, "'pi-02' has not asked" in err, err.count("\n")) == (3, True, 1)
     code, _, err = run(capsys, "device", "approve", "pi-02", "--watch", "--config", path)
     assert code == 3
+
+
+def test_the_claim_of_a_card_that_was_lost_before_its_first_boot_is_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = write_manifest(tmp_path, PI + 'enrol = "claim"\n', fleet=DEVICES)
+    run(capsys, "provision", path)
+    state = load_fleet_config(path, environ={}).state
+    state.mkdir()
+    Journal(state / "journal.db").close()
+    code, out, err = run(capsys, "device", "revoke", "pi-01", "--config", path)
+    assert code == 0, err
+    assert "1 certificates revoked" in out
+    claim = x509.load_pem_x509_certificate((tmp_path / "kits/pi-01/tls/claim.pem").read_bytes())
+    crl = x509.load_pem_x509_crl((tmp_path / "kits/_fleet/broker/crl.pem").read_bytes())
+    assert [entry.serial_number for entry in crl] == [claim.serial_number]
+    assert run(capsys, "device", "revoke", "pi-09", "--config", path)[0] == 3
