@@ -1,6 +1,7 @@
 """The simulated fleet beside its peers: the same work, the same machine, one run, best of three, interleaved.
 
-    python benchmarks/simulate.py [--json] [--cases mlp10,cnn10] [--repeats 3] [--harness DIR] [--peers DIR]
+    python benchmarks/simulate.py [--json] [--cases mlp10,cnn10] [--systems naive-t1,pfl-2w] [--repeats 3]
+                                  [--harness DIR] [--peers DIR]
 
 MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, FedAvg, scored at the end:
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--systems", default=",".join((*PLAIN, *PEERS)))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--harness", type=Path, default=ROOT.parent / "shared" / "peers-bench")
     parser.add_argument("--peers", type=Path, default=Path.home() / ".cache" / "peerbench")
@@ -47,24 +49,26 @@ def main() -> None:
     cases = args.cases.split(",")
     if unknown := set(cases) - set(CASES):
         raise SystemExit(f"unknown case {unknown.pop()!r}; known: {' '.join(CASES)}")
+    if unknown := set(args.systems.split(",")) - {*PLAIN, *PEERS}:
+        raise SystemExit(f"unknown system {unknown.pop()!r}; known: {' '.join((*PLAIN, *PEERS))}")
     beside = [case for case in cases if case != "everything"]
     facts: dict[str, Any] = {}
     if beside:
-        facts = compare(race(args.harness, args.peers, beside, args.repeats))
+        facts = compare(race(args.harness, args.peers, args.systems.split(","), beside, args.repeats))
     if "everything" in cases:
         facts |= everything(args.repeats)
     if args.json:
         print(json.dumps(facts))
 
 
-def race(harness: Path, peers: Path, cases: Sequence[str], repeats: int) -> list[Row]:
+def race(harness: Path, peers: Path, wanted: Sequence[str], cases: Sequence[str], repeats: int) -> list[Row]:
     """What the harness measured of every system in every case."""
     if not (harness / "run.py").is_file():
         raise SystemExit(f"{harness}: no run.py; give the folder of the peers' scripts by --harness")
     there = {name for name in set(PEERS.values()) if (peers / f"venv-{name}" / "bin" / "python").exists()}
     for name in sorted(set(PEERS.values()) - there):
         print(f"!! {peers / f'venv-{name}'}: no such environment; {name} is NOT compared", file=sys.stderr)
-    systems = [*PLAIN, *(system for system, name in PEERS.items() if name in there)]
+    systems = [system for system in wanted if system in PLAIN or PEERS[system] in there]
     with tempfile.TemporaryDirectory(prefix="edgestill-peers-") as folder:
         lab = Path(folder)
         for name in there:

@@ -98,8 +98,10 @@ class Dataset:
         mean = np.asarray(self.mean, np.float32).reshape(shape)
         scale = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
         out: Array = x.astype(np.float32)
-        out -= mean
-        out *= scale
+        if mean.any():
+            out -= mean
+        if (scale != 1).any():
+            out *= scale
         return out
 
 
