@@ -120,7 +120,7 @@ def test_a_small_simulation_writes_its_run_and_its_curves(tmp_path: Path) -> Non
     assert [r["round"] for r in facts["rounds"]] == [1, 2]
     assert set(facts["rounds"][0]["prototypes"]) == {"mlp:fp32", "cnn:w1"}
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["curves.png", "run.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["checkpoint", "curves.png", "run.json"]
     other = edgestill(*SMALL, "--seed", "1", "--out", tmp_path / "run")
     assert other.returncode == 3
     assert "another configuration" in other.stderr
