@@ -82,12 +82,12 @@ class Enrolments:
             self._log_once(str(error))
             return
         before = self._known.get(device)
-        if before is None or (before["claim"] != request.claim and before["ends"] < request.ends.timestamp()):
+        if before is None or (before["claim"] != request.claim and tuple(before["age"]) < request.age):
             entry = {
                 "keys": request.keys,
                 "key": public_key_hex(request.signing),
                 "claim": request.claim,
-                "ends": request.ends.timestamp(),
+                "age": request.age,
                 "asked": now,
                 "status": "waiting",
                 "request": base64.b64encode(payload).decode(),

@@ -47,7 +47,7 @@ class Request:
     signing: Ed25519PublicKey
     keys: str  # their fingerprint
     claim: str  # its serial, in hex
-    ends: datetime  # when the claim does
+    age: tuple[float, float]  # when the claim begins and ends: the larger, the newer
 
 
 def claim_name(device: str) -> str:
@@ -113,8 +113,8 @@ def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certif
     except InvalidSignature:
         raise SignatureError(f"{where}: it does not hold the key of its claim") from None
     keys = fingerprint(tls, signing)
-    ends = claim.not_valid_after_utc
-    return Request(device=device, tls=tls, signing=signing, keys=keys, claim=f"{claim.serial_number:x}", ends=ends)
+    age = claim.not_valid_before_utc.timestamp(), claim.not_valid_after_utc.timestamp()
+    return Request(device=device, tls=tls, signing=signing, keys=keys, claim=f"{claim.serial_number:x}", age=age)
 
 
 def name_of(subject: x509.Name) -> str:

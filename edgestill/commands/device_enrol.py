@@ -29,7 +29,7 @@ LOOK_S = 1.0
 def approve(
     config: Config,
     device: Annotated[
-        str | None, typer.Argument(metavar="[DEVICE]", help="Which device; without one, those that ask are listed.")
+        str | None, typer.Argument(metavar="DEVICE", help="Which device; without one, those that ask are listed.")
     ] = None,
     fingerprint: Annotated[
         str | None, typer.Option("--fingerprint", help="As the board shows it; refuse to approve any other.")

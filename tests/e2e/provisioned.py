@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -50,6 +52,11 @@ class Fleet:
     def as_device(self, name: str, device: str, filters: tuple[str, ...] = ()) -> Link:
         tls = self.kits / device / "tls"
         return self.link(name, tls / "device.pem", tls / "device.key", filters)
+
+    def edgestill(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of the operator's."""
+        command = [sys.executable, "-m", "edgestill", *arguments, "--config", str(self.folder / "fleet.toml")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()

@@ -3,8 +3,6 @@
 import re
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,15 +29,6 @@ def groups(folder: Path) -> str:
     return asked + claimed.replace('"approve"', '"claim"')
 
 
-def edgestill(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "edgestill", *arguments, "--config", str(fleet.folder / "fleet.toml")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def shown(fleet: Fleet, name: str) -> list[str]:
     """The fingerprints that a board has logged."""
     path = fleet.folder / f"{name}.log"
@@ -62,17 +51,19 @@ def test_boards_that_make_their_own_keys_are_approved_and_complete_a_round(tmp_p
         fleet.children.start("approver", ["device", "approve", "--watch", "--config", "fleet.toml"])
         spy = connected(with_claim(fleet, "spy", (f"{BASE}/all/model/#", f"{BASE}/+/job", f"{BASE}/+/enrolled")))
         fleet.start("asked", EDGESTILL_CRASH_AT="agent-certified")
-        assert eventually(lambda: "enrolment: waiting" in fleet.said("asked"), 60)
+        assert eventually(lambda: "enrolment: waiting" in fleet.said("asked"), 120)
         fleet.start("claimed")
         fleet.start("stolen")
-        assert eventually(lambda: "enrolment: refused: this claim was used with other keys" in fleet.said("stolen"), 60)
-        wrong = edgestill(fleet, "device", "approve", "asked", "--fingerprint", shown(fleet, "stolen")[0])
+        assert eventually(
+            lambda: "enrolment: refused: this claim was used with other keys" in fleet.said("stolen"), 120
+        )
+        wrong = fleet.edgestill("device", "approve", "asked", "--fingerprint", shown(fleet, "stolen")[0])
         assert (wrong.returncode, wrong.stderr.count("\n")) == (3, 1)
         assert "is it your board?" in wrong.stderr
-        done = edgestill(fleet, "device", "approve", "asked", "--fingerprint", shown(fleet, "asked")[0])
+        done = fleet.edgestill("device", "approve", "asked", "--fingerprint", shown(fleet, "asked")[0])
         assert done.returncode == 0, done.stderr
         assert f"asked with fingerprint {shown(fleet, 'asked')[0]}: approved" in done.stdout
-        assert eventually(lambda: fleet.children.ended("asked"), 60)  # killed with its certificate in hand
+        assert eventually(lambda: fleet.children.ended("asked"), 120)  # killed with its certificate in hand
         fleet.start("asked")
         fleet.until(lambda journal: journal.completed() == 1)
         assert eventually(lambda: fleet.children.ended("aggregator"), 30)

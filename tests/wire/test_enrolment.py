@@ -58,6 +58,7 @@ def test_a_request_tells_the_keys_whose_fingerprint_both_sides_show(tmp_path: Pa
     assert request.keys == fingerprint(board.tls.public_key(), board.signing.public_key())
     assert request.tls == board.tls.public_key()
     assert request.signing == board.signing.public_key()
+    assert request.age[1] - request.age[0] == 8 * 86400  # seven days, and one for clocks that are late
     assert int(request.claim, 16) == x509.load_pem_x509_certificate(board.claim.cert).serial_number
     assert read(board.ask(), tmp_path).keys == request.keys  # asked again, it is the same board
     assert shown(request.keys).replace(" ", "") == request.keys[:20]
