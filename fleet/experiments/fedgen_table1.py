@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fleet.experiments.base import AllResults, Cell, Experiment, Fact, Measure, at_least, difference
+from fleet.experiments.base import AllResults, Cell, Experiment, Fact, Measure, above, at_least, difference
 from fleet.experiments.fedgen_plans import RECIPES, plan_of
 from fleet.experiments.fedgen_runs import follow, honest, reference
 
@@ -48,17 +48,19 @@ def _score(recipe: str, alpha: float) -> Fact:
 
 
 def _cells(fidelity: str) -> Sequence[Cell]:
+    """Published numbers are those of the authors' code and scores: only `reference` is held against them."""
+    held = fidelity == "reference"
     cells = []
     for alpha in ALPHAS:
         for recipe in ORDER:
-            paper = PUBLISHED.get((recipe, alpha))
+            paper = PUBLISHED.get((recipe, alpha)) if held else None
             target = at_least(paper) if recipe == "FedGen" and paper is not None else None
             cells.append(Cell(f"{recipe} alpha {alpha:g}", _score(recipe, alpha), paper=paper, target=target))
         gain = difference(_score("FedGen", alpha), _score("FedAvg", alpha))
-        cells.append(Cell(f"alpha {alpha:g}: FedGen - FedAvg", gain, target=at_least(GAINS[alpha]), unit="points"))
-        for recipe in ORDER:
-            if recipe != "FedEnsemble":
-                cells.append(Cell(f"{recipe} alpha {alpha:g} whole test set", honest(_name(recipe, alpha))))
+        least = at_least(GAINS[alpha]) if held else above(0.0)
+        cells.append(Cell(f"alpha {alpha:g}: FedGen - FedAvg", gain, target=least, unit="points"))
+        shared = [recipe for recipe in ORDER if recipe != "FedEnsemble"]
+        cells += [Cell(f"{recipe} alpha {alpha:g} whole test set", honest(_name(recipe, alpha))) for recipe in shared]
     return cells
 
 
