@@ -204,8 +204,8 @@ def test_the_pages_name_commands_at_all() -> None:
 
 
 def test_the_simulate_page_lists_every_flag_with_its_default_and_no_other() -> None:
-    rows = re.findall(r"^\| (`--.*?) \| (.*?) \|", (ROOT / "docs" / "simulate.md").read_text(), re.MULTILINE)
-    documented = {flags.split("`")[1]: default.strip("`") for flags, default in rows}
+    rows = re.findall(r"^\| (`--.*?) \|(.*?)\|", (ROOT / "docs" / "simulate.md").read_text(), re.MULTILINE)
+    documented = {flags.split("`")[1]: default.strip(" `") for flags, default in rows}
     (simulate,) = [c for n, c in typer.main.get_command(app).commands.items() if n == "simulate"]
     parameters = {next(o for o in p.opts if o.startswith("--")): p for p in simulate.params}
     assert documented.keys() == parameters.keys() - {"--help"}
