@@ -99,12 +99,13 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
     ]
     several = partitions(runs)
     for number, (names, run) in enumerate(several, 1):
-        of = f" of {names}" if len(several) > 1 else ""
+        which = f", {number} of {len(several)}" if len(several) > 1 else ""
         plans.append(
             _Plan(
                 name="partition" if len(several) == 1 else f"partition-{number}",
-                title=f"Who has which samples{of}",
-                caption="A dot per device and class, its area the number of samples, as the devices tell it.",
+                title=f"Who has which samples{which}",
+                caption="A dot per device and class, its area the number of samples, as the devices tell it"
+                f"{f' in {names}' if which else ''}.",
                 alt=f"{len(run.fleet)} devices hold {sum(d.examples for d in run.fleet):,} samples",
                 draw=partial(draw_partition, run),
             )

@@ -17,6 +17,7 @@ __all__ = ["page"]
 
 #: What the browser may load: pictures and style that are in the file, nothing else.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+UNFOLDED = 4  # runs whose tables are open from the start
 INCH = 105  # CSS pixels of an inch of a figure
 
 
@@ -67,9 +68,14 @@ def _lede(runs: Sequence[RunFacts]) -> str:
 def _summary(runs: Sequence[RunFacts], target: float) -> list[Section]:
     if len(runs) > 1:
         first: list[Markup] = [tables.comparison(runs, target)]
-        each = [item for run in runs for item in (tag("h3", run.name), tables.prototypes(run, target))]
+        each = [_named(run.name, tables.prototypes(run, target), folded=len(runs) > UNFOLDED) for run in runs]
         return [("summary", "Side by side", first), ("prototypes", "Prototypes", each)]
     return [("summary", "At a glance", [_tiles(runs[0], target), tables.prototypes(runs[0], target)])]
+
+
+def _named(name: str, inside: Markup, *, folded: bool) -> Markup:
+    """Something of one run, below its name; folded, a click opens it."""
+    return tag("details", tag("summary", name), inside) if folded else join([tag("h3", name), inside])
 
 
 def _tiles(run: RunFacts, target: float) -> Markup:
@@ -112,12 +118,12 @@ def _inline(image: bytes) -> str:
 def _details(runs: Sequence[RunFacts]) -> list[Section]:
     several = len(runs) > 1
     by_run = [
-        tag("details", tag("summary", run.name), tables.devices(run)) if several else tables.devices(run)
+        _named(run.name, tables.devices(run), folded=True) if several else tables.devices(run)
         for run in runs
         if run.fleet
     ]
     settings = [tables.configuration(runs)]
-    on_boards = [item for run in runs if run.virtual for item in (tag("h3", run.name), tables.boards(run))]
+    on_boards = [_named(run.name, tables.boards(run), folded=False) for run in runs if run.virtual]
     sections: list[Section] = [("boards", "Boards", on_boards)] if on_boards else []
     sections += [("devices", "Devices", by_run)] if by_run else []
     sections.append(("configuration", "Configuration", settings))

@@ -110,6 +110,12 @@ def test_settings_in_which_runs_differ_are_marked(tmp_path: Path) -> None:
     assert "training.lr" in text
 
 
+def test_tables_of_many_runs_are_folded_and_those_of_few_are_not(tmp_path: Path) -> None:
+    runs = [written(tmp_path / name) for name in "abcde"]
+    assert "<h3>a</h3>" in page_of(*runs[:4])
+    assert "<details><summary>a</summary>" in page_of(*runs).partition('id="devices"')[0]
+
+
 def test_the_tiles_of_a_single_run_are_its_last_round(tmp_path: Path) -> None:
     text = page_of(written(tmp_path / "a"))
     tiles = re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)<", text)
