@@ -16,7 +16,7 @@ PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 
 .PHONY: help demo test suite test-slow lint light-tests system-packages clean
 help:
-	@echo "make demo       set up, and watch a small fleet of different models learn (a few minutes)"
+	@echo "make demo       set up, and watch a small fleet of different models learn (2 to 3 minutes)"
 	@echo "make test       set up, lint, type-check and run the tests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make lint       ruff, mypy and vermin alone"
