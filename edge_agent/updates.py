@@ -24,7 +24,6 @@ from edge_agent.store import EXTRACTOR, KEEPING, RESIDUAL
 from models.roles import merge_state, slice_state
 from models.split import Prototype
 from quant.delta import encode_delta
-from quant.onnx_export import export_onnx
 from quant.pack import pack_state, unpack
 from wire.errors import ConfigError, EdgestillError, ModelError
 from wire.tensors import Tensor, decode, encode
@@ -74,6 +73,8 @@ def make_update(
         raise ConfigError(f"logits by label cannot go with a {kind} update; set update to state, predictor or logits")
     if kind == "delta":
         return _delta(model, published, residual, bits)
+    from quant.onnx_export import export_onnx  # 27 MB, and few fleets send graphs
+
     return Made(export_onnx(model, example).data, {})
 
 

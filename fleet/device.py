@@ -70,7 +70,7 @@ class SimulatedDevice:
     @property
     def x(self) -> torch.Tensor:
         """Its samples, made anew at every call."""
-        return torch.from_numpy(self.dataset.inputs(self.dataset.x_train[self.rows]))
+        return torch.from_numpy(self.dataset.train_inputs(self.rows))
 
     @property
     def y(self) -> torch.Tensor:

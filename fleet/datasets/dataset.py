@@ -91,13 +91,20 @@ class Dataset:
 
     def inputs(self, x: Array) -> Array:
         """A model's input for stored samples, always a new array: normalised float32, or the token ids."""
+        return self._prepared(x.copy() if self.kind == "text" else x.astype(np.float32))
+
+    def train_inputs(self, rows: Labels) -> Array:
+        """A model's input for these rows of the training set, by number."""
+        x = self.x_train[rows]  # a copy
+        return self._prepared(x if self.kind == "text" else x.astype(np.float32, copy=False))
+
+    def _prepared(self, out: Array) -> Array:
+        """Normalised, in place."""
         if self.kind == "text":
-            ids: Array = x.copy()
-            return ids
+            return out
         shape = (-1, 1, 1) if self.kind == "image" else (-1,)
         mean = np.asarray(self.mean, np.float32).reshape(shape)
         scale = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
-        out: Array = x.astype(np.float32)
         if mean.any():
             out -= mean
         if (scale != 1).any():

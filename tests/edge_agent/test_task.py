@@ -55,7 +55,8 @@ def test_a_delta_update_carries_its_rounding_into_the_next_round(device: Device)
     residual = decode((device.folder / "state" / "learned" / "mlp-fp32.residual").read_bytes())
     name = "predictor.weight"
     assert not np.array_equal(sent[name], true[name])
-    assert np.array_equal(sent[name] + residual[name], true[name])
+    one_rounding = np.spacing(np.abs(true[name]).max())  # sent, residual and their sum are float32 each
+    assert np.abs(sent[name] + residual[name] - true[name]).max() <= one_rounding
     still = device.job(2, update="delta", bits=8, hyper=Hyper(batch_size=4, lr=1e-30, steps=1))
     run(device.request(still), quiet)
     delta = decode(device.update(still)[1])[name].dequantize()
