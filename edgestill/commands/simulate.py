@@ -150,7 +150,11 @@ def simulate(
         int, typer.Option(help="Processes that train devices; 0: one per core.", rich_help_panel=FLEET)
     ] = 0,
     address: Annotated[
-        str, typer.Option(help="With --engine ray: of a Ray cluster; default: on this machine.", rich_help_panel=FLEET)
+        str,
+        typer.Option(
+            help="With --engine ray: of a cluster; default: Ray is started here, open to the network.",
+            rich_help_panel=FLEET,
+        ),
     ] = "",
     score_every: Annotated[
         int, typer.Option(help="Score models every so many rounds, and after the last.", rich_help_panel=FLEET)

@@ -3,6 +3,9 @@
 An actor builds the devices from the configuration, and reads the samples from Ray's object store, once per machine. It
 obeys the frames of `fleet/engines/worker.py`, so the bytes that go to and fro are those of worker processes. An actor
 that is lost with its machine is replaced wherever Ray finds room. What Ray itself adds around our bytes is its own.
+
+Ray listens on the machine's network address, also when it is started for this machine alone: it replaces a loopback
+address that it is given (`resolve_ip_for_localhost` of Ray 2.60). So it is for networks that are trusted.
 """
 
 from __future__ import annotations
@@ -173,7 +176,7 @@ def _connect(ray: Any, address: str) -> None:
     runtime = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}
     options: dict[str, Any] = {"runtime_env": runtime, "log_to_driver": False, "logging_level": "ERROR"}
     if not address:
-        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options["include_dashboard"] = False
     try:
         ray.init(address=address or "local", **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
