@@ -43,7 +43,7 @@ def shown(display: Display) -> str:
 def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What is said where there is no terminal."""
     stream = io.StringIO()
-    monkeypatch.setattr(output.err, "file", stream)
+    monkeypatch.setattr(output.err, "_file", stream)  # `file` would be put back as the stream that it was then
     return stream
 
 
