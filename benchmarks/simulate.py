@@ -12,7 +12,8 @@ MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, Fed
 
 `--harness` is the folder of the peers' scripts (run.py, common.py), `--peers` that of their environments (venv-pfl,
 venv-flwr, venv-fedlab); the harness's README says how to make them. A peer without one is left out, and named. About
-45 minutes with all peers; give it a quiet machine.
+45 minutes with all peers; give it a quiet machine. Flower's Ray (flwr-2a) listens on the machine's network address,
+whatever it is asked for: leave it out by --systems where that is not wanted.
 """
 
 from __future__ import annotations
