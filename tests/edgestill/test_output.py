@@ -14,7 +14,7 @@ COLUMNS, ROWS = ["recipe", "accuracy"], [["a-long-name-of-a-recipe", "91.2 ± 0.
 def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What is printed to a terminal of 20 columns."""
     stream = io.StringIO()
-    monkeypatch.setattr(output.out, "file", stream)
+    monkeypatch.setattr(output.out, "_file", stream)
     monkeypatch.setattr(output.out, "width", 20)
     return stream
 

@@ -57,7 +57,7 @@ def test_a_failed_run_is_told_after_the_report_is_written(
     run: Any, toy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = io.StringIO()
-    monkeypatch.setattr(output.err, "file", said)
+    monkeypatch.setattr(output.err, "_file", said)
     with pytest.raises(EdgestillError, match=r"1 of 2 runs failed; seven/of 9 \(paper, seed 13\): seed 13 is unlucky"):
         run(toy, "--fidelity", "paper", "--seeds", "13", "--out", str(tmp_path / "out"))
     assert "two (paper, seed 13) done in" in said.getvalue()
