@@ -148,7 +148,8 @@ rounds and momentum at the server, for all recipes alike. Three things are FedRA
   set is kept, the starting point among them.
 - Those 500 labelled images also screen (`screen = drop-worst`, `drop_below = 0.6`): a device whose model is right
   on less than 0.6 of what the best device's is neither counts nor teaches in that round. The paper has no such screen.
-  At alpha 0.1 median scores alone did not find malicious devices in trials.
+  At alpha 0.1 median scores alone did not find malicious devices in trials. Where it finds all attackers in every
+  round, FedRAD fuses the same twenty devices whatever the attack is, and attacks of one split come to the same error.
 - Median scores weigh by their square root (`score_power = 0.5`; the paper's is 1): with attackers screened, scores
   mostly tell common classes from rare ones. `edgestill recipe show fedrad` prints the recipe, `--fusion` overrides it.
 
