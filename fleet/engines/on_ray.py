@@ -71,10 +71,6 @@ class Actor:
             return "error", {"text": str(error)}, []
         return answers[0] if answers else ("", {}, [])
 
-    def pid(self) -> int:
-        """Of its process."""
-        return os.getpid()
-
 
 def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpec:
     arch, precision = parse_prototype(name)
