@@ -77,9 +77,10 @@ def measure(setting: Setting, *, config: SimulationConfig, sizes: tuple[int, int
             facts["accuracy"][name].append(round(100 * one.accuracy, 2))
         facts["harm"].append(round(sum(result.devices[d]["weight"] for d in attackers if d in result.devices), 4))
         facts["honest_out"].append(sum(not r["weight"] for d, r in result.devices.items() if d not in attackers))
+        if number == 1:  # later on, devices that a collapsed model lets diverge send nothing
+            facts["bytes_up"] = {name: one.bytes_up / one.devices for name, one in result.prototypes.items()}
         setting.say(f"round {number}/{config.rounds}, {_said(result)}, attackers weigh {facts['harm'][-1]:.3f}")
-    sent = {name: one.bytes_up / max(one.devices, 1) for name, one in result.prototypes.items()}
-    return {**facts, "bytes_up": sent}
+    return facts
 
 
 def _said(result: RoundResult) -> str:
