@@ -101,6 +101,7 @@ def test_it_builds_fuses_dies_and_comes_back_to_the_same_bits(tmp_path: Path) ->
         for name, array in after.items():
             np.testing.assert_allclose(array, before[name] + 2.0, rtol=1e-6)
         process = asking.worker._process
+        process.send_signal(signal.SIGSTOP)  # or it might have answered before it dies
         asking.worker.ask({"task": "fuse", "round": 1})
         process.kill()
         again = asking.answer()
