@@ -29,7 +29,7 @@ class Provisioned(Mosquitto):
         text, count = re.subn(r"^listener \d+$", f"listener {self.port} 127.0.0.1", text, flags=re.MULTILINE)
         assert count == 1
         assert FOLDER in text
-        return "user root\nlog_type all\n" + text.replace(FOLDER, str(self.files))
+        return "user root\n" + text.replace(FOLDER, str(self.files))
 
     def reload(self) -> None:
         """Have it read its files again, as `systemctl reload` does."""
