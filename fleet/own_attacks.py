@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
+from wire.entry_points import load_function, origin
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,20 +77,12 @@ def _call(name: str, *arguments: Any) -> Any:
         return attack(*arguments)
     except Exception as error:  # whatever a user's function raises
         reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{_origin(_point(name))}: attack {name} failed ({reason})") from error
+        raise ConfigError(f"{origin(_point(name))}: attack {name} failed ({reason})") from error
 
 
 @functools.cache
 def _load(name: str) -> Callable[..., Any]:
-    point = _point(name)
-    try:
-        found = point.load()
-    except Exception as error:  # whatever a user's module raises while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{_origin(point)}: attack {name} does not load ({reason})") from error
-    if not callable(found):
-        raise ConfigError(f"{_origin(point)}: attack {name} is no function but a {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
+    return load_function(_point(name), f"attack {name}")
 
 
 def _points() -> list[EntryPoint]:
@@ -97,17 +90,12 @@ def _points() -> list[EntryPoint]:
     for point in found:
         kind, dot, name = point.name.partition(".")
         if kind not in KINDS or not (dot and name):
-            raise ConfigError(f"{_origin(point)}: {point.name!r} is no attack; call it tamper.NAME or labels.NAME")
+            raise ConfigError(f"{origin(point)}: {point.name!r} is no attack; call it tamper.NAME or labels.NAME")
     return found
 
 
 def _point(name: str) -> EntryPoint:
     points = [point for point in _points() if point.name.partition(".")[2] == name]
     if len(points) > 1:
-        raise ConfigError(f"attack {name} comes from {' and '.join(map(_origin, points))}; uninstall one")
+        raise ConfigError(f"attack {name} comes from {' and '.join(map(origin, points))}; uninstall one")
     return points[0]
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unnamed package"
-    return f"entry point {point.value!r} of {package}"

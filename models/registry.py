@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
 from models.zoo import ZOO
+from wire.entry_points import load_function, origin
 from wire.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -49,25 +50,9 @@ def architecture(name: str) -> Architecture:
     points = tuple(entry_points(group=GROUP, name=name))
     if name in ZOO:
         if points:
-            raise ConfigError(f"{_origin(points[0])}: {name!r} is a name of the zoo; rename the entry point")
+            raise ConfigError(f"{origin(points[0])}: {name!r} is a name of the zoo; rename the entry point")
         module, _, function = ZOO[name].partition(":")
         return cast(Architecture, getattr(importlib.import_module(module), function))
     if len(points) > 1:
-        raise ConfigError(f"model {name!r} comes from {' and '.join(map(_origin, points))}; uninstall one")
-    return _load(points[0])
-
-
-def _load(point: EntryPoint) -> Architecture:
-    try:
-        made = point.load()
-    except Exception as error:  # whatever a user's module raises while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{_origin(point)}: model {point.name!r} does not load ({reason})") from error
-    if not callable(made):
-        raise ConfigError(f"{_origin(point)}: model {point.name!r} is no function but a {type(made).__name__}")
-    return cast(Architecture, made)
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unnamed package"
-    return f"entry point {point.value!r} of {package}"
+        raise ConfigError(f"model {name!r} comes from {' and '.join(map(origin, points))}; uninstall one")
+    return cast(Architecture, load_function(points[0], f"model {points[0].name!r}"))

@@ -20,9 +20,10 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
+from wire.entry_points import load_function, origin
 from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["GROUP", "PARTS", "find_part", "part_names"]
@@ -74,7 +75,7 @@ def find_part(kind: str, name: str) -> Part:
     points = tuple(entry_points(group=GROUP, name=f"{kind}.{name}"))
     if built_in is not None:
         if points:
-            raise ConfigError(f"{_origin(points[0])}: {kind}.{name} is a built-in part; rename the entry point")
+            raise ConfigError(f"{origin(points[0])}: {kind}.{name} is a built-in part; rename the entry point")
         module, _, function = built_in.partition(":")
         part: Part = getattr(importlib.import_module(module), function)
         return part
@@ -83,21 +84,5 @@ def find_part(kind: str, name: str) -> Part:
         hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
         raise ConfigError(f"no fusion part {kind}.{name}{hint}")
     if len(points) > 1:
-        raise ConfigError(f"part {kind}.{name} comes from {' and '.join(map(_origin, points))}; uninstall one")
-    return _load(points[0])
-
-
-def _load(point: EntryPoint) -> Part:
-    try:
-        part = point.load()
-    except Exception as error:  # whatever a user's module raises while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{_origin(point)}: part {point.name} does not load ({reason})") from error
-    if not callable(part):
-        raise ConfigError(f"{_origin(point)}: part {point.name} is no function but a {type(part).__name__}")
-    return part  # type: ignore[no-any-return]
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unnamed package"
-    return f"entry point {point.value!r} of {package}"
+        raise ConfigError(f"part {kind}.{name} comes from {' and '.join(map(origin, points))}; uninstall one")
+    return load_function(points[0], f"part {points[0].name}")
