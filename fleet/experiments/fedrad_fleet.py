@@ -134,7 +134,7 @@ def rounds(fleet: Fleet) -> Iterator[RoundFacts]:
     fuse = fuse_with_dropout if fleet.plan.authors and fleet.recipe.needs_source else fuse_round
     for number in range(1, fleet.plan.rounds + 1):
         updates = [_update(device, model, state, fleet, number) for device in fleet.devices]
-        group = Group(spec=fleet.spec, previous=state, updates=updates)
+        group = Group(spec=fleet.spec, previous=state, updates=[update for update in updates if _taken_in(update)])
         fused = fuse(fleet.recipe, [group], fleet.server, number, memory)
         state, memory = dict(fused.states[group.name]), fused.memory
         yield _facts(fused, group.name, _error(model, state, fleet, number), fleet.devices)
@@ -154,6 +154,11 @@ def _update(device: Device, model: Prototype, state: State, fleet: Fleet, number
     return Received(device=device.id, num_examples=len(device.y), state=partial(dict, sent))
 
 
+def _taken_in(update: Received) -> bool:
+    """As the aggregator's intake: an update with NaN or infinity, such as of training that diverged, is refused."""
+    return all(bool(w.isfinite().all()) for w in update.state().values())
+
+
 def _error(model: Prototype, state: State, fleet: Fleet, number: int) -> float:
     """In percent; with dropout, if that is the plan."""
     model.load_state_dict(state)
@@ -168,6 +173,10 @@ def _facts(fused: Fused, name: str, error: float, devices: Sequence[Device]) -> 
     return RoundFacts(
         error=error,
         best_step=None if step is None else int(step),
-        harm=sum(fused.devices[device.id].weight for device in devices if device.attack is not None),
+        harm=sum(
+            fused.devices[device.id].weight
+            for device in devices
+            if device.attack is not None and device.id in fused.devices
+        ),
         seconds=dict(fused.seconds),
     )

@@ -160,7 +160,9 @@ So the comparison of recipes is one of what each does with what it may use: COME
 server's, and FedDF uses the labelled ones to choose its student only.
 
 Faulty devices are not trained here: noise of deviation 20 on weights of size 0.05 leaves nothing of what they have
-learned. A test makes the same round of FedRAD with and without, and compares weights and error.
+learned. A test makes the same round of FedRAD with and without, and compares weights and error. An update with NaN or
+infinity is refused, as the aggregator's intake does: where a recipe has averaged the noise in, honest devices diverge
+from such a start, and from then on the model is made of faulty devices alone.
 """
 
 EXPERIMENT = Experiment(

@@ -85,11 +85,12 @@ def test_what_a_faulty_device_has_learned_changes_nothing(digits):
 
 def test_faulty_devices_break_the_mean_but_not_fedrad(digits):
     plan = replace(SMALL, rounds=2, training=LocalTraining(lr=0.2, batch_size=8, epochs=2))
-    fedavg, fedrad = (list(rounds(fleet_of(digits, recipe, plan=plan)))[-1] for recipe in ("fedavg", "fedrad"))
-    assert fedavg.error > 60
-    assert fedavg.harm == pytest.approx(1 / 3, abs=0.05)
-    assert fedrad.error < 40
-    assert fedrad.harm < 0.01
+    fedavg, fedrad = (list(rounds(fleet_of(digits, recipe, plan=plan))) for recipe in ("fedavg", "fedrad"))
+    assert fedavg[-1].error > 60
+    assert fedavg[0].harm == pytest.approx(1 / 3, abs=0.05)
+    assert fedavg[1].harm == pytest.approx(1)  # from such a start the others diverge, and are refused
+    assert fedrad[-1].error < 40
+    assert fedrad[-1].harm < 0.01
 
 
 def test_the_authors_faulty_round_ends_with_finite_models(digits):
@@ -98,3 +99,12 @@ def test_the_authors_faulty_round_ends_with_finite_models(digits):
     assert 0 < facts.error < 95
     assert facts.best_step is not None
     assert torch.isfinite(torch.tensor(facts.harm))
+
+
+@pytest.mark.parametrize("recipe", ["feddf", "fedavg", "comed", "multi-krum"])
+def test_devices_whose_training_diverges_are_refused_and_the_rounds_go_on(digits, recipe):
+    plan = replace(SMALL, rounds=2, training=replace(SMALL.training, lr=1e30))
+    kept = list(rounds(fleet_of(digits, recipe, attack="", plan=plan)))
+    assert kept[0].error == kept[1].error  # nobody is left: the model stays as it is
+    noisy = list(rounds(fleet_of(digits, recipe, attack="faulty:10", plan=plan)))
+    assert [facts.harm for facts in noisy] == pytest.approx([1.0, 1.0])  # only they are left
