@@ -1,12 +1,13 @@
 """All teachers of a round, of every prototype, on the samples that distillation uses: one pass, everything from it.
 
 Each teacher sees each sample once. A mean is summed teacher by teacher and needs N x C numbers; the median, FedRAD's
-scores and users' parts need K answers side by side and get them in blocks of samples, within `budget` bytes.
+scores and users' parts need K answers side by side and get them in blocks of samples, within `budget` bytes. With
+`keep`, all K x N x C answers of a scored pass are kept if they fit into it, for who is left out by them (`without`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ class Ensemble:
         teach: Teach | str | None = None,
         temperature: float = 1.0,
         scored: bool = False,
+        keep: bool = False,
         where: torch.device = CPU,
         workers: int | None = None,
         budget: int = BUDGET,
@@ -51,6 +53,26 @@ class Ensemble:
         self._where, self._workers, self._budget = where, workers, budget
         self._targets: dict[tuple[Teach, float], Tensor] = {}
         self._scores: Tensor | None = None
+        self._keep = keep
+        self._answers: Tensor | None = None  # (K, N, C), if they are kept
+
+    def without(self, devices: Collection[str]) -> Ensemble:
+        """The ensemble of all others; this one, if that is nobody or everybody."""
+        left = [k for k, device in enumerate(self.devices) if device not in devices]
+        if len(left) in (0, len(self.devices)):
+            return self
+        others = Ensemble(
+            [self._teachers[k] for k in left],
+            self._x,
+            teach=self._teach,
+            temperature=self._temperature,
+            where=self._where,
+            workers=self._workers,
+            budget=self._budget,
+        )
+        if self._answers is not None:
+            others._answers = self._answers[left]  # they have seen the samples: nobody is asked twice
+        return others
 
     def taught(self, how: Teach | str | None = None, temperature: float | None = None) -> Tensor:
         """Targets (N, C) as logits: T part(f / T), so that their softmax at temperature T is what the part means.
@@ -91,13 +113,16 @@ class Ensemble:
     def _run(self, part: Teach, temperature: float, x: Tensor, *, scored: bool) -> tuple[Tensor, Tensor | None]:
         """Targets for `x` and, if asked for, the counts of medians."""
         stream = STREAMS.get(part)
-        if stream is not None and not scored:
+        asked = x is not self._x or self._answers is None
+        if stream is not None and not scored and asked:
             running = Running(stream)
             for logits in self._logits(x):
                 running.add(logits if temperature == 1 else logits / temperature)
             return _warmed(running.result(), temperature), None
-        targets, counts = [], torch.zeros(len(self.devices), dtype=torch.long)
-        for block in self._blocks(x):
+        targets, counts, kept = [], torch.zeros(len(self.devices), dtype=torch.long), list[Tensor]()
+        for block in self._blocks(x) if asked else self._kept_blocks():
+            if scored and self._keep and 4 * block[:, :1].numel() * len(x) <= self._budget:
+                kept.append(block)
             medians = median_logits(block) if scored else None
             if medians is not None:
                 counts += count_medians(block, medians)
@@ -105,6 +130,8 @@ class Ensemble:
                 targets.append(medians)
             else:
                 targets.append(_warmed(part(block if temperature == 1 else block / temperature), temperature))
+        if kept:
+            self._answers = torch.cat(kept, 1)
         return torch.cat(targets), counts if scored else None
 
     def _logits(self, x: Tensor) -> Iterator[Tensor]:
@@ -122,6 +149,10 @@ class Ensemble:
         size = max(1, self._budget // (4 * len(self._teachers) * classes))
         for start in range(0, len(x), size):
             yield torch.stack(list(self._logits(x[start : start + size])))
+
+    def _kept_blocks(self) -> Iterator[Tensor]:
+        assert self._answers is not None
+        yield self._answers  # within the budget, or it would not have been kept
 
 
 def _part(how: Teach | str) -> Teach:

@@ -68,13 +68,18 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
         teach=None if recipe.teach is None else find_part("teach", recipe.teach),
         temperature=recipe.distill.temperature,
         scored=recipe.scored,
+        keep=recipe.weigh == "trust",
         where=server.device,
     )
 
 
 def teach(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, server: Server) -> Ensemble:
-    """The ensemble that teaches, its targets computed; with FedBE's sampled models, where the recipe has them."""
-    ensemble = lesson.ensemble
+    """The ensemble that teaches, its targets computed; with FedBE's sampled models, where the recipe has them.
+
+    Who is not trusted at all (recipe edgestill) does not teach either: attackers that are a third of the teachers pull
+    every median to their side.
+    """
+    ensemble = lesson.ensemble.without({d for course in courses for d, t in course.view.trust.items() if not t})
     if recipe.sample is not None:
         ensemble = _ensemble(recipe, [*lesson.teachers, *_sampled(recipe, courses)], lesson.x, server)
     ensemble.taught()

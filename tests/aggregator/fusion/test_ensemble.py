@@ -61,6 +61,31 @@ def test_blocks_give_the_bits_of_one_block() -> None:
     assert [t.opened for t in teachers] == [1 + 6] * 5
 
 
+@pytest.mark.parametrize("name", TEACH)
+def test_who_is_left_out_after_scoring_costs_no_second_pass(name: str) -> None:
+    teachers = random_teachers(5, 30)
+    whole = Ensemble(teachers, numbered(30), teach=name, scored=True, keep=True)
+    whole.scores()
+    others = whole.without({"d1", "d4", "nobody"})
+    assert others.devices == ["d0", "d2", "d3"]
+    assert torch.equal(others.taught(), TEACH[name](stacked([teachers[k] for k in (0, 2, 3)])))
+    assert all(len(teacher.asked) == 30 for teacher in teachers)
+
+
+def test_answers_beyond_the_budget_are_asked_for_again() -> None:
+    teachers = random_teachers(5, 30)
+    whole = Ensemble(teachers, numbered(30), teach="median-logits", scored=True, keep=True, budget=4 * 5 * 3 * 29)
+    whole.scores()
+    others = whole.without({"d0"})
+    assert torch.equal(others.taught(), median_logits(stacked(teachers[1:])))
+    assert [len(teacher.asked) for teacher in teachers] == [30, 60, 60, 60, 60]
+
+
+def test_an_ensemble_without_nobody_or_everybody_is_the_same() -> None:
+    whole = Ensemble(random_teachers(2, 3), numbered(3), teach="mean-logits")
+    assert whole.without(set()) is whole.without({"d0", "d1"}) is whole
+
+
 def test_workers_do_not_change_a_bit() -> None:
     teachers = random_teachers(9, 50)
     one = Ensemble(teachers, numbered(50), teach="mean-probabilities", workers=1).taught()

@@ -141,6 +141,19 @@ def test_with_samples_edgestill_teaches_by_medians_and_scores_whole_models() -> 
     assert fused.knowledge is not None
 
 
+def test_with_samples_who_is_not_trusted_does_not_teach(teachers: list[list[str]]) -> None:
+    source = torch.randn(24, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    recipe = find_recipe("edgestill", {**SMALL, "steps": 4, "batch_size": 8, "check_every": 2})
+    groups = [group(MLP, [*GOOD, faulty(MLP, "x0"), faulty(MLP, "x1")])]
+    fused = fuse_round(recipe, groups, Server(seed=5, source=source), 1, Memory())
+    scored, taught = teachers
+    assert scored == ["m0", "m1", "m2", "m3", "x0", "x1"]
+    assert taught == [device for device, report in fused.devices.items() if report.weight]
+    assert "m0" in taught
+    assert not {"x0", "x1"} & set(taught)
+    assert fused.metrics["mlp:fp32"]["distill_steps"] == 4
+
+
 def test_feddistill_averages_no_model_and_leaves_logits() -> None:
     def sent(device: str, value: float) -> Received:
         extra = {"label-logits": torch.full((3, 3), value)}

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from aggregator.evaluate import score_state
-from aggregator.fusion import ensemble as ensembles
 from aggregator.fusion.average import weighted_mean
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
@@ -53,20 +52,6 @@ def same(a: Fused, b: Fused) -> bool:
     return all(
         torch.equal(tensor, b.states[name][key]) for name, state in a.states.items() for key, tensor in state.items()
     )
-
-
-@pytest.fixture
-def teachers(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Who taught, for every ensemble that was built."""
-    seen: list[list[str]] = []
-    real = ensembles.Ensemble.__init__
-
-    def init(self: ensembles.Ensemble, teachers: Sequence, *rest: object, **named: object) -> None:
-        seen.append([teacher.device for teacher in teachers])
-        real(self, teachers, *rest, **named)
-
-    monkeypatch.setattr(ensembles.Ensemble, "__init__", init)
-    return seen
 
 
 def test_all_prototypes_teach_every_student_which_starts_from_its_own_average(teachers: list[list[str]]) -> None:
