@@ -210,6 +210,7 @@ _RECIPES = (
         teach="median-logits",
         source_optional=True,
         generation=PAPER,
+        refine=20,
     ),
 )
 #: By name.

@@ -27,7 +27,7 @@ from models.split import Extractor, Prototype
 from models.zoo.mlp import MLP
 from quant.binary import BinaryLinear
 
-__all__ = ["Chain", "chain_of"]
+__all__ = ["Chain", "Layer", "chain_of"]
 
 _ONE = torch.ones(())
 _LINEAR = (nn.Linear, BinaryLinear)
@@ -35,22 +35,24 @@ _KNOWN = (Prototype, Extractor, MLP)
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class Layer:
+    """A linear layer of a perceptron."""
+
     linear: nn.Linear
     relu: bool  # after it
 
 
-def chain_of(model: nn.Module) -> list[_Layer] | None:
+def chain_of(model: nn.Module) -> list[Layer] | None:
     """The layers of `model`, if it is nothing but linear layers and ReLUs that all learn."""
-    layers: list[_Layer] = []
+    layers: list[Layer] = []
     for module in _steps(model):
         if module is None or module._forward_hooks or module._forward_pre_hooks:
             return None
         if type(module) in _LINEAR:
             assert isinstance(module, nn.Linear)
-            layers.append(_Layer(module, False))
+            layers.append(Layer(module, False))
         elif type(module) is nn.ReLU and layers:
-            layers[-1] = _Layer(layers[-1].linear, True)
+            layers[-1] = Layer(layers[-1].linear, True)
         elif not _does_nothing(module, first=not layers):
             return None
     learned = [p for layer in layers for p in layer.linear.parameters()]
@@ -85,7 +87,7 @@ def _fits(parameter: Tensor) -> bool:
 class Chain:
     """A perceptron in training; `step` moves its weights."""
 
-    def __init__(self, layers: Sequence[_Layer], how: LocalTraining) -> None:
+    def __init__(self, layers: Sequence[Layer], how: LocalTraining) -> None:
         self._how = how
         self._linears = [layer.linear for layer in layers]
         self._relus = [layer.relu for layer in layers]

@@ -14,7 +14,7 @@ from models.seeding import seeded
 from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
-__all__ = ["local_update"]
+__all__ = ["local_update", "packed_update"]
 
 
 def local_update(
@@ -38,8 +38,13 @@ def local_update(
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with _repeatable(model, generator):
         trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
+    return packed_update(model, floats=floats), trained
+
+
+def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
+    """The tensors of a `state` update of the trained `model`, which is snapped to what they carry."""
     snap_(model, floats=floats)
-    return pack(model, floats=floats), trained
+    return pack(model, floats=floats)
 
 
 def _repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:

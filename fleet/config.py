@@ -57,6 +57,7 @@ class SimulationConfig:
     transport: str = "memory"  # or mqtt: broker, aggregator and agents as processes
     engine: str = "inline"  # where devices train (fleet/engines/): the models are the same
     workers: int = 0  # of the engine; 0: one per core
+    batch_devices: int = 0  # that a worker trains as one computation; 0: as many as pay, 1: none
     address: str = ""  # of the Ray cluster; without one, Ray is started on this machine
     score_every: int = 1  # rounds; the last round is always scored
     virtual: VirtualTime | None = None  # how long it would take on boards
@@ -95,6 +96,8 @@ class SimulationConfig:
             raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
         if self.address and self.engine != "ray":
             raise ConfigError(f"--address {self.address} goes with --engine ray")
+        if self.batch_devices < 0:
+            raise ConfigError(f"{self.batch_devices} devices as one computation; give auto, off or a number")
         if self.workers < 0 or self.score_every < 1:
             raise ConfigError(f"{self.workers} workers, a score every {self.score_every} rounds; give more")
         if self.virtual is not None and self.transport != "memory":

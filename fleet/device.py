@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,12 +17,13 @@ import torch
 from numpy.typing import NDArray
 
 from aggregator.pace import round_lr
+from edge_agent.hyper import LocalTraining
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
 from edge_agent.private_counts import told_counts, told_examples
 from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS
 from edge_agent.updates import share, with_own
-from edge_agent.work import local_update
+from edge_agent.work import local_update, packed_update
 from fleet.attacks import Attack
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
@@ -30,7 +31,7 @@ from fleet.news import Artifact, News
 from fleet.partition import partition
 from fleet.seeds import numpy_rng, torch_rng
 from models.split import Prototype
-from quant.pack import pack, pack_state, snap_, unpack
+from quant.pack import pack_state, unpack
 from wire.envelope import seal
 from wire.errors import ConfigError, TensorError
 from wire.keys import Ed25519PrivateKey
@@ -38,10 +39,13 @@ from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
 from wire.update import encode_update
 
-__all__ = ["FLEET", "Answer", "Kept", "SimulatedDevice", "make_devices"]
+__all__ = ["FLEET", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
 FLEET = "simulated"
 Kept = Mapping[str, bytes]  # what stays on a device from round to round, as the agent's files hold it
+#: The tensors to send, the loss, and the logits by label, where the job asks for them.
+Result = tuple[Mapping[str, Tensor], float, LabelLogits | None]
+Train = Callable[[Prototype, News, Kept], Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +100,15 @@ class SimulatedDevice:
             return published.tensors
         return decode(with_own(update, published.data, decode(kept[EXTRACTOR])))
 
-    def answer(self, model: Prototype, news: News, kept: Kept) -> Answer:
+    def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
         """Train, and seal the update; `kept` is what the round before has left on the device."""
         begun = time.perf_counter()
         try:
-            tensors, loss, seen = self._trained(model, news, kept)
+            tensors, loss, seen = (train or self._trained)(model, news, kept)
             done = time.perf_counter()
             extra, counted = {}, {}
             if seen is not None:
-                extra = pack_state({LABEL_LOGITS: seen.means()}, floats=self._floats(model))
+                extra = pack_state({LABEL_LOGITS: seen.means()}, floats=self.floats(model))
                 counted = {LABEL_LOGITS: encode(pack_state(seen.state()))}
             made = share(news.update, model, tensors, extra)
         except TensorError:
@@ -113,13 +117,11 @@ class SimulatedDevice:
         sealed = time.perf_counter()
         return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=sealed - done)
 
-    def _floats(self, model: Prototype) -> str:
+    def floats(self, model: Prototype) -> str:
+        """What is not quantized travels as."""
         return self.config.floats_of(model.spec.precision.quantized)
 
-    def _trained(
-        self, model: Prototype, news: News, kept: Kept
-    ) -> tuple[Mapping[str, Tensor], float, LabelLogits | None]:
-        """The tensors to send, the loss, and the logits by label, where the job asks for them."""
+    def _trained(self, model: Prototype, news: News, kept: Kept) -> Result:
         config, seen = self.config, None
         if counts_logits(news.extra):
             counted = unpack(decode(kept[LABEL_LOGITS])) if LABEL_LOGITS in kept else {}
@@ -129,16 +131,29 @@ class SimulatedDevice:
             self.start(news.update, news.published[self.prototype], kept),
             self.x,
             self.y,
-            replace(config.training, lr=round_lr(config.training.lr, news.extra, news.number)),
-            floats=self._floats(model),
-            generator=torch_rng(config.seed, "train", news.number, self.id),
+            self.how(news),
+            floats=self.floats(model),
+            generator=self.rng(news),
             objective=make_objective(
                 news.knowledge, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
         )
-        if self.attack is not None and self.attack.tampers:
-            tensors = self._tampered(self.attack, model, news)
-        return tensors, trained.loss, seen
+        return self.to_send(model, news, tensors), trained.loss, seen
+
+    def how(self, news: News) -> LocalTraining:
+        """How it trains in this round."""
+        training = self.config.training
+        return replace(training, lr=round_lr(training.lr, news.extra, news.number))
+
+    def rng(self, news: News) -> torch.Generator:
+        """What shuffles its samples in this round."""
+        return torch_rng(self.config.seed, "train", news.number, self.id)
+
+    def to_send(self, model: Prototype, news: News, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """`tensors`, or what an attacker sends in their place."""
+        if self.attack is None or not self.attack.tampers:
+            return tensors
+        return self._tampered(self.attack, model, news)
 
     def _sealed(self, news: News, body: bytes, loss: float) -> bytes:
         header = UpdateHeader(
@@ -156,11 +171,9 @@ class SimulatedDevice:
 
     def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
         """What an attacker packs instead of the model that it has trained."""
-        floats = self._floats(model)
         received = unpack(news.published[self.prototype].tensors)
         attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.number, self.id))
-        snap_(model, floats=floats)
-        return pack(model, floats=floats)
+        return packed_update(model, floats=self.floats(model))
 
 
 def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:

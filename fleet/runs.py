@@ -198,11 +198,12 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
         raise ConfigError(f"--out {folder}: holds the run of another configuration; choose another folder or --force")
 
 
+WHERE = ("engine", "workers", "batch_devices", "address")
+
+
 def essence(config: Mapping[str, Any]) -> Any:
     """What decides the models; where they are made does not."""
-    return json.loads(
-        json.dumps({name: value for name, value in config.items() if name not in ("engine", "workers", "address")})
-    )
+    return json.loads(json.dumps({name: value for name, value in config.items() if name not in WHERE}))
 
 
 def _lines(texts: Sequence[str]) -> str:

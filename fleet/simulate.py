@@ -34,6 +34,7 @@ from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
 from fleet.sent import Sent, mean_loss, read_answer
 from fleet.server_side import server_side
+from fleet.together import in_batches
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
@@ -179,9 +180,9 @@ class Simulation:
 
     def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
         """Have the invited devices train; what they sent, in the order of their numbers."""
-        invited = [device for group in self.groups for device in self.invited(group, number)]
         extra = self.recipe.local
-        self.engine.open(News(number=number, published=published, update=self.update, extra=extra, guide=self.guide))
+        news = News(number=number, published=published, update=self.update, extra=extra, guide=self.guide)
+        self.engine.open(news)
         shapes = {group.name: group.shapes for group in self.groups}
 
         def read(task: Task, answer: Answer) -> Sent:
@@ -189,13 +190,24 @@ class Simulation:
             return read_answer(device, answer, shapes[device.prototype])
 
         sent = []
-        for one in self.engine.train([Task(device.number, device.kept) for device in invited], read):
+        for one in self.engine.train(self._batches(news), read):
             if one.answer.kept:
                 one.device.kept.update(one.answer.kept)
                 self.changed.append(one.device)
             sent.append(one)
             on_device(one.device.id)
         return sorted(sent, key=lambda one: one.device.number)
+
+    def _batches(self, news: News) -> list[list[Task]]:
+        """The invited devices, those together that one worker trains as one computation."""
+        workers, at_most = self.engine.workers, self.config.batch_devices
+        return [
+            [Task(device.number, device.kept) for device in batch]
+            for group in self.groups
+            for batch in in_batches(
+                self.invited(group, news.number), group.model, news, at_most=at_most, workers=workers
+            )
+        ]
 
     def _fusion_group(self, group: Group, published: Artifact, sent: list[Sent]) -> fusion.Group:
         updates = [s.update for s in sent if s.update is not None and s.device.prototype == group.name]

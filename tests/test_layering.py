@@ -23,10 +23,12 @@ TORCH_FREE = [
     "models.tokenizer",
     "edge_agent.hyper",
     "edge_agent.service",
+    "edge_agent.enrol",
     "edge_agent.predict",
     "aggregator.service",
     "fleet.config",
     "firmware_configs.provision",
+    "firmware_configs.approve",
     "firmware_configs.doctor",
     "edgestill.cli",
 ]

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import os
-import shutil
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgestill.output import out, print_json, print_table
-from edgestill.progress import RoundDisplay
-from wire.errors import ConfigError, DataError
+from edgestill.output import out, print_json
+from wire.errors import ConfigError
 
 if TYPE_CHECKING:
     from fleet.config import SimulationConfig
-    from fleet.datasets import Dataset
-    from fleet.runs import RoundResult, Run
-    from fleet.simulate import Simulation
     from fleet.virtual.config import VirtualTime
-    from transport.config import BrokerConfig
 
 __all__ = ["simulate"]
 
@@ -149,6 +138,13 @@ def simulate(
     workers: Annotated[
         int, typer.Option(help="Processes that train devices; 0: one per core.", rich_help_panel=FLEET)
     ] = 0,
+    batch_devices: Annotated[
+        str,
+        typer.Option(
+            help="Devices that a worker trains as one computation: auto (perceptrons), off, a number.",
+            rich_help_panel=FLEET,
+        ),
+    ] = "auto",
     address: Annotated[
         str,
         typer.Option(
@@ -295,6 +291,7 @@ def simulate(
         transport=transport,
         engine=engine or DEFAULT_ENGINE,
         workers=workers,
+        batch_devices=_batch(batch_devices),
         address=address,
         score_every=score_every,
         virtual=_virtual(boards, asked, wanted=virtual_clock),
@@ -307,13 +304,17 @@ def simulate(
         return config
     if resume is not None:
         config, out_dir = _resumed(ctx, resume, config), resume
-    run = _run(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
+    from edgestill.run_fleet import run_fleet
+    from edgestill.run_summary import print_summary
+
+    run = run_fleet(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
     if as_json:
         print_json(run.to_json())
     else:
-        _print_result(run)
+        print_summary(run)
         if out_dir is not None:
-            out.print(f"\nwrote {out_dir / 'run.json'} and {out_dir / 'curves.png'}", markup=False, soft_wrap=True)
+            files = f"{out_dir / 'run.json'} and {out_dir / 'curves.png'}"
+            out.print(f"\nwrote {files}; for a page: edgestill report {out_dir}", markup=False, soft_wrap=True)
     return None
 
 
@@ -339,6 +340,13 @@ def _virtual(boards: tuple[str, ...], asked: dict[str, Any], *, wanted: bool) ->
     return None
 
 
+def _batch(text: str) -> int:
+    words = {"auto": 0, "off": 1}
+    if text not in words and not (text.isdecimal() and int(text)):
+        raise ConfigError(f"--batch-devices {text!r}: give auto, off, or how many devices")
+    return words[text] if text in words else int(text)
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not all(word.isdecimal() for word in words):
@@ -347,7 +355,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 #: Flags that go with --resume: how long, where, and what is shown.
-WITH_RESUME = ("resume", "rounds", "engine", "workers", "address", "quiet", "as_json")
+WITH_RESUME = ("resume", "rounds", "engine", "workers", "batch_devices", "address", "quiet", "as_json")
 
 
 def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> SimulationConfig:
@@ -369,174 +377,5 @@ def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> Simul
     if config.transport != "memory" or config.virtual is not None:
         raise ConfigError(f"{folder}: a run over MQTT or in virtual time is not resumed; start it anew")
     engine, address = (asked.engine, asked.address) if "engine" in names else (config.engine, config.address)
-    return replace(config, rounds=rounds, workers=workers, engine=engine, address=address)
-
-
-def _run(
-    config: SimulationConfig,
-    out_dir: Path | None,
-    broker: str | None,
-    *,
-    force: bool,
-    quiet: bool,
-    resume: bool = False,
-) -> Run:
-    """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
-    from fleet.runs import claim_folder, write_run
-
-    if out_dir is not None and not resume:
-        claim_folder(out_dir, config.to_json(), force=force)
-    simulation, dataset = _build(config)
-    run, keep = _begin(simulation, out_dir, resume=resume)
-    done = len(run.rounds)
-    try:
-        devices = simulation.per_round
-        shown = RoundDisplay(config.rounds, devices, quiet=quiet, at_once=_at_once(config, devices), fleet=run.fleet)
-        with simulation, shown as show:
-            if config.transport == "mqtt":
-                rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, show.device_done)
-            else:
-                rounds = (
-                    simulation.run_round(n, on_device=show.device_done) for n in range(done + 1, config.rounds + 1)
-                )
-            with closing(rounds):  # Ctrl-C ends the processes too, wherever it falls
-                for result in rounds:
-                    run.rounds.append(result)
-                    show.round_done(result)
-                    if out_dir is not None:
-                        write_run(run, out_dir)
-                        keep(result.round)
-    finally:
-        if out_dir is not None and run.rounds:
-            _draw(run, out_dir)
-    return run
-
-
-def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tuple[Run, Callable[[int], None]]:
-    """The run so far, and what is to be called after each of its rounds."""
-    from fleet.checkpoint import Checkpoints
-    from fleet.runs import RoundResult, read_run
-
-    run, config = simulation.new_run(), simulation.config
-    if out_dir is None or config.transport != "memory" or config.virtual is not None:
-        return run, lambda number: None
-    checkpoints = Checkpoints(out_dir)
-    if resume:
-        told = read_run(out_dir)
-        if told["fleet"] != run.fleet:
-            raise DataError(f"{out_dir}: the dataset is not the one that the run began with; start it anew")
-        done = checkpoints.restore(simulation)
-        run.rounds = [RoundResult.from_json(facts) for facts in told["rounds"][:done]]
-        if len(run.rounds) != done:
-            raise DataError(f"{out_dir}: a checkpoint of round {done}, but run.json has {len(run.rounds)} rounds")
-    else:
-        checkpoints.clear()
-    return run, lambda number: checkpoints.write(simulation, number)
-
-
-def _at_once(config: SimulationConfig, devices: int) -> int:
-    """How many devices train at the same time."""
-    if config.transport == "mqtt":
-        return devices
-    return 1 if config.engine == "inline" else config.workers or os.cpu_count() or 1
-
-
-def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
-    """The fleet; its data is read while torch is imported, which takes as long."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from fleet.datasets import load
-
-    with ThreadPoolExecutor(1) as beside:
-        loading = beside.submit(load, config.dataset)
-        import torch
-
-        from fleet.simulate import Simulation
-        from fleet.virtual.simulation import VirtualSimulation
-
-        torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
-        dataset = loading.result()
-    return (Simulation if config.virtual is None else VirtualSimulation)(config, dataset), dataset
-
-
-def _rounds_over_mqtt(
-    config: SimulationConfig,
-    dataset: Dataset,
-    out_dir: Path | None,
-    broker: str | None,
-    on_device: Callable[[str], None],
-) -> Generator[RoundResult, None, None]:
-    """Rounds of a fleet of processes, which live in `out_dir/fleet` or in a folder that is removed afterwards."""
-    from fleet.over_mqtt import MqttSimulation
-    from transport.config import BrokerConfig
-    from transport.embedded import EmbeddedBroker
-
-    with ExitStack() as stack:
-        if out_dir is None:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="edgestill-")))
-        else:
-            folder = out_dir / "fleet"
-            shutil.rmtree(folder, ignore_errors=True)  # of the same run: the folder was claimed
-        if broker is None:
-            where = BrokerConfig(port=stack.enter_context(EmbeddedBroker()).port)
-        else:
-            where = _parse_broker(broker)
-        fleet = stack.enter_context(MqttSimulation(config, dataset, folder, where))
-        yield from fleet.rounds(on_device=on_device)
-
-
-def _parse_broker(text: str) -> BrokerConfig:
-    from transport.config import BrokerConfig
-
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--broker {text!r}: write it as HOST:PORT, such as 127.0.0.1:1883")
-    return BrokerConfig(host=host, port=int(port))
-
-
-def _draw(run: Run, out_dir: Path) -> None:
-    from fleet.curves import draw_curves
-
-    c = run.config
-    split = f"{c['partition']} alpha {c['alpha']}"
-    title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
-    scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
-    draw_curves(scored or run.rounds, out_dir / "curves.png", title=title)
-
-
-def _print_result(run: Run) -> None:
-    """One line per prototype: how good, how small."""
-    last = run.rounds[-1]
-    rows = []
-    for name, result in last.prototypes.items():
-        best = max(a for r in run.rounds if math.isfinite(a := r.prototypes[name].accuracy))
-        on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
-        size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
-        own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
-        before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
-        full = f"{100 * result.accuracy:.1f} %"
-        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best:.1f} %", size])
-    columns = [
-        "prototype",
-        "devices",
-        "accuracy",
-        "at its precision",
-        "its average",
-        "devices' own",
-        "best",
-        "one update",
-    ]
-    for n in (5, 4):  # nobody keeps a model of its own, nothing was distilled
-        if not any(row[n] for row in rows):
-            columns, rows = columns[:n] + columns[n + 1 :], [row[:n] + row[n + 1 :] for row in rows]
-    print_table(f"after round {last.round}, on the test set", columns, rows)
-    together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
-    if together is not None:
-        out.print(f"\nall teachers together: {100 * together:.1f} %")
-    attackers = [d["device"] for d in run.fleet if "attack" in d]
-    if attackers:
-        share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
-        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
-    up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
-    seconds = sum(r.seconds for r in run.rounds)
-    out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
+    batch = asked.batch_devices if "batch_devices" in names else config.batch_devices
+    return replace(config, rounds=rounds, workers=workers, batch_devices=batch, engine=engine, address=address)

@@ -40,8 +40,11 @@ class Engine(Protocol):
     def open(self, news: News) -> None:
         """Tell all devices what the round is about."""
 
-    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
-        """What `read` makes of every task's answer, in any order; it may be called in several threads at once."""
+    def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
+        """What `read` makes of every task's answer, in any order; it may be called in several threads at once.
+
+        The tasks of a batch are done by one worker, as one computation.
+        """
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
         """One tally for each, with all batches in order."""

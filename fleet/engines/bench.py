@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from aggregator.evaluate import count
 from edge_agent.train import channels_last_
 from fleet.device import Answer, Kept, SimulatedDevice
 from fleet.news import Artifact, News
+from fleet.together import answers_together
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed
@@ -36,11 +37,15 @@ class Bench:
         """A round begins."""
         self.news = news
 
-    def train(self, number: int, kept: Kept) -> Answer:
-        """Device `number` answers the round."""
+    def train(self, tasks: Sequence[tuple[int, Kept]]) -> Iterator[Answer]:
+        """The answers of devices, by number and what they have kept; several, of one prototype, train together."""
         assert self.news is not None, "a round is open"
-        device = self.devices[number]
-        return device.answer(self.models[device.prototype], self.news, kept)
+        devices = [self.devices[number] for number, _ in tasks]
+        model = self.models[devices[0].prototype]
+        if len(devices) == 1:
+            yield devices[0].answer(model, self.news, tasks[0][1])
+        else:
+            yield from answers_together(devices, model, self.news)
 
     def score(self, prototype: str, state: Artifact, first: int, last: int, *, quantized: bool) -> Tally:
         """Of the batches `first` to `last` - 1 of the test set, by a full-precision state."""

@@ -26,10 +26,12 @@ class Inline:
         """Tell all devices what the round is about."""
         self._bench.open(news)
 
-    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
+    def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
         """In the order of the tasks."""
-        for task in tasks:
-            yield read(task, self._bench.train(task.device, task.kept))
+        for tasks in batches:
+            answers = self._bench.train([(task.device, task.kept) for task in tasks])
+            for task, answer in zip(tasks, answers, strict=True):
+                yield read(task, answer)
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
         """One after another."""

@@ -38,6 +38,7 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 FACTS = ("name", "kind", "class_names", "mean", "std", "vocab", "variant")
 SILENT = ("hold", "round")  # kinds that are not answered
 ROOT = Path(__file__).resolve().parents[2]
+Told = tuple[str, dict[str, Any], list[bytes]]  # kind, facts, blobs of a frame
 
 
 class Actor:
@@ -59,17 +60,17 @@ class Actor:
         )
         self._held: dict[str, Artifact] = {}
 
-    def handle(self, kind: str, facts: dict[str, Any], blobs: list[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
-        """What a worker process answers to this frame."""
-        answers: list[tuple[str, dict[str, Any], list[bytes]]] = []
+    def handle(self, kind: str, facts: dict[str, Any], blobs: list[bytes]) -> list[Told]:
+        """What a worker process answers to this frame, one thing after another."""
+        answers: list[Told] = []
         try:
             if kind == "call":
-                return _call_beside(facts, blobs)
+                return [_call_beside(facts, blobs)]
             frame = Frame(kind, facts, [bytearray(blob) for blob in blobs])
             obey(frame, self._bench, self._held, lambda *answer: answers.append(answer))
         except EdgestillError as error:
-            return "error", {"text": str(error)}, []
-        return answers[0] if answers else ("", {}, [])
+            answers.append(("error", {"text": str(error)}, []))
+        return answers
 
 
 def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpec:
@@ -77,7 +78,7 @@ def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpe
     return PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, config.latent)
 
 
-def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
+def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
     """Call with the request's files in a folder of this machine; the files that the call has made go back."""
     with tempfile.TemporaryDirectory(prefix="edgestill-call-") as name:
         folder = Path(name)
@@ -94,6 +95,7 @@ class _Link:
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
         self._waiting: deque[Any] = deque()
+        self._told: deque[Told] = deque()
 
     def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
         answer = self._actor.handle.remote(kind, dict(facts), [bytes(blob) for blob in blobs])
@@ -102,9 +104,11 @@ class _Link:
 
     def receive(self) -> Frame:
         try:
-            kind, facts, blobs = self._ray.get(self._waiting.popleft())
+            while not self._told:
+                self._told.extend(self._ray.get(self._waiting.popleft()))
         except self._ray.exceptions.RayError as error:
             raise EOFError(f"the actor is lost: {error}") from None
+        kind, facts, blobs = self._told.popleft()
         return Frame(kind, facts, [bytearray(blob) for blob in blobs])
 
 

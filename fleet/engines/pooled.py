@@ -90,9 +90,9 @@ class Pooled(ABC):
         for at in range(len(self._workers)):
             self._with(at, lambda worker: _tell(worker, news))
 
-    def train(self, tasks: Sequence[Task], read: Callable[[Task, Answer], T]) -> Iterator[T]:
+    def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
         """As they are done; `read` is called in a thread per worker."""
-        rest, strikes = deque(tasks), Counter[int]()
+        rest, strikes = deque(batches), Counter[int]()
         done: SimpleQueue[T | BaseException] = SimpleQueue()
 
         def drive(at: int) -> None:
@@ -107,7 +107,7 @@ class Pooled(ABC):
             thread.start()
         finished = False
         try:
-            for _ in tasks:
+            for _ in range(sum(map(len, batches))):
                 result = done.get()
                 if isinstance(result, BaseException):
                     raise result
@@ -120,35 +120,40 @@ class Pooled(ABC):
             for thread in threads:
                 thread.join()
 
-    def _drive(self, at: int, rest: deque[Task], strikes: Counter[int], put: Callable[[Task, Answer], None]) -> None:
+    def _drive(
+        self, at: int, rest: deque[Sequence[Task]], strikes: Counter[int], put: Callable[[Task, Answer], None]
+    ) -> None:
         """Keep worker `at` busy until nothing is left."""
-        worker, given = self._workers[at], deque[Task]()
+        worker, given = self._workers[at], deque[deque[Task]]()  # batches, and what is left of the first
 
         def give() -> None:
             while len(given) < AHEAD:
                 try:
-                    task = rest.popleft()
+                    tasks = rest.popleft()
                 except IndexError:
                     return
-                if given and sum(map(len, task.kept.values())) > SMALL:
-                    rest.appendleft(task)
+                kept = [blob for task in tasks for blob in task.kept.values()]
+                if given and sum(map(len, kept)) > SMALL:
+                    rest.appendleft(tasks)
                     return
-                given.append(task)
-                facts = {"device": task.device, "kept": list(task.kept)}
-                worker.channel.send("train", facts, list(task.kept.values()))
+                given.append(deque(tasks))
+                facts = {"devices": [task.device for task in tasks], "kept": [list(task.kept) for task in tasks]}
+                worker.channel.send("train", facts, kept)
 
         try:
             give()
             while given:
                 frame = worker.receive("answer")
-                task = given.popleft()
-                with suppress(OSError):  # it died after its answer: the next one tells
-                    give()
+                task = given[0].popleft()
+                if not given[0]:
+                    given.popleft()
+                    with suppress(OSError):  # it died after its answer: the next one tells
+                        give()
                 put(task, _answer(frame))
         except (EOFError, OSError) as error:
             rest.extendleft(reversed(given))
             if given:
-                self._strike(self._bench.devices[given[0].device].id, given[0].device, strikes, error)
+                self._strike(self._bench.devices[given[0][0].device].id, given[0][0].device, strikes, error)
             self._replace(at)
 
     def _strike(self, name: str, device: int, strikes: Counter[int], error: BaseException) -> None:

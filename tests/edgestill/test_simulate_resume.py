@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Path:
 def facts(folder: Path) -> dict[str, Any]:
     """run.json without what may differ."""
     run: dict[str, Any] = json.loads((folder / "run.json").read_text())
-    for name in ("engine", "workers", "rounds"):
+    for name in ("engine", "workers", "batch_devices", "rounds"):
         run["config"].pop(name)
     for told in run["rounds"]:
         told.pop("seconds"), told.pop("seconds_by")
@@ -43,11 +43,18 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, tmp_path: Path, capsys:
     assert _run([*start, "--rounds", "3", "--engine", "inline", "--out", str(whole)], debug=True) == 0
     assert _run([*start, "--rounds", "1", "--engine", "inline", "--out", str(cut)], debug=True) == 0
     resume = ["simulate", "--resume", str(cut), "--quiet"]
-    assert _run([*resume, "--rounds", "3", "--engine", "processes", "--workers", "2"], debug=True) == 0
+    elsewhere = ["--engine", "processes", "--workers", "2", "--batch-devices", "off"]
+    assert _run([*resume, "--rounds", "3", *elsewhere], debug=True) == 0
     assert facts(cut) == facts(whole)
     capsys.readouterr()
     assert _run([*resume, "--lr", "0.1"], debug=False) == 3
     assert "leave out --lr" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "some"])
+def test_how_many_devices_train_together_is_a_number_or_a_word(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["simulate", f"--batch-devices={text}", "--dry-run"], debug=False) == 3
+    assert f"--batch-devices '{text}': give auto, off, or how many devices" in capsys.readouterr().err
 
 
 def test_what_cannot_be_resumed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,9 +181,9 @@ def test_fedensemble_reports_how_good_the_models_are_together() -> None:
     assert fused.metrics["mlp:fp32"]["ensemble_accuracy"] == 0.5
 
 
-def test_predictors_are_refined_only_without_samples_and_only_if_asked() -> None:
+def test_predictors_are_refined_only_without_samples() -> None:
     groups = [group(MLP, GOOD), group(W1, [honest(W1, "w0"), honest(W1, "w1")])]
-    plain, refined = fuse("edgestill", groups, **SMALL), fuse("edgestill", groups, refine=3, **SMALL)
+    plain, refined = (fuse("edgestill", groups, **SMALL, **how) for how in ({"refine": 0}, {}))
     for name in ("mlp:fp32", "mlp:w1"):
         before, after = plain.states[name], refined.states[name]
         assert {key for key, w in after.items() if not torch.equal(w, before[key])} == {

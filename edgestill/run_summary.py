@@ -1,0 +1,51 @@
+"""What a simulated fleet has come to, for people."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from edgestill.output import out, print_table
+
+if TYPE_CHECKING:
+    from fleet.runs import Run
+
+__all__ = ["print_summary"]
+
+
+def print_summary(run: Run) -> None:
+    """One line per prototype: how good, how small."""
+    last = run.rounds[-1]
+    rows = []
+    for name, result in last.prototypes.items():
+        best = max(a for r in run.rounds if math.isfinite(a := r.prototypes[name].accuracy))
+        on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
+        size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
+        own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
+        before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
+        full = f"{100 * result.accuracy:.1f} %"
+        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best:.1f} %", size])
+    columns = [
+        "prototype",
+        "devices",
+        "accuracy",
+        "at its precision",
+        "its average",
+        "devices' own",
+        "best",
+        "one update",
+    ]
+    for n in (5, 4):  # nobody keeps a model of its own, nothing was distilled
+        if not any(row[n] for row in rows):
+            columns, rows = columns[:n] + columns[n + 1 :], [row[:n] + row[n + 1 :] for row in rows]
+    print_table(f"after round {last.round}, on the test set", columns, rows)
+    together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
+    if together is not None:
+        out.print(f"\nall teachers together: {100 * together:.1f} %")
+    attackers = [d["device"] for d in run.fleet if "attack" in d]
+    if attackers:
+        share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
+        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
+    up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
+    seconds = sum(r.seconds for r in run.rounds)
+    out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

@@ -1,0 +1,58 @@
+"""Devices that one worker trains as one computation (`stacked.py`): who may, how many, and their answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+from edge_agent.objective import counts_logits
+from edge_agent.schedule import Trained
+from edge_agent.work import packed_update
+from fleet.device import Answer, Kept, Result, SimulatedDevice
+from fleet.news import News
+from fleet.stacked import Pupil, Stack, size_that_pays, train_stacked
+from models.split import Prototype
+from quant.pack import load_packed
+
+__all__ = ["answers_together", "in_batches"]
+
+
+def in_batches(
+    devices: Sequence[SimulatedDevice], model: Prototype, news: News, *, at_most: int, workers: int
+) -> list[Sequence[SimulatedDevice]]:
+    """`devices`, all of the prototype `model`, in batches that every worker gets about the same number of.
+
+    `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where devices start from models of
+    their own, learn from more than their samples, or have a network that is not a plain perceptron.
+    """
+    size = size_that_pays(model)
+    if size > 1 and at_most:
+        size = at_most
+    if news.update != "state" or news.guide is not None or counts_logits(news.extra):
+        size = 1
+    size = max(1, min(size, -(-len(devices) // workers)))
+    count = -(-len(devices) // size)
+    edges = [len(devices) * n // count for n in range(count + 1)]
+    return [devices[a:b] for a, b in pairwise(edges)]
+
+
+def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news: News) -> Iterator[Answer]:
+    """What the devices of a batch answer, in order; each is given its share of the time."""
+    begun = time.perf_counter()
+    load_packed(model, news.published[devices[0].prototype].tensors)
+    pupils = [Pupil(device.x, device.y, device.rng(news)) for device in devices]
+    stack, trained = train_stacked(model, pupils, devices[0].how(news))
+    share = (time.perf_counter() - begun) / len(devices)
+    for k, device in enumerate(devices):
+        answer = device.answer(model, news, {}, partial(_result, device, stack, k, trained[k]))
+        yield replace(answer, train_s=answer.train_s + share)
+
+
+def _result(
+    device: SimulatedDevice, stack: Stack, k: int, trained: Trained, model: Prototype, news: News, _: Kept
+) -> Result:
+    stack.put_into(model, k)
+    return device.to_send(model, news, packed_update(model, floats=device.floats(model))), trained.loss, None

@@ -1,0 +1,78 @@
+"""Devices that are trained as one computation come to the bits that each has alone."""
+
+import pytest
+import torch
+from torch import nn
+
+from edge_agent.hyper import LocalTraining
+from edge_agent.train import train_local
+from fleet.stacked import Pupil, size_that_pays, train_stacked
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from models.split import Prototype
+
+
+def prototype(name: str = "mlp:fp32", side: int = 4) -> Prototype:
+    arch, precision = parse_prototype(name)
+    spec = PrototypeSpec(arch, precision, (1, side, side), 3, 6)
+    return build(spec, generator=torch.Generator().manual_seed(1))
+
+
+def pupil(number: int, samples: int) -> Pupil:
+    x = torch.randn(samples, 1, 4, 4, generator=torch.Generator().manual_seed(number))
+    return Pupil(x, x.flatten(1)[:, :3].argmax(1), torch.Generator().manual_seed(100 + number))
+
+
+def check_like_alone(name: str, sizes: list[int], how: LocalTraining) -> None:
+    start = prototype(name)
+    stack, trained = train_stacked(start, [pupil(k, n) for k, n in enumerate(sizes)], how)
+    for k, n in enumerate(sizes):
+        alone, own, together = prototype(name), pupil(k, n), prototype(name)
+        wanted = train_local(alone, own.x, own.y, how, generator=own.generator)
+        stack.put_into(together, k)
+        for (tensor, a), b in zip(alone.state_dict().items(), together.state_dict().values(), strict=True):
+            assert torch.equal(a, b), f"pupil {k}, {tensor}"
+        assert trained[k] == wanted
+    assert all(torch.equal(a, b) for a, b in zip(start.parameters(), prototype(name).parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"momentum": 0.9},
+        {"weight_decay": 0.05},
+        {"prox": 0.3},
+        {"momentum": 0.9, "weight_decay": 0.05, "prox": 0.3},
+    ],
+    ids=lambda extra: "+".join(extra) or "plain",
+)
+def test_the_bits_are_those_of_one_device_after_another(name: str, extra: dict[str, float]) -> None:
+    check_like_alone(name, [21, 21, 21], LocalTraining(lr=0.1, batch_size=8, epochs=2, **extra))  # batches of 8, 8, 5
+
+
+@pytest.mark.parametrize("amount", [{"epochs": 3}, {"steps": 7}], ids=str)
+def test_devices_of_any_size_train_side_by_side(amount: dict[str, int]) -> None:
+    check_like_alone("mlp:fp32", [1, 30, 8, 21, 2, 30, 9], LocalTraining(lr=0.1, batch_size=8, **amount))
+
+
+def test_layers_without_a_bias_are_stacked_too() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
+    how = LocalTraining(lr=0.1, batch_size=8, epochs=1)
+    before = model[1].weight.detach().clone()
+    stack, _ = train_stacked(model, [pupil(0, 16), pupil(1, 16)], how)
+    stack.put_into(model, 1)
+    alone = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
+    alone[1].weight.data.copy_(before)
+    own = pupil(1, 16)
+    train_local(alone, own.x, own.y, how, generator=own.generator)
+    assert torch.equal(model[1].weight, alone[1].weight)
+    assert not torch.equal(model[1].weight, before)
+
+
+def test_as_many_pay_as_the_cache_holds_and_only_perceptrons() -> None:
+    assert size_that_pays(prototype("mlp:fp32", side=28)) == 5  # 0.8 MB each
+    assert size_that_pays(prototype("mlp:w1")) == 16
+    assert size_that_pays(prototype("cnn:fp32", side=28)) == 1
+    assert size_that_pays(prototype("fedrad_mlp:fp32")) == 1  # it has dropout, so it is left to autograd
