@@ -5,7 +5,9 @@ A prototype is written `arch:precision`, for example `resnet8-gn:w1`; `cnn` alon
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from models.registry import check_name
 from quant.precision import FP32, Precision, parse_precision
@@ -38,6 +40,22 @@ class PrototypeSpec:
 
     def __str__(self) -> str:
         return f"{self.arch}:{self.precision}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As other processes are told.
+
+        >>> spec = PrototypeSpec("cnn", FP32, (1, 28, 28), 10)
+        >>> PrototypeSpec.from_json(spec.to_json()) == spec
+        True
+        """
+        shape = {"input_shape": list(self.input_shape), "classes": self.classes, "latent": self.latent}
+        return {"prototype": str(self), **shape}
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> PrototypeSpec:
+        """What `to_json` gave; other keys are left alone."""
+        arch, precision = parse_prototype(facts["prototype"])
+        return cls(arch, precision, tuple(facts["input_shape"]), facts["classes"], facts["latent"])
 
 
 def parse_prototype(text: str) -> tuple[str, Precision]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from aggregator.fusion.forward import CPU, Teacher, all_logits
+from aggregator.fusion.pool import far_pool
 from aggregator.fusion.scores import count_medians
 from aggregator.fusion.teachers import STREAMS, TEACH, Running, Teach, mean_logits, median_logits, without_broken_rows
 from wire.errors import ModelError, RoundError
@@ -136,12 +137,20 @@ class Ensemble:
 
     def _logits(self, x: Tensor) -> Iterator[Tensor]:
         shape: torch.Size | None = None
-        answers = all_logits(self._teachers, x, where=self._where, workers=self._workers)
-        for device, logits in zip(self.devices, answers, strict=True):
+        for device, logits in zip(self.devices, self._asked(x), strict=True):
             shape = shape or logits.shape
             if logits.shape != shape or logits.ndim != 2 or len(logits) != len(x):
                 raise ModelError(f"teacher {device!r} answers {tuple(logits.shape)}, expected {tuple(shape)}")
             yield without_broken_rows(logits)
+
+    def _asked(self, x: Tensor) -> Iterator[Tensor]:
+        pool = far_pool()
+        if pool is not None and self._where.type == "cpu":
+            from aggregator.fusion.far import can_travel, far_logits
+
+            if can_travel(self._teachers):
+                return far_logits(pool, self._teachers, x)
+        return all_logits(self._teachers, x, where=self._where, workers=self._workers)
 
     def _blocks(self, x: Tensor) -> Iterator[Tensor]:
         """(K, B, C) for as many samples at a time as the budget allows."""

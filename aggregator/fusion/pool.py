@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from wire.errors import EdgestillError, RoundError
 
-__all__ = ["Asks", "Pool", "lent", "main", "shared_pool"]
+__all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,6 +114,16 @@ class Asks(Protocol):
         """The answers of `call`, a `module:function`, to each request, in order."""
 
 
+class Far(Asks, Protocol):
+    """A pool whose workers may be on other machines."""
+
+    far: bool
+
+    @property
+    def workers(self) -> int:
+        """How many pieces of work are done at once."""
+
+
 _shared: Pool | None = None
 _lent: Asks | None = None
 
@@ -127,6 +137,11 @@ def lent(pool: Asks | None) -> Iterator[None]:
         yield
     finally:
         _lent = before
+
+
+def far_pool() -> Far | None:
+    """The pool that was lent, if its workers may be on other machines."""
+    return cast("Far", _lent) if getattr(_lent, "far", False) else None
 
 
 def shared_pool(size: int) -> Asks:

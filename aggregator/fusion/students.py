@@ -25,7 +25,7 @@ from aggregator.fusion.distill import Distilled, distill
 from aggregator.fusion.pool import shared_pool
 from aggregator.recipes import Distillation
 from models.build import build
-from models.spec import PrototypeSpec, parse_prototype
+from models.spec import PrototypeSpec
 
 __all__ = ["Student", "distill_all"]
 
@@ -123,10 +123,7 @@ def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) 
     return {
         "folder": str(folder),
         "number": number,
-        "prototype": str(spec),
-        "input_shape": spec.input_shape,
-        "classes": spec.classes,
-        "latent": spec.latent,
+        **spec.to_json(),
         "how": dataclasses.asdict(how),
         "threads": torch.get_num_threads(),  # as many as here, or sums would have other orders
     }
@@ -137,8 +134,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(request["threads"])
     folder, number = Path(request["folder"]), request["number"]
     samples, own = load_file(folder / "samples"), load_file(folder / f"student-{number}")
-    arch, precision = parse_prototype(request["prototype"])
-    spec = PrototypeSpec(arch, precision, tuple(request["input_shape"]), request["classes"], request["latent"])
+    spec = PrototypeSpec.from_json(request)
     generator = torch.Generator()
     generator.set_state(own.pop("generator"))
     start = {name.removeprefix(_START): value for name, value in own.items()}

@@ -15,7 +15,7 @@ from wire.errors import ConfigError
 
 torch.set_num_threads(1)
 TAUGHT = {"recipe": "feddf", "fusion": {"steps": 6, "check_every": 3, "batch_size": 16}, "compute": "cpu"}
-ALLOWED = os.environ.get("EDGESTILL_TEST_RAY") == "1"  # Ray listens on the network, not on loopback alone
+ALLOWED = os.environ.get("EDGESTILL_TEST_RAY") == "1"  # Ray listens on the network: run it under unshare -rn
 HERE = importlib.util.find_spec("ray") is not None
 
 
