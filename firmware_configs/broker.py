@@ -14,7 +14,7 @@ from wire.topics import ROOT, VERSION
 __all__ = ["FOLDER", "acl", "conf"]
 
 FOLDER = "/etc/mosquitto/edgestill"
-#: Where Mosquitto's own images and packages have it; Debian's multi-arch folder is another usual place.
+#: Where Mosquitto's own images have it; the configuration says where Debian's package has it.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
 _UP = ("state", "about", "metrics", "reported", "up/#")
 _DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contradicts a will that comes late
@@ -22,7 +22,13 @@ _DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contra
 
 def conf(version: str, *, port: int, folder: str = FOLDER, acl_plugin: str = ACL_PLUGIN) -> str:
     """A mosquitto.conf for version "2.0" or "2.1", whose files lie in `folder`."""
-    access = {"2.0": f"acl_file {folder}/acl", "2.1": f"plugin {acl_plugin}\nplugin_opt_acl_file {folder}/acl"}
+    access = {
+        "2.0": f"acl_file {folder}/acl",
+        "2.1": f"""\
+# Debian's package has the plugin in /usr/lib/ARCHITECTURE-linux-gnu/mosquitto/, such as aarch64 or x86_64
+plugin {acl_plugin}
+plugin_opt_acl_file {folder}/acl""",
+    }
     return f"""\
 # Mosquitto {version} for an edgestill fleet; made by `edgestill provision`, which will replace it.
 # After a revocation copy crl.pem here again and reload the broker (SIGHUP).

@@ -9,6 +9,8 @@ def test_it(broker):
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import socket
@@ -24,7 +26,12 @@ from tests.certificates import Authority
 from transport.config import BrokerConfig, TlsConfig
 from transport.embedded import EmbeddedBroker
 
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+#: EDGESTILL_TEST_MOSQUITTO: another one than this machine's own, such as a newer version.
+MOSQUITTO = (
+    os.environ.get("EDGESTILL_TEST_MOSQUITTO")
+    or shutil.which("mosquitto")
+    or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+)
 DEFAULTS_2_1 = ("max_packet_size 2000000", "max_queued_messages 1000")  # the defaults of Mosquitto 2.1, also for 2.0
 BOTH = ("mosquitto", "embedded")
 
@@ -44,6 +51,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def mosquitto_version() -> tuple[int, int]:
+    """Of MOSQUITTO, such as (2, 0)."""
+    assert MOSQUITTO is not None
+    said = subprocess.run([MOSQUITTO, "-h"], capture_output=True, text=True, check=False)
+    said = said.stdout + said.stderr
+    found = re.search(r"mosquitto version (\d+)\.(\d+)", said)
+    assert found is not None, said
+    return int(found[1]), int(found[2])
 
 
 class Mosquitto:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
 from pathlib import Path
 
-from firmware_configs.broker import FOLDER
-from tests.brokers import Mosquitto
+from firmware_configs.broker import ACL_PLUGIN, FOLDER
+from tests.brokers import Mosquitto, mosquitto_version
 
 OWNER = "_broker"
 
@@ -25,7 +26,9 @@ class Provisioned(Mosquitto):
         shutil.copytree(self.made, self.files, dirs_exist_ok=True)
         with (self.files / "acl").open("a") as access:  # whoever runs a broker may say and hear anything
             access.write(f"\nuser {OWNER}\ntopic readwrite #\n")
-        text = (self.files / "mosquitto-2.0.conf").read_text()
+        form = "2.1" if mosquitto_version() >= (2, 1) else "2.0"
+        text = (self.files / f"mosquitto-{form}.conf").read_text()
+        text = text.replace(ACL_PLUGIN, os.environ.get("EDGESTILL_TEST_MOSQUITTO_ACL", ACL_PLUGIN))
         text, count = re.subn(r"^listener \d+$", f"listener {self.port} 127.0.0.1", text, flags=re.MULTILINE)
         assert count == 1
         assert FOLDER in text

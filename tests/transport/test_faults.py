@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.brokers import Broker, Mosquitto
+from tests.brokers import Broker, Mosquitto, mosquitto_version
 from tests.proxy import Proxy
 from tests.transport.events import connected, eventually, messages, wait_for
 from tests.transport.scripted import CONNACK5, Scripted
@@ -94,7 +94,10 @@ def test_a_silent_network_is_noticed_and_survived(mosquitto: Mosquitto) -> None:
             wait_for(link, Connected)
             proxy.pause()
             started = time.monotonic()
-            assert wait_for(link, Disconnected).reason == "no sign of life from the broker for 1 s"
+            noticed = {"no sign of life from the broker for 1 s"}
+            if mosquitto_version() >= (2, 1):  # it may be first to notice, and the proxy hands its end on
+                noticed.add("the broker closed the connection")
+            assert wait_for(link, Disconnected).reason in noticed
             assert time.monotonic() - started < 5
             proxy.resume()
             wait_for(link, Connected, 20)
