@@ -7,13 +7,14 @@ MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, Fed
 
     mlp10 mlp30 mlp100   perceptron 784-200-200-10, 10, 30, 100 devices a round, 20 rounds
     cnn10                McMahan's CNN, 10 devices a round, 5 rounds
-    everything           three prototypes, one of them 1-bit, 30 devices a round, FedDF with 2,000 unlabeled samples and
-                         100 steps of 128, beside FedAvg with the same fleet: what a round costs more
+    everything           three prototypes, one of them 1-bit, 30 and 90 devices a round, FedDF with 2,000 unlabeled
+                         samples and 100 steps of 128, beside FedAvg with the same fleet: what a round costs more
 
 `--harness` is the folder of the peers' scripts (run.py, common.py), `--peers` that of their environments (venv-pfl,
 venv-flwr, venv-fedlab); the harness's README says how to make them. A peer without one is left out, and named. About
 45 minutes with all peers; give it a quiet machine. Flower's Ray (flwr-2a) listens on the machine's network address,
-whatever it is asked for: leave it out by --systems where that is not wanted.
+whatever it is asked for: leave it out by --systems, or run all of it in a network namespace of its own
+(unshare -rn sh -c 'ip link set lo up; exec python benchmarks/simulate.py').
 """
 
 from __future__ import annotations
