@@ -28,6 +28,7 @@ from fleet.seeds import numpy_rng, torch_rng
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
+from wire.errors import RoundError
 
 __all__ = ["Device", "Fleet", "RoundFacts", "make_fleet", "rounds"]
 
@@ -135,7 +136,10 @@ def rounds(fleet: Fleet) -> Iterator[RoundFacts]:
     for number in range(1, fleet.plan.rounds + 1):
         updates = [_update(device, model, state, fleet, number) for device in fleet.devices]
         group = Group(spec=fleet.spec, previous=state, updates=[update for update in updates if _taken_in(update)])
-        fused = fuse(fleet.recipe, [group], fleet.server, number, memory)
+        try:
+            fused = fuse(fleet.recipe, [group], fleet.server, number, memory)
+        except RoundError:  # such as of teachers that all overflow: as at the aggregator, the model stays
+            fused = Fused(states={group.name: state}, memory=memory, devices={}, metrics={group.name: {}}, seconds={})
         state, memory = dict(fused.states[group.name]), fused.memory
         yield _facts(fused, group.name, _error(model, state, fleet, number), fleet.devices)
 

@@ -7,6 +7,7 @@ from edge_agent.hyper import LocalTraining
 from fleet.datasets import load
 from fleet.experiments.fedrad_fleet import make_fleet, rounds
 from fleet.experiments.fedrad_plans import PLANS, Plan
+from wire.errors import RoundError
 
 SMALL = Plan(
     rounds=1,
@@ -108,3 +109,15 @@ def test_devices_whose_training_diverges_are_refused_and_the_rounds_go_on(digits
     assert kept[0].error == kept[1].error  # nobody is left: the model stays as it is
     noisy = list(rounds(fleet_of(digits, recipe, attack="faulty:10", plan=plan)))
     assert [facts.harm for facts in noisy] == pytest.approx([1.0, 1.0])  # only they are left
+
+
+def test_a_round_that_cannot_be_fused_leaves_the_model_as_it_is(digits, monkeypatch):
+    def overflow(self):
+        raise RoundError("no teacher has finite logits")
+
+    plan = replace(SMALL, rounds=2)
+    good = list(rounds(fleet_of(digits, "feddf", attack="", plan=plan)))
+    monkeypatch.setattr("aggregator.fusion.ensemble.Ensemble.taught", overflow)
+    bad = list(rounds(fleet_of(digits, "feddf", attack="", plan=plan)))
+    assert bad[0].error == bad[1].error != good[1].error
+    assert [facts.harm for facts in bad] == [0, 0]
