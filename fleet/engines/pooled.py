@@ -128,6 +128,8 @@ class Pooled(ABC):
 
         def give() -> None:
             while len(given) < AHEAD:
+                if given and len(rest) < self._count:  # the last ones are for whoever is free first
+                    return
                 try:
                     tasks = rest.popleft()
                 except IndexError:
