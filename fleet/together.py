@@ -28,6 +28,8 @@ def in_batches(
     `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where devices start from models of
     their own, learn from more than their samples, or have a network that is not a plain perceptron.
     """
+    if not devices:  # such as where none is reachable in virtual time
+        return []
     size = size_that_pays(model)
     if size > 1 and at_most:
         size = at_most

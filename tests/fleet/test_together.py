@@ -31,6 +31,8 @@ def test_perceptrons_train_together_as_many_as_pay_and_every_worker_has_some() -
         assert sizes(simulation, workers=4) == [5] * 4
         assert sizes(simulation, at_most=3) == [2, 3, 3, 3, 3, 3, 3]
         assert sizes(simulation, at_most=1) == [1] * 20
+        news = News(number=1, published={})
+        assert together.in_batches([], simulation.groups[0].model, news, at_most=0, workers=2) == []
 
 
 def test_devices_with_a_start_or_an_objective_of_their_own_train_alone() -> None:
