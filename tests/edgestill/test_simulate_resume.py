@@ -71,6 +71,8 @@ def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_p
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a suite that was started in the background of a shell ignores it, and so would the command
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not list(folder.glob("checkpoint/[2-9].safetensors")):
