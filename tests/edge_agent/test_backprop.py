@@ -11,6 +11,7 @@ from edge_agent.train import train_local
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
+from tests.edge_agent.sgd_terms import every_sgd_term
 
 
 def prototype(name: str = "mlp:fp32", latent: int = 6) -> Prototype:
@@ -32,17 +33,7 @@ def trained(model: nn.Module, how: LocalTraining, *, by_autograd: bool) -> tuple
 
 
 @pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {},
-        {"momentum": 0.9},
-        {"weight_decay": 0.05},
-        {"prox": 0.3},
-        {"momentum": 0.9, "weight_decay": 0.05, "prox": 0.3},
-    ],
-    ids=lambda extra: "+".join(extra) or "plain",
-)
+@every_sgd_term
 def test_the_weights_are_those_of_autograd(name: str, extra: dict[str, float]) -> None:
     how = LocalTraining(lr=0.1, batch_size=8, epochs=4, **extra)  # batches of 8, 8 and 5
     ours, our_loss = trained(prototype(name), how, by_autograd=False)

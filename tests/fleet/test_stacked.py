@@ -10,6 +10,7 @@ from fleet.stacked import Pupil, size_that_pays, train_stacked
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
+from tests.edge_agent.sgd_terms import every_sgd_term
 
 
 def prototype(name: str = "mlp:fp32", side: int = 4) -> Prototype:
@@ -37,17 +38,7 @@ def check_like_alone(name: str, sizes: list[int], how: LocalTraining) -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {},
-        {"momentum": 0.9},
-        {"weight_decay": 0.05},
-        {"prox": 0.3},
-        {"momentum": 0.9, "weight_decay": 0.05, "prox": 0.3},
-    ],
-    ids=lambda extra: "+".join(extra) or "plain",
-)
+@every_sgd_term
 def test_the_bits_are_those_of_one_device_after_another(name: str, extra: dict[str, float]) -> None:
     check_like_alone(name, [21, 21, 21], LocalTraining(lr=0.1, batch_size=8, epochs=2, **extra))  # batches of 8, 8, 5
 
