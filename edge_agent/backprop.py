@@ -20,16 +20,16 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from edge_agent.hyper import LocalTraining
 from models.split import Extractor, Prototype
 from models.zoo.mlp import MLP
 from quant.binary import BinaryLinear
 
-__all__ = ["Chain", "Layer", "chain_of"]
+__all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "log_softmax_gradient"]
 
 _ONE = torch.ones(())
+_nll_backward = torch.ops.aten.nll_loss_backward.default  # an overload by name is called faster
 _LINEAR = (nn.Linear, BinaryLinear)
 _KNOWN = (Prototype, Extractor, MLP)
 
@@ -119,28 +119,27 @@ class Chain:
             seen.append(z.relu_() if relu else z)
         log_p = torch.log_softmax(seen.pop(), 1)
         if total is not None:
-            total.add_(F.nll_loss(log_p, y))
-        g = torch.ops.aten.nll_loss_backward(_ONE, log_p, y, None, 1, -100, room.size)
-        g = torch._log_softmax_backward_data(g, log_p, 1, torch.float32)
+            total.add_(log_p.gather(1, y[:, None]).view(1, -1).sum(1)[0], alpha=-1 / len(y))
+        g = log_softmax_gradient(log_p, y, room.size)
         for at in range(len(weights) - 1, -1, -1):
             inward = None
             if at:  # before the layer's own weight moves
                 inward = torch.mm(g, weights[at][0], out=room.inward[at - 1])
                 if self._relus[at - 1]:
                     torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
-            self._add_gradient(at, g.t(), seen[at], room.ones)
+            self._add_gradient(at, g, seen[at])
             if inward is not None:
                 g = inward
         self._finish()
 
-    def _add_gradient(self, at: int, g: Tensor, a: Tensor, ones: Tensor) -> None:
+    def _add_gradient(self, at: int, g: Tensor, a: Tensor) -> None:
         """Add the gradient of layer `at` to its velocity or, without momentum, to its weight and bias."""
         how = self._how
         beta, alpha = (how.momentum, 1.0) if self._velocity else (1 - how.lr * (how.weight_decay + how.prox), -how.lr)
         moved = self._velocity or self._params
-        moved[at].addmm_(g, a, beta=beta, alpha=alpha)
+        moved[at].addmm_(g.t(), a, beta=beta, alpha=alpha)
         if (bias := self._bias_at[at]) is not None:
-            moved[bias].addmv_(g, ones, beta=beta, alpha=alpha)
+            add_bias_gradient(moved[bias], g, beta=beta, alpha=alpha)
 
     def _finish(self) -> None:
         """What is not the mini-batch's: the pull to the received weights and to 0, and the velocity's step."""
@@ -162,16 +161,28 @@ class _Room:
 
     outputs: list[Tensor]  # z_l
     inward: list[Tensor]  # g_l, of all layers but the last
-    ones: Tensor
     size: Tensor  # B
 
     @classmethod
     def of(cls, linears: Sequence[nn.Linear], rows: int) -> _Room:
         outputs = [torch.empty(rows, linear.out_features) for linear in linears]
         inward = [torch.empty(rows, linear.in_features) for linear in linears[1:]]
-        return cls(outputs, inward, torch.ones(rows), torch.tensor(float(rows)))
+        return cls(outputs, inward, torch.tensor(float(rows)))
 
 
 def _both_ways(linear: nn.Linear) -> tuple[Tensor, Tensor]:
     weight = linear.effective_weight() if isinstance(linear, BinaryLinear) else linear.weight.detach()
     return weight, weight.t()
+
+
+def log_softmax_gradient(log_p: Tensor, y: Tensor, size: Tensor) -> Tensor:
+    """(softmax(z) - onehot(y)) / B, from log softmax(z) and B."""
+    g = _nll_backward(_ONE, log_p, y, None, 1, -100, size)
+    return torch._log_softmax_backward_data(g, log_p, 1, torch.float32)
+
+
+def add_bias_gradient(bias: Tensor, g: Tensor, *, beta: float, alpha: float) -> None:
+    """beta b + alpha sum_b g_b, in place; for one perceptron or, with one dimension more, for several."""
+    if beta != 1:
+        bias.mul_(beta)
+    bias.add_(g.sum(-2), alpha=alpha)

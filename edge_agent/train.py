@@ -28,13 +28,16 @@ Objective = Callable[[Any, Tensor, Tensor], Tensor]
 WIDE = 16
 
 
-def batches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def batches(n: int, batch_size: int, generator: torch.Generator, *, first: int = 0) -> Iterator[Tensor]:
     """Index tensors of one epoch, reshuffled; the last, smaller batch is kept unless it has one sample.
+
+    `first` is the number of the first sample.
 
     BatchNorm cannot normalise one sample, and dropping it costs at most one of n; a device that owns a single sample
     keeps it.
     """
     order = torch.randperm(n, generator=generator)
+    order += first
     for start in range(0, n, batch_size):
         chosen = order[start : start + batch_size]
         if len(chosen) > 1 or n == 1 or batch_size == 1:

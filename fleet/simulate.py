@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -67,7 +68,9 @@ class Simulation:
         self.config = config
         self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
-        self.test_x = torch.from_numpy(dataset.inputs(dataset.x_test))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of memory that is read-only: nobody writes to the test set
+            self.test_x = torch.from_numpy(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
         self.devices = make_devices(config, dataset)

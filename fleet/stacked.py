@@ -11,36 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from edge_agent.backprop import Layer, chain_of
+from edge_agent.backprop import Layer, add_bias_gradient, chain_of, log_softmax_gradient
 from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
 from edge_agent.train import batches
 from quant.binary import BinaryLinear, binarize
 from wire.errors import ConfigError
 
-__all__ = ["Pupil", "Stack", "size_that_pays", "train_stacked"]
+__all__ = ["Pupils", "Stack", "size_that_pays", "train_stacked"]
 
 CACHE = 4 * 2**20  # bytes of weights that stay near the core: more devices at once are slower again
 MOST = 16
 SMALL = 400  # multiplications
-_ONE = torch.ones(())
 Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; None: the device is done
 
 
 @dataclass(frozen=True, slots=True)
-class Pupil:
-    """A device that is about to train: its samples, and what shuffles them."""
+class Pupils:
+    """Devices that are about to train: the samples of all, one device after the other, and what shuffles each's."""
 
     x: Tensor
     y: Tensor
-    generator: torch.Generator
+    sizes: Sequence[int]
+    generators: Sequence[torch.Generator]
 
 
 def size_that_pays(model: nn.Module) -> int:
@@ -50,33 +49,36 @@ def size_that_pays(model: nn.Module) -> int:
     return max(1, min(MOST, CACHE // (4 * sum(p.numel() for p in model.parameters()))))
 
 
-def train_stacked(model: nn.Module, pupils: Sequence[Pupil], how: LocalTraining) -> tuple[Stack, list[Trained]]:
+def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple[Stack, list[Trained]]:
     """Train copies of the perceptron `model`, one per pupil, which is left as it is."""
     layers = chain_of(model)
     assert layers is not None, "a perceptron"
-    if not all(len(pupil.x) for pupil in pupils):
+    sizes = pupils.sizes
+    if not all(sizes):
         raise ConfigError("local training: the device has no samples")
     # by size: who shares a batch size then mostly stands together
-    order = sorted(range(len(pupils)), key=lambda k: -len(pupils[k].x))
+    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
     stack = Stack(layers, how, order)
-    for steps in _in_step([pupils[k] for k in order], how):
+    x = pupils.x.flatten(1)
+    for steps in _in_step(pupils, order, how):
         at = 0
         for rows, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
-            count = len(list(group))
+            given = cast("list[tuple[bool, Tensor]]", list(group))
             if rows:
-                given = [(pupils[order[k]], cast("tuple[bool, Tensor]", steps[k])) for k in range(at, at + count)]
-                stack.step(at, given)
-            at += count
-    return stack, [stack.trained(k) for k in range(len(pupils))]
+                stack.step(at, [counts for counts, _ in given], x, pupils.y, torch.cat([rows for _, rows in given]))
+            at += len(given)
+    return stack, [stack.trained(k) for k in range(len(sizes))]
 
 
-def _in_step(pupils: Sequence[Pupil], how: LocalTraining) -> Iterator[list[Step]]:
+def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterator[list[Step]]:
     """The next mini-batch of everybody, until all are done."""
+    starts = [0, *accumulate(pupils.sizes)]
 
-    def of(pupil: Pupil) -> Iterator[tuple[bool, Tensor]]:
-        return schedule(lambda: batches(len(pupil.x), how.batch_size, pupil.generator), how)
+    def of(k: int) -> Iterator[tuple[bool, Tensor]]:
+        size, generator = pupils.sizes[k], pupils.generators[k]
+        return schedule(lambda: batches(size, how.batch_size, generator, first=starts[k]), how)
 
-    running = [of(pupil) for pupil in pupils]
+    running = [of(k) for k in order]
     while any(steps := [next(one, None) for one in running]):
         yield steps
 
@@ -98,6 +100,7 @@ class Stack:
         self._totals = torch.zeros(count, dtype=torch.float64)
         self._counted, self._steps = [0] * count, [0] * count
         self._rooms: dict[tuple[int, int], _Room] = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
 
     def put_into(self, model: nn.Module, k: int) -> None:
         """Give `model`, of the same kind, the weights of pupil `k`."""
@@ -115,77 +118,87 @@ class Stack:
         return Trained(self._totals[at].item() / max(self._counted[at], 1), self._steps[at], False)
 
     @torch.no_grad()
-    def step(self, first: int, given: Sequence[tuple[Pupil, tuple[bool, Tensor]]]) -> None:
-        """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size."""
-        count, rows = len(given), len(given[0][1][1])
-        room = self._rooms.get((count, rows))
-        if room is None:
-            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows)
-        for k, (pupil, (_, chosen)) in enumerate(given):
-            torch.index_select(pupil.x.flatten(1), 0, chosen, out=room.x[k])
-            torch.index_select(pupil.y, 0, chosen, out=room.y[k])
-        mine = slice(first, first + count)
-        weights = [self._effective(number, mine) for number in range(len(self._layers))]
+    def step(self, first: int, counts: Sequence[bool], x: Tensor, y: Tensor, chosen: Tensor) -> None:
+        """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size.
+
+        `chosen` are the samples of the first, of the second, …; `counts` says whose losses are added up.
+        """
+        count, rows = len(counts), len(chosen) // len(counts)
+        room, part = self._room(count, rows), self._part(first, count)
+        torch.index_select(x, 0, chosen, out=room.x.flatten(0, 1))
+        labels = y.index_select(0, chosen)
+        weights = [self._effective(number, part) for number in range(len(self._layers))]
         seen = [room.x]  # a_l
-        for weight, bias_at, layer, z in zip(weights, self._bias_at, self._layers, room.outputs, strict=True):
-            _multiply(seen[-1], weight.transpose(1, 2), z, None if bias_at is None else self._params[bias_at][mine])
-            seen.append(z.relu_() if layer.relu else z)
+        for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
+            _multiply(seen[-1], weight.transpose(1, 2), z, part.biases[number], small=room.small[number])
+            seen.append(z.relu_() if self._layers[number].relu else z)
         log_p = torch.log_softmax(seen.pop().flatten(0, 1), 1)
-        self._add_losses(first, given, log_p.view(count, rows, -1), room.y)
+        self._add_losses(first, counts, log_p, labels)
         # the mean is that of each device's own mini-batch: `size` is B, not K B
-        g = torch.ops.aten.nll_loss_backward(_ONE, log_p, room.y.flatten(), None, 1, -100, room.size)
-        g = torch._log_softmax_backward_data(g, log_p, 1, torch.float32).view(count, rows, -1)
+        g = log_softmax_gradient(log_p, labels, room.size).view(count, rows, -1)
         for at in range(len(weights) - 1, -1, -1):
             inward = None
             if at:  # before the layer's own weight moves
-                inward = _multiply(g, weights[at], room.inward[at - 1])
+                inward = _multiply(g, weights[at], room.inward[at - 1], small=room.small[at])
                 if self._layers[at - 1].relu:
                     torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
-            self._add_gradient(at, mine, g.transpose(1, 2), seen[at], room.ones)
+            self._add_gradient(at, part, g, seen[at], small=room.small[at])
             if inward is not None:
                 g = inward
-        self._finish(mine)
+        self._finish(part)
 
-    def _effective(self, number: int, mine: slice) -> Tensor:
-        latent = self._params[number][mine]
+    def _room(self, count: int, rows: int) -> _Room:
+        room = self._rooms.get((count, rows))
+        if room is None:
+            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows)
+        return room
+
+    def _part(self, first: int, count: int) -> _Part:
+        part = self._parts.get((first, count))
+        if part is None:
+            mine = slice(first, first + count)
+            params, velocity = ([p[mine] for p in tensors] for tensors in (self._params, self._velocity))
+            biases = [None if at is None else params[at][:, None] for at in self._bias_at]
+            part = self._parts[first, count] = _Part(params, velocity, biases)
+        return part
+
+    def _effective(self, number: int, part: _Part) -> Tensor:
+        latent = part.params[number]
         linear = self._layers[number].linear
         if not isinstance(linear, BinaryLinear):
             return latent
         return torch.stack([binarize(one, linear.group_dims) for one in latent])
 
-    def _add_losses(
-        self, first: int, given: Sequence[tuple[Pupil, tuple[bool, Tensor]]], log_p: Tensor, y: Tensor
-    ) -> None:
-        for k, (_, (counts, _)) in enumerate(given):
-            self._steps[first + k] += 1
-            if counts:
-                self._counted[first + k] += 1
-                self._totals[first + k].add_(F.nll_loss(log_p[k], y[k]))
+    def _add_losses(self, first: int, counts: Sequence[bool], log_p: Tensor, y: Tensor) -> None:
+        sums = log_p.gather(1, y[:, None]).view(len(counts), -1).sum(1)
+        if not all(counts):
+            sums *= torch.tensor(counts)
+        self._totals[first : first + len(counts)].add_(sums, alpha=-len(counts) / len(y))
+        for k, counted in enumerate(counts, first):
+            self._steps[k] += 1
+            self._counted[k] += counted
 
-    def _add_gradient(self, at: int, mine: slice, g: Tensor, a: Tensor, ones: Tensor) -> None:
+    def _add_gradient(self, at: int, part: _Part, g: Tensor, a: Tensor, *, small: bool) -> None:
         """Add the gradients of layer `at` to its velocities or, without momentum, to its weights and biases."""
         how = self._how
         beta, alpha = (how.momentum, 1.0) if self._velocity else (1 - how.lr * (how.weight_decay + how.prox), -how.lr)
-        moved = self._velocity or self._params
-        if _small(g, a):
-            for one, own, inputs in zip(moved[at][mine], g, a, strict=True):
-                one.addmm_(own, inputs, beta=beta, alpha=alpha)
+        moved = part.velocity or part.params
+        if small:
+            for one, own, inputs in zip(moved[at], g, a, strict=True):
+                one.addmm_(own.t(), inputs, beta=beta, alpha=alpha)
         else:
-            moved[at][mine].baddbmm_(g, a, beta=beta, alpha=alpha)
+            moved[at].baddbmm_(g.transpose(1, 2), a, beta=beta, alpha=alpha)
         if (bias := self._bias_at[at]) is not None:
-            for one, own in zip(moved[bias][mine], g, strict=True):
-                one.addmv_(own, ones, beta=beta, alpha=alpha)
+            add_bias_gradient(moved[bias], g, beta=beta, alpha=alpha)
 
-    def _finish(self, mine: slice) -> None:
+    def _finish(self, part: _Part) -> None:
         """What is not the mini-batch's: the pull to the received weights and to 0, and the velocity's step."""
-        how = self._how
-        params = [p[mine] for p in self._params]
+        how, params, velocity = self._how, part.params, part.velocity
         received = [p.expand(q.shape) for p, q in zip(self._start, params, strict=True)] if how.prox else []
-        if not self._velocity:
+        if not velocity:
             if how.prox:
                 torch._foreach_add_(params, received, alpha=how.lr * how.prox)
             return
-        velocity = [v[mine] for v in self._velocity]
         if how.weight_decay or how.prox:
             torch._foreach_add_(velocity, params, alpha=how.weight_decay + how.prox)
         if how.prox:
@@ -193,21 +206,25 @@ class Stack:
         torch._foreach_add_(params, velocity, alpha=-how.lr)
 
 
-def _small(a: Tensor, b: Tensor) -> bool:
-    """Whether torch multiplies by a kernel of its own, which rounds otherwise than that of single matrices."""
-    return a.shape[1] * a.shape[2] * b.shape[2] < SMALL
-
-
-def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> Tensor:
+def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None, *, small: bool) -> Tensor:
     """a_k b_k + bias_k into `out`."""
-    if _small(a, b):
+    if small:
         for k in range(len(a)):
             out[k] = torch.mm(a[k], b[k]) if bias is None else torch.addmm(bias[k], a[k], b[k])
     elif bias is None:
         torch.bmm(a, b, out=out)
     else:
-        torch.baddbmm(bias[:, None], a, b, out=out)
+        torch.baddbmm(bias, a, b, out=out)
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Views of the perceptrons that take a step together."""
+
+    params: list[Tensor]
+    velocity: list[Tensor]
+    biases: list[Tensor | None]  # (K, 1, out) by layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,20 +232,18 @@ class _Room:
     """Where mini-batches of one size are computed, of so many devices."""
 
     x: Tensor
-    y: Tensor
     outputs: list[Tensor]  # z_l
     inward: list[Tensor]  # g_l, of all layers but the last
-    ones: Tensor
     size: Tensor  # B
+    small: list[bool]  # by layer: torch's batched kernel is one of its own, which rounds otherwise than that of one
 
     @classmethod
     def of(cls, layers: Sequence[Layer], count: int, rows: int) -> _Room:
         linears = [layer.linear for layer in layers]
         return cls(
             torch.empty(count, rows, linears[0].in_features),
-            torch.empty(count, rows, dtype=torch.int64),
             [torch.empty(count, rows, linear.out_features) for linear in linears],
             [torch.empty(count, rows, linear.in_features) for linear in linears[1:]],
-            torch.ones(rows),
             torch.tensor(float(rows)),
+            [rows * linear.in_features * linear.out_features < SMALL for linear in linears],
         )

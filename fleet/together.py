@@ -8,12 +8,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
+import numpy as np
+import torch
+
 from edge_agent.objective import counts_logits
 from edge_agent.schedule import Trained
 from edge_agent.work import packed_update
 from fleet.device import Answer, Kept, Result, SimulatedDevice
 from fleet.news import News
-from fleet.stacked import Pupil, Stack, size_that_pays, train_stacked
+from fleet.stacked import Pupils, Stack, size_that_pays, train_stacked
 from models.split import Prototype
 from quant.pack import load_packed
 
@@ -45,12 +48,18 @@ def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news:
     """What the devices of a batch answer, in order; each is given its share of the time."""
     begun = time.perf_counter()
     load_packed(model, news.published[devices[0].prototype].tensors)
-    pupils = [Pupil(device.x, device.y, device.rng(news)) for device in devices]
-    stack, trained = train_stacked(model, pupils, devices[0].how(news))
+    stack, trained = train_stacked(model, _pupils(devices, news), devices[0].how(news))
     share = (time.perf_counter() - begun) / len(devices)
     for k, device in enumerate(devices):
         answer = device.answer(model, news, {}, partial(_result, device, stack, k, trained[k]))
         yield replace(answer, train_s=answer.train_s + share)
+
+
+def _pupils(devices: Sequence[SimulatedDevice], news: News) -> Pupils:
+    rows = [device.rows for device in devices]
+    x = torch.from_numpy(devices[0].dataset.train_inputs(np.concatenate(rows)))
+    y = torch.cat([device.y for device in devices])
+    return Pupils(x, y, [len(own) for own in rows], [device.rng(news) for device in devices])
 
 
 def _result(

@@ -7,7 +7,7 @@ Format, version 1:
     1      length h of the head
     h      head: MessagePack array [kind, sender, round, nonce of 12 bytes]
     p      payload
-    64     Ed25519 signature of  context || fleet || 0x00 || SHA-512(all bytes before the signature)
+    64     Ed25519 signature of  context || fleet || 0x00 || SHA-256(all bytes before the signature)
 
 `context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose, another
 version or another fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself
@@ -143,7 +143,7 @@ def _verify(data: bytes, public_key: Ed25519PublicKey, fleet: str) -> None:
 
 def _to_sign(fleet: str, *pieces: bytes | memoryview) -> bytes:
     check_id(fleet, "fleet")
-    sha = hashlib.sha512()
+    sha = hashlib.sha256()
     for piece in pieces:
         sha.update(piece)
     return CONTEXT + fleet.encode() + b"\0" + sha.digest()

@@ -33,7 +33,8 @@ DICTIONARY = (
 
 def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: Limits) -> bytes:
     """The message of `entries`, whose parts' bytes are `data`, in the order of `layout`."""
-    header, coding = _code_header(write_columns(entries), limits)
+    columns = write_columns(entries)
+    header, coding = (_coded if len(columns) <= KNOWN_BYTES else _code_header)(columns, limits)
     pieces: list[Any] = [_PREFIX.pack(MAGIC, coding, len(header)), header, *data]
     size = sum(len(piece) for piece in pieces) + _CRC.size
     if size > limits.max_bytes:
@@ -89,7 +90,7 @@ def _read(header: bytes, limits: Limits) -> tuple[Sequence[Entry], Sequence[Part
     return tuple(entries), tuple(parts), sum(part.size for part in parts)
 
 
-#: All updates of a prototype have the same header: it is read once.
+#: All updates of a prototype have the same header: it is read once, and written once.
 _known = lru_cache(KNOWN)(_read)
 
 
@@ -99,6 +100,9 @@ def _code_header(raw: bytes, limits: Limits) -> tuple[bytes, int]:
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
     deflated = deflater.compress(raw) + deflater.flush()
     return (deflated, DEFLATED) if len(deflated) < len(raw) else (raw, STORED)
+
+
+_coded = lru_cache(KNOWN)(_code_header)
 
 
 def _decode_header(coded: bytes, coding: int, limits: Limits) -> bytes:

@@ -24,6 +24,7 @@ Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 Kind = Literal["image", "text", "features"]
 
+AT_ONCE = 1024  # samples that are looked through together
 _DTYPES: dict[str, tuple[str, ...]] = {"image": ("uint8", "float32"), "text": ("int64",), "features": ("float32",)}
 
 
@@ -73,8 +74,7 @@ class Dataset:
             raise DataError(
                 f"{self.name}: {part} labels run from {y.min()} to {y.max()}, expected 0 to {self.classes - 1}"
             )
-        if x.dtype == np.float32 and not np.isfinite(x).all():
-            row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(axis=1)))
+        if x.dtype == np.float32 and (row := _not_finite(x)) is not None:
             raise DataError(f"{self.name}: {part} sample {row} holds NaN or infinity; remove or replace it")
         if self.vocab is not None and x.size and not (x.min() >= 0 and x.max() < self.vocab):
             raise DataError(f"{self.name}: {part} token ids leave 0 .. {self.vocab - 1}")
@@ -98,6 +98,11 @@ class Dataset:
         x = self.x_train[rows]  # a copy
         return self._prepared(x if self.kind == "text" else x.astype(np.float32, copy=False))
 
+    def test_inputs(self) -> Array:
+        """A model's input for the whole test part: what is stored, read-only, where nothing is to be done to it."""
+        plain = self.kind != "text" and self.x_test.dtype == np.float32 and not any(self.mean)
+        return self.x_test if plain and set(self.std) == {1.0} else self.inputs(self.x_test)
+
     def _prepared(self, out: Array) -> Array:
         """Normalised, in place."""
         if self.kind == "text":
@@ -110,6 +115,15 @@ class Dataset:
         if (scale != 1).any():
             out *= scale
         return out
+
+
+def _not_finite(x: Array) -> int | None:
+    """The first sample that is not all finite, looked for in pieces: no mask of the whole array."""
+    for start in range(0, len(x), AT_ONCE):
+        finite = np.isfinite(x[start : start + AT_ONCE])
+        if not finite.all():
+            return start + int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+    return None
 
 
 def empty_like(x: Array) -> tuple[Array, Labels]:

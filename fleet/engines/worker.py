@@ -17,6 +17,7 @@ import torch
 
 from fleet.engines.bench import Bench, call
 from fleet.engines.channel import Channel, Frame
+from fleet.engines.heap import keep_freed_memory
 from fleet.news import Artifact, Guide, News
 from wire.errors import EdgestillError
 from wire.messages import ModelHeader
@@ -34,6 +35,7 @@ def run(bench: Bench, channel: Channel) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         gc.freeze()  # what is shared with the simulation is not to be written to
         torch.set_num_threads(1)
+        keep_freed_memory()
         _serve(bench, channel)
     except (EOFError, BrokenPipeError):
         code = 0

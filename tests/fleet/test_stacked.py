@@ -6,7 +6,7 @@ from torch import nn
 
 from edge_agent.hyper import LocalTraining
 from edge_agent.train import train_local
-from fleet.stacked import Pupil, size_that_pays, train_stacked
+from fleet.stacked import Pupils, size_that_pays, train_stacked
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
@@ -19,22 +19,33 @@ def prototype(name: str = "mlp:fp32", side: int = 4) -> Prototype:
     return build(spec, generator=torch.Generator().manual_seed(1))
 
 
-def pupil(number: int, samples: int) -> Pupil:
-    x = torch.randn(samples, 1, 4, 4, generator=torch.Generator().manual_seed(number))
-    return Pupil(x, x.flatten(1)[:, :3].argmax(1), torch.Generator().manual_seed(100 + number))
+def samples(number: int, count: int, side: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(count, 1, side, side, generator=torch.Generator().manual_seed(number))
+    return x, x.flatten(1)[:, :3].argmax(1)
 
 
-def check_like_alone(name: str, sizes: list[int], how: LocalTraining) -> None:
-    start = prototype(name)
-    stack, trained = train_stacked(start, [pupil(k, n) for k, n in enumerate(sizes)], how)
+def shuffle(number: int) -> torch.Generator:
+    return torch.Generator().manual_seed(100 + number)
+
+
+def pupils(sizes: list[int], side: int = 4) -> Pupils:
+    own = [samples(k, n, side) for k, n in enumerate(sizes)]
+    x, y = (torch.cat(parts) for parts in zip(*own, strict=True))
+    return Pupils(x, y, sizes, [shuffle(k) for k in range(len(sizes))])
+
+
+def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int = 4) -> None:
+    start = prototype(name, side)
+    stack, trained = train_stacked(start, pupils(sizes, side), how)
     for k, n in enumerate(sizes):
-        alone, own, together = prototype(name), pupil(k, n), prototype(name)
-        wanted = train_local(alone, own.x, own.y, how, generator=own.generator)
+        alone, together = prototype(name, side), prototype(name, side)
+        wanted = train_local(alone, *samples(k, n, side), how, generator=shuffle(k))
         stack.put_into(together, k)
         for (tensor, a), b in zip(alone.state_dict().items(), together.state_dict().values(), strict=True):
             assert torch.equal(a, b), f"pupil {k}, {tensor}"
         assert trained[k] == wanted
-    assert all(torch.equal(a, b) for a, b in zip(start.parameters(), prototype(name).parameters(), strict=True))
+    own = prototype(name, side)
+    assert all(torch.equal(a, b) for a, b in zip(start.parameters(), own.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
@@ -48,16 +59,19 @@ def test_devices_of_any_size_train_side_by_side(amount: dict[str, int]) -> None:
     check_like_alone("mlp:fp32", [1, 30, 8, 21, 2, 30, 9], LocalTraining(lr=0.1, batch_size=8, **amount))
 
 
+def test_networks_of_real_width_have_the_bits_too() -> None:
+    check_like_alone("mlp:fp32", [70, 70, 50], LocalTraining(lr=0.1, batch_size=32, epochs=2), side=28)
+
+
 def test_layers_without_a_bias_are_stacked_too() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
     how = LocalTraining(lr=0.1, batch_size=8, epochs=1)
     before = model[1].weight.detach().clone()
-    stack, _ = train_stacked(model, [pupil(0, 16), pupil(1, 16)], how)
+    stack, _ = train_stacked(model, pupils([16, 16]), how)
     stack.put_into(model, 1)
     alone = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
     alone[1].weight.data.copy_(before)
-    own = pupil(1, 16)
-    train_local(alone, own.x, own.y, how, generator=own.generator)
+    train_local(alone, *samples(1, 16), how, generator=shuffle(1))
     assert torch.equal(model[1].weight, alone[1].weight)
     assert not torch.equal(model[1].weight, before)
 

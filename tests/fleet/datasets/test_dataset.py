@@ -48,6 +48,21 @@ def test_token_ids_pass_as_they_are_in_a_new_array() -> None:
     assert given.flags.writeable
 
 
+def test_a_test_part_is_copied_only_to_be_normalised() -> None:
+    assert tiny().test_inputs().reshape(-1).tolist() == [-2.0, -2.0]
+    stored = np.zeros((1, 1, 1, 2), np.float32)
+    plain = tiny(x_train=np.ones((4, 1, 1, 2), np.float32), x_test=stored, mean=(0.0,), std=(1.0,))
+    assert plain.test_inputs() is stored
+    assert tiny(x_train=plain.x_train, x_test=stored).test_inputs().reshape(-1).tolist() == [-2.0, -2.0]
+
+
+def test_a_sample_that_is_not_finite_is_named_wherever_it_is() -> None:
+    x = np.zeros((2000, 1, 1, 2), np.float32)
+    x[1500, 0, 0, 1] = np.nan
+    with pytest.raises(DataError, match="train sample 1500 holds NaN or infinity"):
+        tiny(x_train=x, y_train=np.arange(2000) % 2, x_test=x[:1])
+
+
 def test_stored_arrays_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         tiny().x_train[0] = 1
