@@ -8,7 +8,7 @@ import sys
 __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-FROM_HEAP, KEPT = 32 * 2**20, 256 * 2**20  # bytes; glibc takes no more for the first
+FROM_HEAP, KEPT = 32 * 2**20, 64 * 2**20  # bytes; glibc takes no more for the first
 
 
 def keep_freed_memory() -> bool:
