@@ -15,6 +15,7 @@ from aggregator.fusion.devices import autocast
 from aggregator.fusion.optimizers import Optimizer, clip_, make_optimizer
 from aggregator.fusion.types import State
 from aggregator.recipes import Distillation
+from models.channels import channels_last_
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.weight import QuantizedWeight
@@ -36,9 +37,7 @@ class Learner:
         if wrong:
             raise ModelError(f"{model.spec}: the starting point lacks or has too much: {wrong[0]!r}")
         model.to(device).train().requires_grad_(True)
-        self.images = any(p.ndim == 4 for p in model.parameters())
-        if self.images:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self.channels_last = channels_last_(model)
         self.params: list[Tensor] = list(model.parameters())
         self.optimizer: Optimizer = make_optimizer(self.params, how)
         self.names = list(start)
@@ -49,7 +48,7 @@ class Learner:
 
     def to_device(self, x: Tensor) -> Tensor:
         """A batch as the model takes it fastest."""
-        if self.images and x.ndim == 4:
+        if self.channels_last and x.ndim == 4:
             return x.to(self.device, memory_format=torch.channels_last)
         return x.to(self.device)
 

@@ -9,7 +9,9 @@ source of randomness, and the order of their steps shows.)
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -115,8 +117,20 @@ def _in_processes(
             own = {f"{_START}{key}": value.contiguous().clone() for key, value in student.start.items()}
             save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{number}")
             requests.append(_request(folder, number, student.spec, how))
-        answers = pool.ask_all("aggregator.fusion.students:serve", requests)
-        return [_distilled(folder, number, answer) for number, answer in enumerate(answers)]
+        order = _longest_first([student.spec for student in students])
+        asked = pool.ask_all("aggregator.fusion.students:serve", [requests[number] for number in order])
+        answers = dict(zip(order, asked, strict=True))
+        for number, student in enumerate(students):
+            _took[student.spec] = answers[number].pop("seconds")
+        return [_distilled(folder, number, answers[number]) for number in range(len(students))]
+
+
+_took: dict[PrototypeSpec, float] = {}  # seconds, the last time that a student of the kind learned
+
+
+def _longest_first(specs: Sequence[PrototypeSpec]) -> list[int]:
+    """In which order to hand students out, so that no long one is left when the others are done; unknown ones first."""
+    return sorted(range(len(specs)), key=lambda number: -_took.get(specs[number], math.inf))
 
 
 def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) -> dict[str, Any]:
@@ -131,6 +145,7 @@ def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) 
 
 def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     """In a process of the pool: one student, from files to a file."""
+    begun = time.perf_counter()
     torch.set_num_threads(request["threads"])
     folder, number = Path(request["folder"]), request["number"]
     samples, own = load_file(folder / "samples"), load_file(folder / f"student-{number}")
@@ -147,7 +162,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     found = _learn(student, samples["x"], samples["targets"], how, validation, CPU)
     save_file(found.state, folder / f"distilled-{number}")
     facts = ("steps", "best_step", "accuracy", "start_accuracy")
-    return {name: getattr(found, name) for name in facts}
+    return {**{name: getattr(found, name) for name in facts}, "seconds": time.perf_counter() - begun}
 
 
 def _distilled(folder: Path, number: int, answer: Mapping[str, Any]) -> Distilled:

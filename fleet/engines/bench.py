@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from aggregator.evaluate import count
-from edge_agent.train import channels_last_
 from fleet.device import Answer, Kept, SimulatedDevice
 from fleet.news import Artifact, News
 from fleet.together import answers_together
+from models.channels import channels_last_
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed

@@ -1,9 +1,14 @@
 """Prototypes distill side by side and come to the bits of one after the other."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
 import torch
 
 from aggregator.fusion.distill import distill
-from aggregator.fusion.students import Student, distill_all
+from aggregator.fusion.pool import lent
+from aggregator.fusion.students import Student, distill_all, serve
 from aggregator.recipes import Distillation
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -51,3 +56,26 @@ def test_each_student_has_what_distill_gives_it_in_the_order_of_the_students() -
         expected = distill(model, student.start, X, TARGETS, HOW, generator=student.generator)
         assert all(torch.equal(value, got.state[name]) for name, value in expected.state.items())
         assert got.accuracy is None
+
+
+class Listener:
+    """A pool of one that notes in which order it is asked; the second student takes longest, then the first."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        self.asked.append([request["number"] for request in requests])
+        return [{**serve(request), "seconds": (2.0, 3.0, 1.0)[request["number"]]} for request in requests]
+
+
+def test_who_took_longest_last_time_is_handed_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggregator.fusion.students._took", {})
+    listener = Listener()
+    alone = distill_all(students(), X, TARGETS, HOW)
+    with lent(listener):
+        runs = [distill_all(students(), X, TARGETS, HOW, processes=2) for _ in range(2)]
+    assert listener.asked == [[0, 1, 2], [1, 0, 2]]
+    for run in runs:
+        for a, b in zip(alone, run, strict=True):
+            assert all(torch.equal(value, b.state[name]) for name, value in a.state.items())
