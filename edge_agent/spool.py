@@ -17,7 +17,7 @@ from wire.files import write_atomic
 from wire.ids import digest_of
 from wire.keys import load_private_key
 from wire.messages import UpdateHeader
-from wire.update import encode_update
+from wire.update import update_head
 
 __all__ = ["leave", "make_staging", "spool"]
 
@@ -62,8 +62,15 @@ def spool(
         base=request.base,
         metrics=dict(facts),
     )
-    payload = encode_update(header, body)
-    sealed = seal(payload, key=key, kind="update", sender=request.device, fleet=request.fleet, round=request.round)
+    sealed = seal(
+        update_head(header),
+        body,
+        key=key,
+        kind="update",
+        sender=request.device,
+        fleet=request.fleet,
+        round=request.round,
+    )
     for name, data in keep.items():
         write_atomic(folder / name, data)
     write_atomic(folder / "update", sealed)

@@ -37,7 +37,7 @@ from wire.errors import ConfigError, TensorError
 from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
-from wire.update import encode_update
+from wire.update import update_head
 
 __all__ = ["FLEET", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
@@ -166,8 +166,8 @@ class SimulatedDevice:
             base=news.published[self.prototype].digest,
             metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )
-        payload = encode_update(header, body)
-        return seal(payload, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=news.number)
+        head = update_head(header)
+        return seal(head, body, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=news.number)
 
     def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
         """What an attacker packs instead of the model that it has trained."""

@@ -46,7 +46,7 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
         sender=device.id,
     )
     header, body = decode_update(envelope.payload)
-    tensors, extra = split_extra(decode(body))
+    tensors, extra = split_extra(decode(body, intact=True))
     update = Received(
         device=device.id,
         num_examples=header.num_examples,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -36,6 +35,7 @@ from fleet.seeds import numpy_rng, torch_rng
 from fleet.sent import Sent, mean_loss, read_answer
 from fleet.server_side import server_side
 from fleet.together import in_batches
+from fleet.views import view_of
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
@@ -68,9 +68,7 @@ class Simulation:
         self.config = config
         self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of memory that is read-only: nobody writes to the test set
-            self.test_x = torch.from_numpy(dataset.test_inputs())
+        self.test_x = view_of(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
         self.devices = make_devices(config, dataset)

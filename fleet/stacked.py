@@ -9,6 +9,7 @@ that step in groups. Only perceptrons: a loop over convolutions is faster than a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -29,6 +30,7 @@ __all__ = ["Pupils", "Stack", "size_that_pays", "train_stacked"]
 CACHE = 4 * 2**20  # bytes of weights that stay near the core: more devices at once are slower again
 MOST = 16
 SMALL = 400  # multiplications
+ALIGNED = 16  # floats: torch's tensors begin at multiples of 64 bytes
 Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; None: the device is done
 
 
@@ -40,6 +42,7 @@ class Pupils:
     y: Tensor
     sizes: Sequence[int]
     generators: Sequence[torch.Generator]
+    rows: Tensor | None = None  # where in x the samples are that y has the labels of; None: in the same order
 
 
 def size_that_pays(model: nn.Module) -> int:
@@ -62,10 +65,12 @@ def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple
     x = pupils.x.flatten(1)
     for steps in _in_step(pupils, order, how):
         at = 0
-        for rows, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
+        for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
             given = cast("list[tuple[bool, Tensor]]", list(group))
-            if rows:
-                stack.step(at, [counts for counts, _ in given], x, pupils.y, torch.cat([rows for _, rows in given]))
+            if size:
+                chosen = torch.cat([samples for _, samples in given])
+                rows = chosen if pupils.rows is None else pupils.rows.index_select(0, chosen)
+                stack.step(at, [counts for counts, _ in given], x, rows, pupils.y.index_select(0, chosen))
             at += len(given)
     return stack, [stack.trained(k) for k in range(len(sizes))]
 
@@ -95,8 +100,8 @@ class Stack:
         self._start += [bias.detach() for bias in biases if bias is not None]
         numbers = iter(range(len(layers), len(self._start)))
         self._bias_at = [None if bias is None else next(numbers) for bias in biases]  # in _params
-        self._params = [p.expand(count, *p.shape).clone() for p in self._start]
-        self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
+        self._params = [_aligned(count, *p.shape).copy_(p) for p in self._start]
+        self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
         self._totals = torch.zeros(count, dtype=torch.float64)
         self._counted, self._steps = [0] * count, [0] * count
         self._rooms: dict[tuple[int, int], _Room] = {}
@@ -118,15 +123,17 @@ class Stack:
         return Trained(self._totals[at].item() / max(self._counted[at], 1), self._steps[at], False)
 
     @torch.no_grad()
-    def step(self, first: int, counts: Sequence[bool], x: Tensor, y: Tensor, chosen: Tensor) -> None:
+    def step(self, first: int, counts: Sequence[bool], x: Tensor, chosen: Tensor, labels: Tensor) -> None:
         """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size.
 
-        `chosen` are the samples of the first, of the second, …; `counts` says whose losses are added up.
+        `chosen` are the samples of the first, of the second, … in x; `counts` says whose losses are added up.
         """
         count, rows = len(counts), len(chosen) // len(counts)
         room, part = self._room(count, rows), self._part(first, count)
-        torch.index_select(x, 0, chosen, out=room.x.flatten(0, 1))
-        labels = y.index_select(0, chosen)
+        if room.x.is_contiguous():
+            torch.index_select(x, 0, chosen, out=room.x.flatten(0, 1))
+        else:
+            room.x.copy_(x.index_select(0, chosen).view(room.x.shape))
         weights = [self._effective(number, part) for number in range(len(self._layers))]
         seen = [room.x]  # a_l
         for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
@@ -136,6 +143,8 @@ class Stack:
         self._add_losses(first, counts, log_p, labels)
         # the mean is that of each device's own mini-batch: `size` is B, not K B
         g = log_softmax_gradient(log_p, labels, room.size).view(count, rows, -1)
+        if not room.outputs[-1].is_contiguous():
+            g = room.outputs[-1].copy_(g)
         for at in range(len(weights) - 1, -1, -1):
             inward = None
             if at:  # before the layer's own weight moves
@@ -167,7 +176,10 @@ class Stack:
         linear = self._layers[number].linear
         if not isinstance(linear, BinaryLinear):
             return latent
-        return torch.stack([binarize(one, linear.group_dims) for one in latent])
+        weight = _aligned(*latent.shape)
+        for own, one in zip(weight, latent, strict=True):
+            own.copy_(binarize(one, linear.group_dims))
+        return weight
 
     def _add_losses(self, first: int, counts: Sequence[bool], log_p: Tensor, y: Tensor) -> None:
         sums = log_p.gather(1, y[:, None]).view(len(counts), -1).sum(1)
@@ -218,6 +230,13 @@ def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None, *, 
     return out
 
 
+def _aligned(count: int, *shape: int) -> Tensor:
+    """(count, *shape), each of the `count` where a tensor of its own would begin: kernels may round by that."""
+    stride = -(-math.prod(shape) // ALIGNED) * ALIGNED
+    inner = torch.empty(shape, device="meta").stride()
+    return torch.empty(count * stride).as_strided((count, *shape), (stride, *inner))
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Views of the perceptrons that take a step together."""
@@ -241,9 +260,9 @@ class _Room:
     def of(cls, layers: Sequence[Layer], count: int, rows: int) -> _Room:
         linears = [layer.linear for layer in layers]
         return cls(
-            torch.empty(count, rows, linears[0].in_features),
-            [torch.empty(count, rows, linear.out_features) for linear in linears],
-            [torch.empty(count, rows, linear.in_features) for linear in linears[1:]],
+            _aligned(count, rows, linears[0].in_features),
+            [_aligned(count, rows, linear.out_features) for linear in linears],
+            [_aligned(count, rows, linear.in_features) for linear in linears[1:]],
             torch.tensor(float(rows)),
             [rows * linear.in_features * linear.out_features < SMALL for linear in linears],
         )

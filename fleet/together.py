@@ -17,6 +17,7 @@ from edge_agent.work import packed_update
 from fleet.device import Answer, Kept, Result, SimulatedDevice
 from fleet.news import News
 from fleet.stacked import Pupils, Stack, size_that_pays, train_stacked
+from fleet.views import view_of
 from models.split import Prototype
 from quant.pack import load_packed
 
@@ -56,10 +57,14 @@ def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news:
 
 
 def _pupils(devices: Sequence[SimulatedDevice], news: News) -> Pupils:
-    rows = [device.rows for device in devices]
-    x = torch.from_numpy(devices[0].dataset.train_inputs(np.concatenate(rows)))
+    """Their samples are read where they lie, unless the dataset stores something else than a model's input."""
+    dataset = devices[0].dataset
+    rows = np.concatenate([device.rows for device in devices])
     y = torch.cat([device.y for device in devices])
-    return Pupils(x, y, [len(own) for own in rows], [device.rng(news) for device in devices])
+    sizes, generators = [len(device.rows) for device in devices], [device.rng(news) for device in devices]
+    if dataset.stores_inputs:
+        return Pupils(view_of(dataset.x_train), y, sizes, generators, torch.from_numpy(rows))
+    return Pupils(torch.from_numpy(dataset.train_inputs(rows)), y, sizes, generators)
 
 
 def _result(

@@ -72,8 +72,7 @@ _decoder = msgspec.msgpack.Decoder(_Head)
 
 
 def seal(
-    payload: bytes,
-    *,
+    *payload: bytes,
     key: Ed25519PrivateKey,
     kind: Kind,
     sender: str,
@@ -81,7 +80,10 @@ def seal(
     round: int = 0,  # noqa: A002 - the word of the protocol
     nonce: bytes | None = None,
 ) -> bytes:
-    """The envelope around `payload`, signed with the sender's key; the nonce is random unless given."""
+    """The envelope around `payload`, signed with the sender's key; the nonce is random unless given.
+
+    A payload may come in pieces, so that a large one need not be copied to be joined.
+    """
     check_id(sender, "sender")
     if kind not in KINDS:
         raise EnvelopeError(f"envelope of {sender!r}: unknown kind {kind!r}")
@@ -92,7 +94,7 @@ def seal(
         raise EnvelopeError(f"envelope of {sender!r}: nonce of {len(nonce)} bytes, must be {NONCE_BYTES}")
     head = _encoder.encode(_Head(kind, sender, round, nonce))
     opening = bytes([VERSION, len(head)]) + head
-    return b"".join([opening, payload, key.sign(_to_sign(fleet, opening, payload))])
+    return b"".join([opening, *payload, key.sign(_to_sign(fleet, opening, *payload))])
 
 
 def open_envelope(

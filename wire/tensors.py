@@ -57,9 +57,12 @@ def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS) ->
     return frame(entries, [arrays[p.key].reshape(-1).view(np.uint8) for p in layout(entries) if p.size], limits)
 
 
-def decode(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Tensor]:
-    """The tensors of a message, read-only, in ascending order of their names; `TensorError` if anything is amiss."""
-    entries, parts, view = unframe(data, limits)
+def decode(data: bytes, *, limits: Limits = DEFAULT_LIMITS, intact: bool = False) -> dict[str, Tensor]:
+    """The tensors of a message, read-only, in ascending order of their names; `TensorError` if anything is amiss.
+
+    `intact`: the message comes from an envelope whose signature was good, and its CRC need not be looked at.
+    """
+    entries, parts, view = unframe(data, limits, intact=intact)
     held, at = bytes(view), 0  # one copy, which starts where the widest items are aligned; the message may go
     arrays = {}
     for key, dtype, shape, size in parts:

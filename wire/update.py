@@ -14,7 +14,7 @@ from wire.codec import decode_message, encode_message
 from wire.errors import EnvelopeError
 from wire.messages import Message, ModelHeader, UpdateHeader
 
-__all__ = ["decode_model", "decode_update", "encode_model", "encode_update"]
+__all__ = ["decode_model", "decode_update", "encode_model", "encode_update", "update_head"]
 
 _LENGTH = struct.Struct("<H")
 MAX_HEADER = 2**16 - 1
@@ -25,7 +25,12 @@ M = TypeVar("M", bound=Message)
 
 def encode_update(header: UpdateHeader, body: bytes) -> bytes:
     """The payload of an update's envelope."""
-    return _join(header, body, f"update of {header.device!r}")
+    return update_head(header) + body
+
+
+def update_head(header: UpdateHeader) -> bytes:
+    """What stands before the body."""
+    return _head(header, f"update of {header.device!r}")
 
 
 def decode_update(data: bytes) -> tuple[UpdateHeader, bytes]:
@@ -35,7 +40,7 @@ def decode_update(data: bytes) -> tuple[UpdateHeader, bytes]:
 
 def encode_model(header: ModelHeader, body: bytes) -> bytes:
     """The payload of a published model's envelope."""
-    return _join(header, body, f"model {header.prototype!r}")
+    return _head(header, f"model {header.prototype!r}") + body
 
 
 def decode_model(data: bytes) -> tuple[ModelHeader, bytes]:
@@ -43,11 +48,11 @@ def decode_model(data: bytes) -> tuple[ModelHeader, bytes]:
     return _split(data, ModelHeader, "model")
 
 
-def _join(header: Message, body: bytes, what: str) -> bytes:
+def _head(header: Message, what: str) -> bytes:
     head = encode_message(header)
     if len(head) > MAX_HEADER:
         raise EnvelopeError(f"{what}: header of {len(head)} bytes, at most {MAX_HEADER}")
-    return b"".join([_LENGTH.pack(len(head)), head, body])
+    return _LENGTH.pack(len(head)) + head
 
 
 def _split(data: bytes, kind: type[M], what: str) -> tuple[M, bytes]:

@@ -89,6 +89,12 @@ class Dataset:
         """Of one sample: (C, H, W), (L,) or (F,)."""
         return tuple(self.x_train.shape[1:])
 
+    @property
+    def stores_inputs(self) -> bool:
+        """Whether the samples of the training set are stored as a model takes them: float32, nothing to be scaled."""
+        plain = not any(self.mean) and set(self.std) == {1.0}
+        return plain and self.kind != "text" and self.x_train.dtype == np.float32
+
     def inputs(self, x: Array) -> Array:
         """A model's input for stored samples, always a new array: normalised float32, or the token ids."""
         return self._prepared(x.copy() if self.kind == "text" else x.astype(np.float32))
@@ -100,8 +106,7 @@ class Dataset:
 
     def test_inputs(self) -> Array:
         """A model's input for the whole test part: what is stored, read-only, where nothing is to be done to it."""
-        plain = self.kind != "text" and self.x_test.dtype == np.float32 and not any(self.mean)
-        return self.x_test if plain and set(self.std) == {1.0} else self.inputs(self.x_test)
+        return self.x_test if self.stores_inputs and self.x_test.dtype == np.float32 else self.inputs(self.x_test)
 
     def _prepared(self, out: Array) -> Array:
         """Normalised, in place."""

@@ -62,7 +62,8 @@ def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> N
         case "hold":
             for digest in held.keys() - set(facts["keep"]):
                 del held[digest]
-            held.update(zip(facts["new"], (Artifact(bytes(blob)) for blob in blobs), strict=True))
+            new = zip(facts["new"], blobs, strict=True)
+            held.update({digest: Artifact.known(digest, bytes(blob)) for digest, blob in new})
         case "round":
             bench.open(_news(facts, held))
         case "train":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTACK", "EXPERIMENT", "PROTOTYPES", "WAYS", "measure", "scene"]
 
 PROTOTYPES = ("cnn:fp32", "mlp:fp32", "cnn:w1")
-ATTACK = "faulty:5,malicious:5"
+ATTACK = "faulty@0+1+2+3+4,malicious@5+6+7+8+9"  # device i has prototype i mod 3: each has both among its own
 TRAIN, TEST, APART = 15_000, 4000, 2000  # images; of the first, those that the aggregator has without labels
 _TAUGHT: Mapping[str, Any] = {"steps": 30, "batch_size": 64, "check_every": 30}
 #: By the name on the page: recipe and overrides.
@@ -45,7 +45,7 @@ def scene(way: str, attack: str) -> SimulationConfig:
         training=LocalTraining(lr=0.1, batch_size=32, steps=20, momentum=0.5),
         alpha=0.5,
         options={"min_size": 32},
-        rounds=12,
+        rounds=30,
         recipe=recipe,
         fusion=fusion,
         validation_size=0,

@@ -63,6 +63,22 @@ def test_networks_of_real_width_have_the_bits_too() -> None:
     check_like_alone("mlp:fp32", [70, 70, 50], LocalTraining(lr=0.1, batch_size=32, epochs=2), side=28)
 
 
+def test_samples_may_lie_anywhere() -> None:
+    how = LocalTraining(lr=0.1, batch_size=8, epochs=2)
+    given = pupils([21, 9])
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(5))
+    shelf = torch.empty_like(given.x)
+    shelf[order] = given.x  # sample i lies at order[i]
+    generators = [shuffle(k) for k in range(2)]
+    here, _ = train_stacked(prototype(), given, how)
+    there, _ = train_stacked(prototype(), Pupils(shelf, given.y, given.sizes, generators, order), how)
+    for k in range(2):
+        a, b = prototype(), prototype()
+        here.put_into(a, k)
+        there.put_into(b, k)
+        assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
 def test_layers_without_a_bias_are_stacked_too() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
     how = LocalTraining(lr=0.1, batch_size=8, epochs=1)

@@ -38,6 +38,12 @@ def test_what_is_sealed_is_what_is_opened(payload, kind, sender, number, nonce):
     assert envelope == Envelope(kind=kind, sender=sender, round=number, nonce=nonce, payload=payload)
 
 
+def test_pieces_make_the_envelope_of_the_whole():
+    fields = {"key": KEY, "kind": "update", "sender": "pi-07", "fleet": "lab", "round": 3, "nonce": NONCE}
+    assert seal(b"pay", b"", b"load", **fields) == sealed(b"payload")
+    assert opened(seal(**fields)).payload == b""
+
+
 def test_the_payload_of_a_view_is_not_copied():
     data = bytearray(sealed(b"payload"))
     payload = opened(memoryview(data)).payload

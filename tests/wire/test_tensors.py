@@ -230,6 +230,15 @@ def test_every_flip_of_one_bit_is_refused(small):
             decode(bytes(flipped))
 
 
+def test_the_checksum_of_an_intact_message_is_not_looked_at_and_everything_else_is(small):
+    other = small[:-4] + bytes(byte ^ 255 for byte in small[-4:])
+    with pytest.raises(TensorError, match="checksum"):
+        decode(other)
+    assert decode(other, intact=True).keys() == decode(small).keys()
+    with pytest.raises(TensorError, match="describes 13 bytes of tensors, the message holds 14"):
+        decode(small + b"\0", intact=True)
+
+
 def test_bytes_after_the_end_are_refused(small):
     with pytest.raises(TensorError, match="checksum"):
         decode(small + b"\0")
