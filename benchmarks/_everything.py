@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import replace
@@ -19,7 +18,6 @@ ROUNDS = 4  # the first is not counted: graphs are exported and kernels warmed u
 
 def everything(repeats: int) -> dict[str, Any]:
     """Seconds per round of both, best of `repeats`, their ratio, and where the time goes; by devices in a round."""
-    os.environ.setdefault("EDGESTILL_DATA", str(Path(__file__).resolve().parents[2] / "shared" / "data"))
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import torch
 

@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--harness", type=Path, default=ROOT.parent / "shared" / "peers-bench")
     parser.add_argument("--peers", type=Path, default=Path.home() / ".cache" / "peerbench")
     args = parser.parse_args()
+    os.environ.setdefault("EDGESTILL_DATA", str(ROOT.parent / "shared" / "data"))
     cases = args.cases.split(",")
     if unknown := set(cases) - set(CASES):
         raise SystemExit(f"unknown case {unknown.pop()!r}; known: {' '.join(CASES)}")
@@ -77,13 +78,37 @@ def race(harness: Path, peers: Path, wanted: Sequence[str], cases: Sequence[str]
             (lab / f"venv-{name}").symlink_to(peers / f"venv-{name}")
         if "pfl" not in there:  # the plain loop and the harness run in it
             _stand_in(lab / "venv-pfl" / "bin" / "python")
+        ours = f"{sys.executable} {Path(__file__).with_name('_peer_edgestill.py')}{_prepared(lab)}"
         results = lab / "results.jsonl"
         command = [sys.executable, "run.py", "--variants", ",".join(cases), "--systems", ",".join(systems)]
         command += ["--repeats", str(repeats), "--results", str(results)]
-        command += ["--add", f"{OURS}={sys.executable} {Path(__file__).with_name('_peer_edgestill.py')}"]
+        command += ["--add", f"{OURS}={ours}"]
         env = {**os.environ, "PEERBENCH_LAB": str(lab), "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run(command, cwd=harness, env=env, check=True, stdout=sys.stderr)
         return [json.loads(line) for line in results.read_text().splitlines()]
+
+
+def _prepared(lab: Path) -> str:
+    """Arguments of our script; what the peers' environments and the harness's cache have before the race, we have too.
+
+    That is bytecode, which pip makes of theirs and our Makefile leaves to the first import, and MNIST in files that are
+    mapped: theirs float32, ours the bytes that edgestill keeps images as.
+    """
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    code = """
+import sys, numpy
+import fleet.simulate, fleet.engines.processes
+from fleet.datasets import load
+mnist = load("mnist")
+for name in ("x_train", "y_train", "x_test", "y_test"):
+    numpy.save(f"{sys.argv[1]}/{name}.npy", getattr(mnist, name))
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(lab)], env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print("!! no MNIST of our own: edgestill gets the harness's float32 data", file=sys.stderr)
+        return ""
+    return f" --images {lab}"
 
 
 def _stand_in(path: Path) -> None:

@@ -34,8 +34,8 @@ from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
 from fleet.sent import Sent, mean_loss, read_answer
 from fleet.server_side import server_side
+from fleet.shelf import view_of
 from fleet.together import in_batches
-from fleet.views import view_of
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype

@@ -22,6 +22,7 @@ from edge_agent.backprop import Layer, add_bias_gradient, chain_of, log_softmax_
 from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
 from edge_agent.train import batches
+from fleet.shelf import Shelf
 from quant.binary import BinaryLinear, binarize
 from wire.errors import ConfigError
 
@@ -38,11 +39,11 @@ Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; N
 class Pupils:
     """Devices that are about to train: the samples of all, one device after the other, and what shuffles each's."""
 
-    x: Tensor
+    shelf: Shelf
+    rows: Tensor  # on the shelf
     y: Tensor
     sizes: Sequence[int]
     generators: Sequence[torch.Generator]
-    rows: Tensor | None = None  # where in x the samples are that y has the labels of; None: in the same order
 
 
 def size_that_pays(model: nn.Module) -> int:
@@ -62,15 +63,14 @@ def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple
     # by size: who shares a batch size then mostly stands together
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
     stack = Stack(layers, how, order)
-    x = pupils.x.flatten(1)
     for steps in _in_step(pupils, order, how):
         at = 0
         for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
             given = cast("list[tuple[bool, Tensor]]", list(group))
             if size:
                 chosen = torch.cat([samples for _, samples in given])
-                rows = chosen if pupils.rows is None else pupils.rows.index_select(0, chosen)
-                stack.step(at, [counts for counts, _ in given], x, rows, pupils.y.index_select(0, chosen))
+                rows, labels = pupils.rows.index_select(0, chosen), pupils.y.index_select(0, chosen)
+                stack.step(at, [counts for counts, _ in given], pupils.shelf, rows, labels)
             at += len(given)
     return stack, [stack.trained(k) for k in range(len(sizes))]
 
@@ -123,17 +123,14 @@ class Stack:
         return Trained(self._totals[at].item() / max(self._counted[at], 1), self._steps[at], False)
 
     @torch.no_grad()
-    def step(self, first: int, counts: Sequence[bool], x: Tensor, chosen: Tensor, labels: Tensor) -> None:
+    def step(self, first: int, counts: Sequence[bool], shelf: Shelf, chosen: Tensor, labels: Tensor) -> None:
         """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size.
 
-        `chosen` are the samples of the first, of the second, … in x; `counts` says whose losses are added up.
+        `chosen` are the samples of the first, of the second, …; `counts` says whose losses are added up.
         """
         count, rows = len(counts), len(chosen) // len(counts)
         room, part = self._room(count, rows), self._part(first, count)
-        if room.x.is_contiguous():
-            torch.index_select(x, 0, chosen, out=room.x.flatten(0, 1))
-        else:
-            room.x.copy_(x.index_select(0, chosen).view(room.x.shape))
+        shelf.take(chosen, room.x)
         weights = [self._effective(number, part) for number in range(len(self._layers))]
         seen = [room.x]  # a_l
         for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):

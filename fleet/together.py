@@ -16,8 +16,8 @@ from edge_agent.schedule import Trained
 from edge_agent.work import packed_update
 from fleet.device import Answer, Kept, Result, SimulatedDevice
 from fleet.news import News
+from fleet.shelf import Shelf
 from fleet.stacked import Pupils, Stack, size_that_pays, train_stacked
-from fleet.views import view_of
 from models.split import Prototype
 from quant.pack import load_packed
 
@@ -57,14 +57,13 @@ def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news:
 
 
 def _pupils(devices: Sequence[SimulatedDevice], news: News) -> Pupils:
-    """Their samples are read where they lie, unless the dataset stores something else than a model's input."""
-    dataset = devices[0].dataset
-    rows = np.concatenate([device.rows for device in devices])
-    y = torch.cat([device.y for device in devices])
-    sizes, generators = [len(device.rows) for device in devices], [device.rng(news) for device in devices]
-    if dataset.stores_inputs:
-        return Pupils(view_of(dataset.x_train), y, sizes, generators, torch.from_numpy(rows))
-    return Pupils(torch.from_numpy(dataset.train_inputs(rows)), y, sizes, generators)
+    return Pupils(
+        shelf=Shelf.of(devices[0].dataset),
+        rows=torch.from_numpy(np.concatenate([device.rows for device in devices])),
+        y=torch.cat([device.y for device in devices]),
+        sizes=[len(device.rows) for device in devices],
+        generators=[device.rng(news) for device in devices],
+    )
 
 
 def _result(

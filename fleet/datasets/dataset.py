@@ -89,12 +89,6 @@ class Dataset:
         """Of one sample: (C, H, W), (L,) or (F,)."""
         return tuple(self.x_train.shape[1:])
 
-    @property
-    def stores_inputs(self) -> bool:
-        """Whether the samples of the training set are stored as a model takes them: float32, nothing to be scaled."""
-        plain = not any(self.mean) and set(self.std) == {1.0}
-        return plain and self.kind != "text" and self.x_train.dtype == np.float32
-
     def inputs(self, x: Array) -> Array:
         """A model's input for stored samples, always a new array: normalised float32, or the token ids."""
         return self._prepared(x.copy() if self.kind == "text" else x.astype(np.float32))
@@ -106,19 +100,28 @@ class Dataset:
 
     def test_inputs(self) -> Array:
         """A model's input for the whole test part: what is stored, read-only, where nothing is to be done to it."""
-        return self.x_test if self.stores_inputs and self.x_test.dtype == np.float32 else self.inputs(self.x_test)
+        stored = self.kind != "text" and self.x_test.dtype == np.float32
+        plain = stored and all(one is None for one in self.normalisation())
+        return self.x_test if plain else self.inputs(self.x_test)
+
+    def normalisation(self) -> tuple[Array | None, Array | None]:
+        """What to take away from a flat sample and what to multiply it with then; None: that would do nothing."""
+        shape = (-1, 1, 1) if self.kind == "image" else (-1,)
+        mean, scale = np.empty((2, *self.input_shape), np.float32)
+        mean[...] = np.asarray(self.mean, np.float32).reshape(shape)
+        scale[...] = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
+        return mean.reshape(-1) if mean.any() else None, scale.reshape(-1) if (scale != 1).any() else None
 
     def _prepared(self, out: Array) -> Array:
         """Normalised, in place."""
         if self.kind == "text":
             return out
-        shape = (-1, 1, 1) if self.kind == "image" else (-1,)
-        mean = np.asarray(self.mean, np.float32).reshape(shape)
-        scale = np.float32(1) / np.asarray(self.std, np.float32).reshape(shape)
-        if mean.any():
-            out -= mean
-        if (scale != 1).any():
-            out *= scale
+        mean, scale = self.normalisation()
+        flat = out.reshape(len(out), -1)
+        if mean is not None:
+            flat -= mean
+        if scale is not None:
+            flat *= scale
         return out
 
 

@@ -9,7 +9,8 @@ from fleet.experiments.fedgen_plans import MODEL, Plan
 
 __all__ = ["follow", "honest", "reference"]
 
-LAST, TOGETHER = 10, 5  # rounds at the end that are all scored; those in which all users are scored as an ensemble
+#: Rounds at the end that are all scored, on the whole test set too; those in which users are scored as an ensemble.
+LAST, TOGETHER = 10, 5
 
 
 def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bool = False) -> Facts:
@@ -37,10 +38,11 @@ def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bo
         fleet.send()
         scores["round"].append(number)
         scores["slices"].append(round(slice_score(fleet.models, users), 3))
-        alone = plan.share != MODEL
-        whole = own_score(fleet.models, users) if alone else whole_score(Stack.of([fleet.state]), users)
-        scores["whole"].append(round(whole, 3))
-        setting.say(f"round {number}/{plan.rounds}, {scores['slices'][-1]:.2f} % of slices, {whole:.2f} % of all")
+        setting.say(f"round {number}/{plan.rounds}, {scores['slices'][-1]:.2f} % of slices")
+        if left < LAST:
+            alone = plan.share != MODEL
+            whole = own_score(fleet.models, users) if alone else whole_score(Stack.of([fleet.state]), users)
+            scores["whole"].append(round(whole, 3))
     return {**scores, "cpu_seconds": round(time.process_time() - start, 1), "examples": [len(own) for own in users.own]}
 
 

@@ -1,11 +1,14 @@
 """Devices that are trained as one computation come to the bits that each has alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from edge_agent.hyper import LocalTraining
 from edge_agent.train import train_local
+from fleet.shelf import Shelf
 from fleet.stacked import Pupils, size_that_pays, train_stacked
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -31,7 +34,7 @@ def shuffle(number: int) -> torch.Generator:
 def pupils(sizes: list[int], side: int = 4) -> Pupils:
     own = [samples(k, n, side) for k, n in enumerate(sizes)]
     x, y = (torch.cat(parts) for parts in zip(*own, strict=True))
-    return Pupils(x, y, sizes, [shuffle(k) for k in range(len(sizes))])
+    return Pupils(Shelf(x.flatten(1)), torch.arange(len(y)), y, sizes, [shuffle(k) for k in range(len(sizes))])
 
 
 def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int = 4) -> None:
@@ -67,11 +70,12 @@ def test_samples_may_lie_anywhere() -> None:
     how = LocalTraining(lr=0.1, batch_size=8, epochs=2)
     given = pupils([21, 9])
     order = torch.randperm(30, generator=torch.Generator().manual_seed(5))
-    shelf = torch.empty_like(given.x)
-    shelf[order] = given.x  # sample i lies at order[i]
-    generators = [shuffle(k) for k in range(2)]
+    x = torch.empty_like(given.shelf.x)
+    x[order] = given.shelf.x  # sample i lies at order[i]
     here, _ = train_stacked(prototype(), given, how)
-    there, _ = train_stacked(prototype(), Pupils(shelf, given.y, given.sizes, generators, order), how)
+    generators = [shuffle(k) for k in range(2)]
+    elsewhere = replace(given, shelf=Shelf(x), rows=order, generators=generators)
+    there, _ = train_stacked(prototype(), elsewhere, how)
     for k in range(2):
         a, b = prototype(), prototype()
         here.put_into(a, k)
