@@ -212,7 +212,10 @@ class Simulation:
 
     def _fusion_group(self, group: Group, published: Artifact, sent: list[Sent]) -> fusion.Group:
         updates = [s.update for s in sent if s.update is not None and s.device.prototype == group.name]
-        return fusion.Group(spec=group.model.spec, previous=unpack(published.tensors), updates=updates)
+        spec, state = group.model.spec, group.state
+        as_it_is = self.config.floats_of(spec.precision.quantized) == "fp32"  # the wire has rounded nothing
+        previous = state if as_it_is else unpack(published.tensors)
+        return fusion.Group(spec=spec, previous=previous, updates=updates)
 
     def _facts(self, group: Group, published: Artifact, sent: list[Sent]) -> dict[str, Any]:
         mine = [s for s in sent if s.update is not None and s.device.prototype == group.name]

@@ -117,6 +117,16 @@ class Stack:
                 if (bias := self._bias_at[number]) is not None:
                     layer.linear.bias.copy_(self._params[bias][self._at[k]])
 
+    def state_of(self, model: nn.Module, k: int) -> dict[str, Tensor]:
+        """The weights of pupil `k` by their names in `model`, which was stacked; not copied."""
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        state: dict[str, Tensor] = {}
+        for number, layer in enumerate(self._layers):
+            state[names[id(layer.linear.weight)]] = self._params[number][self._at[k]]
+            if (bias := self._bias_at[number]) is not None:
+                state[names[id(layer.linear.bias)]] = self._params[bias][self._at[k]]
+        return state
+
     def trained(self, k: int) -> Trained:
         """How the training of pupil `k` went."""
         at = self._at[k]
