@@ -89,7 +89,7 @@ def _warm_up(simulation: Simulation) -> None:
     """Every worker trains once for nothing: first calls of kernels are not timed for the peers either."""
     published = {g.name: Artifact(encode(pack_state(g.state))) for g in simulation.groups}
     simulation.engine.open(News(number=1, published=published))
-    list(simulation.engine.train([[Task(device.number, {})] for device in simulation.devices[:4]], lambda *_: None))
+    list(simulation.engine.train([[Task(device.number, {})] for device in simulation.devices[:2]], lambda *_: None))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ w <- w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)        Kingma and Ba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,15 +33,21 @@ class Adam:
 
     @torch.no_grad()
     def step(self, params: Sequence[Tensor], grads: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0) -> None:
-        """Move `params` in place."""
+        """Move `params` in place: one pass over the numbers of each, not one per operation."""
         self.steps += 1
-        params, grads = list(params), list(grads)
-        if weight_decay:
-            grads = list(torch._foreach_add(grads, params, alpha=weight_decay))
-        torch._foreach_lerp_(self.first, grads, 1 - BETA_1)
-        torch._foreach_mul_(self.second, BETA_2)
-        torch._foreach_addcmul_(self.second, grads, grads, 1 - BETA_2)
-        root = torch._foreach_sqrt(self.second)
-        torch._foreach_div_(root, math.sqrt(1 - BETA_2**self.steps))
-        torch._foreach_add_(root, EPS)
-        torch._foreach_addcdiv_(params, self.first, root, -lr / (1 - BETA_1**self.steps))
+        params = list(params)
+        torch._fused_adam_(
+            params,
+            list(grads),
+            self.first,
+            self.second,
+            [],
+            [torch.tensor(float(self.steps), device=params[0].device)] * len(params),
+            lr=lr,
+            beta1=BETA_1,
+            beta2=BETA_2,
+            weight_decay=weight_decay,
+            eps=EPS,
+            amsgrad=False,
+            maximize=False,
+        )

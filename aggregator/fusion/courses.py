@@ -54,12 +54,12 @@ class Course:
 
     def keep_if_broken(self) -> None:
         """Go back to the published model if the next one has values that are not finite; forget such velocities too."""
-        if all(bool(w.isfinite().all()) for w in self.state.values()):
+        if all(map(_finite, self.state.values())):
             return
         self.state = {name: w.clone() for name, w in self.group.previous.items()}
         self.metrics["kept"] = 1.0
         kept = self.view.memory.tensors
-        for name in [n for n, w in kept.items() if f"/{self.name}/" in n and not bool(w.isfinite().all())]:
+        for name in [n for n, w in kept.items() if f"/{self.name}/" in n and not _finite(w)]:
             del kept[name]
 
     def reports(self, scores: Mapping[str, float]) -> dict[str, DeviceReport]:
@@ -160,3 +160,8 @@ def _predictor_of(update: Received) -> Received:
 
 def _sliced(read: Callable[[], Mapping[str, Tensor]]) -> Callable[[], Mapping[str, Tensor]]:
     return lambda: slice_state(read(), "predictor")
+
+
+def _finite(w: Tensor) -> bool:
+    """Whether all of w is; a sum is found quickly, and finite only if all of it is."""
+    return bool(w.sum().isfinite()) or bool(w.isfinite().all())

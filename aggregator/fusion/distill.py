@@ -97,7 +97,7 @@ class _Loop:
         while taken < self.steps and not self._patience_ended(taken):
             epoch, ends, chosen = next(self.batches)
             lr = rate(self.how, taken, self.steps, epoch)
-            self.student.step(self.x[chosen], self.p[chosen], lr)
+            self.student.step(self.x.index_select(0, chosen), self.p.index_select(0, chosen), lr)
             taken += 1
             self._average(taken, ends)
             if taken % self.how.check_every == 0 or taken == self.steps:

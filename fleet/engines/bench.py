@@ -20,7 +20,7 @@ from quant.pack import load_packed
 
 __all__ = ["BATCH", "Bench", "Tally", "call"]
 
-BATCH = 512  # samples that are scored at a time
+BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
 Tally = list[tuple[int, float]]  # per batch: correct answers, and the sum of the losses
 
 
