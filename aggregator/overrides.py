@@ -53,6 +53,7 @@ OPTIONS: Mapping[str, Key] = {
     "fedbe_alpha": Key(float, None, least=1e-3),
     "trust_cut": Key(float, None, least=0, most=1),
     "trust_lean": Key(float, None, least=0, most=1),
+    "trust_reach": Key(float, None, least=0),
 }
 #: Of the generator: fields of `Generation`, each with `generator_` before its name; `generator` is a form of it.
 GENERATOR: Mapping[str, Key] = {

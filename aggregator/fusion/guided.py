@@ -1,7 +1,8 @@
 """The stages of a round that go by predictors alone: trust without samples, and what devices learn from next.
 
 trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents; and
-            nobody is trusted who teaches one label alone (leaning.py)
+            nobody is trusted who teaches one label alone (leaning.py), and without samples nobody goes much further
+            than the others (reach.py)
 knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
 refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
 """
@@ -19,6 +20,7 @@ from aggregator.fusion.courses import Course
 from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits, predictors_of
 from aggregator.fusion.leaning import CUT as LEAN
 from aggregator.fusion.leaning import mean_leaning, one_sided
+from aggregator.fusion.reach import REACH, drawn_back
 from aggregator.fusion.refine import refine_predictor
 from aggregator.fusion.trust import CUT, trust_of
 from aggregator.fusion.types import Memory, Server
@@ -36,11 +38,13 @@ def put_trust(
 ) -> None:
     """Say in every course how far its devices are trusted; `scores` gets those of devices that have none yet."""
     cut, lean = float(recipe.options.get("trust_cut", CUT)), float(recipe.options.get("trust_lean", LEAN))
+    reach = float(recipe.options.get("trust_reach", REACH))
     z: Tensor | None = None
     for course in courses:
         if not course.members:
             continue
         z = _latents(recipe.generation, course, server, number, memory) if z is None else z
+        asked = all(update.device in scores for update in course.view.updates)  # whole models, about samples
         trust, found = trust_of(course.members, scores, z, cut)
         scores.update({device: score for device, score in found.items() if device not in scores})
         out = {d: "is hardly ever the median of its prototype's devices" for d, t in trust.items() if not t}
@@ -49,7 +53,8 @@ def put_trust(
             trust[device] = 0.0
             out[device] = f"teaches one label and nothing else (leans {leans[device]:.2f})"
         course.screened = {**course.screened, **out}
-        course.view = replace(course.view, trust=trust)
+        updates = course.view.updates if asked else drawn_back(course.view.updates, course.view.previous, reach)
+        course.view = replace(course.view, trust=trust, updates=updates)
 
 
 def _latents(how: Generation | None, course: Course, server: Server, number: int, memory: Memory) -> Tensor:

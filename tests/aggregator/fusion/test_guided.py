@@ -200,3 +200,18 @@ def test_predictors_are_refined_only_without_samples() -> None:
         for how in (told, {**told, "refine": 0})
     )
     assert torch.equal(taught.states["mlp:fp32"]["predictor.bias"], same.states["mlp:fp32"]["predictor.bias"])
+
+
+def test_without_samples_an_extractor_that_went_astray_moves_the_model_as_far_as_five_others() -> None:
+    """Its predictor is like the others', so agreement has nothing against it."""
+    good = honest(MLP, "astray")
+    state = {n: w if n.startswith("predictor.") else w + 1000 for n, w in good.state().items()}
+    updates = [*GOOD, replace(good, state=lambda: state)]
+    before = published(MLP)
+
+    def moved(**more: object) -> float:
+        fused = fuse("edgestill", [group(MLP, updates)], refine=0, **SMALL, **more).states[str(MLP)]
+        return max(float((w - before[n]).abs().max()) for n, w in fused.items())
+
+    assert moved(trust_reach=0.0) > 50  # a fifth of 1000, less by trust
+    assert moved() < 1
