@@ -144,9 +144,10 @@ Accuracies are those of the fused model, full precision, on {TEST:,} test images
 is *lost* is the recipe with attackers against itself without: with attackers it has the samples of 20 devices, without
 those of 30. Uplink is what a device sends in a round, signed and packed.
 
-Three or four of the ten devices of every prototype attack, faulty and malicious ones among them. (Where the seed decides
-who attacks, no prototype need have both: with seed 0 no device with an MLP was faulty, and FedAvg of the MLP stayed at
-56.6 %.) There are 30 rounds; after twelve the MLP without samples was still learning, and had lost 11.0 points.
+Three or four of the ten devices of every prototype attack, faulty and malicious ones among them. (Where the seed
+decides who attacks, no prototype need have both: with seed 0 no device with an MLP was faulty, and FedAvg of the MLP
+stayed at 56.6 %.) There are 30 rounds; after twelve the MLP without samples was still learning, and had lost 11.0
+points.
 
 Devices that are not trusted at all neither count nor teach. (Once they only did not count: the CNN lost 2.14 points.)
 Without samples, no update goes further than five times the median of its prototype
