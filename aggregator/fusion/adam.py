@@ -36,9 +36,11 @@ class Adam:
         """Move `params` in place: one pass over the numbers of each, not one per operation."""
         self.steps += 1
         params = list(params)
+        for m, v, p in zip(self.first, self.second, params, strict=True):
+            assert m.stride() == v.stride() == p.stride(), "moments lie as their parameters do"
         torch._fused_adam_(
             params,
-            list(grads),
+            [_lying_as(p, g) for p, g in zip(params, grads, strict=True)],
             self.first,
             self.second,
             [],
@@ -51,3 +53,8 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+
+def _lying_as(p: Tensor, g: Tensor) -> Tensor:
+    """The fused kernel takes the numbers in the order of memory: those of a gradient must lie as the parameter's do."""
+    return g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)

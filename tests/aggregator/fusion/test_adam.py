@@ -33,3 +33,14 @@ def test_gradients_are_left_as_they_are() -> None:
     w, grads = [torch.ones(2)], [torch.ones(2)]
     Adam.fresh(w).step(w, grads, lr=0.1, weight_decay=0.5)
     assert grads[0].tolist() == [1.0, 1.0]
+
+
+def test_numbers_may_lie_in_memory_in_another_order_than_their_gradients() -> None:
+    rng = torch.Generator().manual_seed(0)
+    start, grad = torch.randn(4, 3, 3, 3, generator=rng), torch.randn(4, 3, 3, 3, generator=rng)
+    plain, last = [start.clone()], [start.clone().contiguous(memory_format=torch.channels_last)]
+    for w in (plain, last):
+        adam = Adam.fresh(w)
+        for _ in range(3):
+            adam.step(w, [grad], lr=0.1)
+    assert torch.equal(plain[0], last[0])
