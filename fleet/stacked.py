@@ -55,14 +55,12 @@ def size_that_pays(model: nn.Module) -> int:
 
 def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple[Stack, list[Trained]]:
     """Train copies of the perceptron `model`, one per pupil, which is left as it is."""
-    layers = chain_of(model)
-    assert layers is not None, "a perceptron"
     sizes = pupils.sizes
     if not all(sizes):
         raise ConfigError("local training: the device has no samples")
     # by size: who shares a batch size then mostly stands together
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
-    stack = Stack(layers, how, order)
+    stack = Stack(model, how, order)
     for steps in _in_step(pupils, order, how):
         at = 0
         for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
@@ -91,15 +89,19 @@ def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterat
 class Stack:
     """Perceptrons in training, all from the same start; `order` says whose the first is, the second, …"""
 
-    def __init__(self, layers: Sequence[Layer], how: LocalTraining, order: Sequence[int]) -> None:
-        count = len(order)
+    def __init__(self, model: nn.Module, how: LocalTraining, order: Sequence[int]) -> None:
+        layers, count = chain_of(model), len(order)
+        assert layers is not None, "a perceptron"
         self._how, self._layers = how, layers
         self._at = {k: at for at, k in enumerate(order)}
-        biases = [cast("Tensor | None", layer.linear.bias) for layer in layers]
-        self._start = [layer.linear.weight.detach() for layer in layers]
-        self._start += [bias.detach() for bias in biases if bias is not None]
-        numbers = iter(range(len(layers), len(self._start)))
+        weights = [layer.linear.weight for layer in layers]
+        biases = [cast("nn.Parameter | None", layer.linear.bias) for layer in layers]
+        learned = [*weights, *(bias for bias in biases if bias is not None)]
+        numbers = iter(range(len(layers), len(learned)))
         self._bias_at = [None if bias is None else next(numbers) for bias in biases]  # in _params
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._names = [names[id(parameter)] for parameter in learned]
+        self._start = [parameter.detach() for parameter in learned]
         self._params = [_aligned(count, *p.shape).copy_(p) for p in self._start]
         self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
         self._totals = torch.zeros(count, dtype=torch.float64)
@@ -107,25 +109,16 @@ class Stack:
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
 
+    def state(self, k: int) -> dict[str, Tensor]:
+        """The weights of pupil `k`, by their names in the model; not copied."""
+        return {name: stacked[self._at[k]] for name, stacked in zip(self._names, self._params, strict=True)}
+
+    @torch.no_grad()
     def put_into(self, model: nn.Module, k: int) -> None:
         """Give `model`, of the same kind, the weights of pupil `k`."""
-        layers = chain_of(model)
-        assert layers is not None, "a perceptron"
-        with torch.no_grad():
-            for number, layer in enumerate(layers):
-                layer.linear.weight.copy_(self._params[number][self._at[k]])
-                if (bias := self._bias_at[number]) is not None:
-                    layer.linear.bias.copy_(self._params[bias][self._at[k]])
-
-    def state_of(self, model: nn.Module, k: int) -> dict[str, Tensor]:
-        """The weights of pupil `k` by their names in `model`, which was stacked; not copied."""
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        state: dict[str, Tensor] = {}
-        for number, layer in enumerate(self._layers):
-            state[names[id(layer.linear.weight)]] = self._params[number][self._at[k]]
-            if (bias := self._bias_at[number]) is not None:
-                state[names[id(layer.linear.bias)]] = self._params[bias][self._at[k]]
-        return state
+        own = dict(model.named_parameters())
+        for name, value in self.state(k).items():
+            own[name].copy_(value)
 
     def trained(self, k: int) -> Trained:
         """How the training of pupil `k` went."""

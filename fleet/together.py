@@ -71,6 +71,6 @@ def _result(
 ) -> Result:
     floats, tampers = device.floats(model), device.attack is not None and device.attack.tampers
     if not tampers and floats == "fp32" and not model.spec.precision.quantized:  # as it is: no rounding, no packing
-        return {name: value.numpy() for name, value in stack.state_of(model, k).items()}, trained.loss, None
+        return {name: value.numpy() for name, value in stack.state(k).items()}, trained.loss, None
     stack.put_into(model, k)
     return device.to_send(model, news, packed_update(model, floats=floats)), trained.loss, None

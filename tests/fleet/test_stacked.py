@@ -45,7 +45,7 @@ def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int 
         wanted = train_local(alone, *samples(k, n, side), how, generator=shuffle(k))
         stack.put_into(together, k)
         own = dict(together.named_parameters())
-        views = stack.state_of(start, k)
+        views = stack.state(k)
         assert views.keys() == own.keys()
         assert all(torch.equal(view, own[name]) for name, view in views.items())
         for (tensor, a), b in zip(alone.state_dict().items(), together.state_dict().values(), strict=True):
