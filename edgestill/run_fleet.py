@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from fleet.simulate import Simulation
     from transport.config import BrokerConfig
 
-__all__ = ["run_fleet"]
+__all__ = ["Interrupted", "run_fleet"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, after at least one round."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
 
 
 def run_fleet(
@@ -33,7 +41,7 @@ def run_fleet(
     quiet: bool,
     resume: bool = False,
 ) -> Run:
-    """Run all rounds; Ctrl-C leaves the files of the rounds that are done."""
+    """Run all rounds; Ctrl-C leaves the files of the rounds that are done, and is `Interrupted` if there are any."""
     from fleet.runs import claim_folder, write_run
 
     if out_dir is not None and not resume:
@@ -58,6 +66,10 @@ def run_fleet(
                     if out_dir is not None:
                         write_run(run, out_dir)
                         keep(result.round)
+    except KeyboardInterrupt:
+        if run.rounds:
+            raise Interrupted(run) from None
+        raise
     finally:
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
@@ -78,9 +90,16 @@ def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tup
         if told["fleet"] != run.fleet:
             raise DataError(f"{out_dir}: the dataset is not the one that the run began with; start it anew")
         done = checkpoints.restore(simulation)
+        if told["rounds"] and not done:
+            raise DataError(
+                f"{out_dir}: run.json has {len(told['rounds'])} rounds, but there is no checkpoint to go on from; "
+                "start the run anew"
+            )
         run.rounds = [RoundResult.from_json(facts) for facts in told["rounds"][:done]]
         if len(run.rounds) != done:
             raise DataError(f"{out_dir}: a checkpoint of round {done}, but run.json has {len(run.rounds)} rounds")
+        if done > config.rounds:
+            raise ConfigError(f"--rounds {config.rounds}: {out_dir} has {done} rounds already; give more")
     else:
         checkpoints.clear()
     return run, lambda number: checkpoints.write(simulation, number)

@@ -15,10 +15,12 @@ __all__ = ["print_summary"]
 
 def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
+    from fleet.report.summary import quality
+
     last = run.rounds[-1]
     rows = []
     for name, result in last.prototypes.items():
-        best = max(a for r in run.rounds if math.isfinite(a := r.prototypes[name].accuracy))
+        best = max(a for r in run.rounds if math.isfinite(a := quality(r.prototypes[name])))
         on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
         own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
@@ -46,6 +48,8 @@ def print_summary(run: Run) -> None:
     if attackers:
         share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
         out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
+    if last.guide_bytes:
+        out.print(f"\nwhat guides the devices beside their models: {last.guide_bytes / 1000:.1f} kB")
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
     seconds = sum(r.seconds for r in run.rounds)
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

@@ -68,7 +68,9 @@ class SimulationConfig:
         if len(set(self.prototypes)) < len(self.prototypes):
             raise ConfigError(f"prototype given twice in {','.join(self.prototypes)}; each may be given once")
         for prototype in self.prototypes:
-            parse_prototype(prototype)
+            arch, precision = parse_prototype(prototype)
+            if prototype != f"{arch}:{precision}":
+                raise ConfigError(f"prototype {prototype!r}: give its precision too, such as {arch}:{precision}")
         if self.devices < len(self.prototypes):
             raise ConfigError(
                 f"{self.devices} devices for {len(self.prototypes)} prototypes; give each one at least one"
@@ -88,22 +90,30 @@ class SimulationConfig:
         find_recipe(self.recipe, self.fusion)
         if self.update not in UPDATES:
             raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
-        if (self.count_epsilon is not None and not self.count_epsilon > 0) or (self.count_bins or 2) < 2:
-            raise ConfigError("count_epsilon must be positive, count_bins at least 2")
-        if self.processes < 1 or (self.validation_size or 0) < 0:
-            raise ConfigError(f"{self.processes} processes, {self.validation_size} validation samples; give more")
+        if self.count_epsilon is not None and not self.count_epsilon > 0:
+            raise ConfigError(f"--count-epsilon {self.count_epsilon:g}; give a positive number")
+        if self.count_bins is not None and self.count_bins < 2:
+            raise ConfigError(f"--count-bins {self.count_bins}; give at least 2")
+        if self.processes < 1:
+            raise ConfigError(f"--processes {self.processes}; give at least 1")
+        if (self.validation_size or 0) < 0:
+            raise ConfigError(f"--validation-size {self.validation_size}; it cannot be negative")
         if self.engine not in ENGINES:
             raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
         if self.address and self.engine != "ray":
             raise ConfigError(f"--address {self.address} goes with --engine ray")
         if self.batch_devices < 0:
             raise ConfigError(f"{self.batch_devices} devices as one computation; give auto, off or a number")
-        if self.workers < 0 or self.score_every < 1:
-            raise ConfigError(f"{self.workers} workers, a score every {self.score_every} rounds; give more")
+        if self.workers < 0:
+            raise ConfigError(f"--workers {self.workers}; give 0, one per core, or more")
+        if self.score_every < 1:
+            raise ConfigError(f"--score-every {self.score_every}; give at least 1")
         if self.virtual is not None and self.transport != "memory":
             raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
         if self.virtual is not None and len(self.virtual.boards) != self.devices:
             raise ConfigError(f"{len(self.virtual.boards)} boards for {self.devices} devices; give as many")
+        if self.virtual is not None and self.virtual.buffer > self.devices:
+            raise ConfigError(f"--buffer {self.virtual.buffer}: there are {self.devices} devices; give at most as many")
         orders = parse_attacks(self.attack)
         seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
         if self.transport == "mqtt":
@@ -134,6 +144,9 @@ class SimulationConfig:
         try:
             given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
             given["training"] = LocalTraining(**facts["training"])
+            if facts.get("virtual") is not None:
+                told = facts["virtual"]
+                given["virtual"] = VirtualTime(**{**told, "boards": tuple(told["boards"])})
             return cls(**given)
         except (KeyError, TypeError) as error:
             raise ConfigError(f"a configuration of another version: {error}; start the run anew") from error

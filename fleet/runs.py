@@ -25,8 +25,9 @@ the encoded messages. Recipes that distill add `average_accuracy` (of the averag
 `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their extractors, or their whole
 models, `accuracy` says little; `device_accuracy` is that of the models of the devices that answered, on average, each
 on the whole test set. `devices` says what fusion made of each update: its
-share of its prototype's average, its median score where the recipe has one, and why it was left out. The file is
-rewritten whole after every round, so an interrupted run leaves what it has.
+share of its prototype's average (of predictors, if it sends no more), its median score where the recipe has one, and
+why it was left out. `guide_bytes`, where there are any, are those of the generator or the logits by label that the next
+round's devices are sent, each; `bytes_down` has them. The file is rewritten whole after every round, so an interrupted run leaves what it has.
 """
 
 from __future__ import annotations
@@ -92,18 +93,23 @@ class RoundResult:
     )  # what fusion made of each: weight, score, screened
     seconds_by: dict[str, float] = field(default_factory=dict)
     virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
+    guide_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> RoundResult:
         """The round that `to_json` gave."""
         unscored = {"accuracy": math.nan, "loss": math.nan, "train_loss": None}
-        return cls(
-            round=facts["round"],
-            prototypes={n: PrototypeResult(**{**unscored, **told}) for n, told in facts["prototypes"].items()},
-            seconds=facts["seconds"],
-            devices=facts["devices"],
-            seconds_by=facts["seconds_by"],
-        )
+        try:
+            return cls(
+                round=int(facts["round"]),
+                prototypes={n: PrototypeResult(**{**unscored, **told}) for n, told in facts["prototypes"].items()},
+                seconds=float(facts["seconds"]),
+                devices=dict(facts["devices"]),
+                seconds_by={stage: float(seconds) for stage, seconds in facts["seconds_by"].items()},
+                guide_bytes=int(facts.get("guide_bytes", 0)),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"run.json: a round that cannot be read ({error}); start the run anew") from error
 
     @property
     def bytes_up(self) -> int:
@@ -132,6 +138,7 @@ class RoundResult:
                 name: {k: v for k, v in facts.items() if v is not None} for name, facts in self.devices.items()
             },
             **({"virtual": self.virtual} if self.virtual else {}),
+            **({"guide_bytes": self.guide_bytes} if self.guide_bytes else {}),
         }
 
 
@@ -180,7 +187,10 @@ def read_run(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a readable run.json ({error}); give the --out folder of a simulation") from error
     if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
-        raise DataError(f"{path}: not a run.json of schema {SCHEMA}")
+        raise DataError(f"{path}: not a run.json of schema {SCHEMA}; give the --out folder of a simulation")
+    for name, kind in (("config", dict), ("fleet", list), ("rounds", list)):
+        if not isinstance(facts.get(name), kind):
+            raise DataError(f"{path}: {name!r} is missing or is no {kind.__name__}; start the run anew")
     return facts
 
 

@@ -40,6 +40,7 @@ from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from quant.pack import pack_state, unpack
+from wire.errors import DataError
 from wire.messages import ModelHeader
 from wire.tensors import encode
 
@@ -68,6 +69,9 @@ class Simulation:
         self.config = config
         self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
+        if not len(dataset.y_test):
+            samples = len(dataset.y_train)
+            raise DataError(f"{dataset.name}: {samples} samples, too few to withhold some for a test; give more")
         self.test_x = view_of(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
@@ -147,6 +151,7 @@ class Simulation:
                 for name in facts
             },
             seconds=end - start,
+            guide_bytes=self.guide_bytes,
             devices={name: asdict(report) for name, report in fused.devices.items()},
             seconds_by={
                 "train": sum(s.answer.train_s for s in sent),

@@ -25,8 +25,8 @@ class Suspect:
 def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, str] | None = None) -> list[Suspect]:
     """Of a round's `devices` (`RoundResult.devices`) those that stand out, the worst first.
 
-    A device stands out if it was left out, if its update got no weight, or if its score is below half of the median
-    of its prototype's; `prototypes` says who has which, without it all are compared with all.
+    A device stands out if it was left out, if its update got no weight where others' did, or if its score is below half
+    of the median of its prototype's; `prototypes` says who has which, without it all are compared with all.
     """
     of = prototypes or {}
     scores: dict[str, list[float]] = {}
@@ -34,13 +34,14 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
         if facts.get("score") is not None:
             scores.setdefault(of.get(name, ""), []).append(facts["score"])
     usual = {group: median(values) for group, values in scores.items() if len(values) >= FEW}
+    averaged = {of.get(name, "") for name, facts in devices.items() if facts.get("weight")}
     found = []
     for name, facts in devices.items():
         score, weight = facts.get("score"), facts.get("weight")
         least = BELOW * usual.get(of.get(name, ""), 0.0)
         if facts.get("screened") is not None:
             found.append(Suspect(name, score, f"left out: {facts['screened']}"))
-        elif weight == 0:
+        elif weight == 0 and of.get(name, "") in averaged:
             found.append(Suspect(name, score, "no weight"))
         elif score is not None and score < least:
             found.append(Suspect(name, score, "low score"))

@@ -29,6 +29,7 @@ class Course:
     late: Sequence[Received]  # whole models that passed the screens, and only teach
     screened: Mapping[str, str]  # device: why
     weights: Sequence[float] = ()
+    alone_shares: Mapping[str, float] = field(default_factory=dict)  # of predictors alone, in that of all predictors
     state: State = field(default_factory=dict)  # the next model
     metrics: dict[str, float] = field(default_factory=dict)
 
@@ -66,6 +67,7 @@ class Course:
         """What was made of every update; `scores` by device."""
         total = sum(self.weights) or 1.0
         shares = {u.device: w / total for u, w in zip(self.view.updates, self.weights, strict=True)}
+        shares |= self.alone_shares
         return {
             u.device: DeviceReport(
                 weight=shares.get(u.device, 0.0), score=scores.get(u.device), screened=self.screened.get(u.device)
@@ -149,6 +151,8 @@ def _predictors(recipe: Recipe, course: Course) -> State | None:
     all_of_them = replace(
         view, previous=slice_state(view.previous, "predictor"), updates=[update for update, _ in weighed]
     )
+    total = sum(weight for _, weight in weighed)
+    course.alone_shares = {device: weight / total for device, weight in alone.items()}
     part = find_part("average", "mean" if recipe.average in _WHOLE else recipe.average)
     state: State = part(all_of_them, [weight for _, weight in weighed])
     return state

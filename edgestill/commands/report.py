@@ -66,7 +66,7 @@ def _print(rows: list[dict[str, Any]], target: float) -> None:
         [
             row["run"],
             p["prototype"],
-            f"{100 * p['accuracy']:.1f} %",
+            f"{100 * (p['accuracy'] if p['device_accuracy'] is None else p['device_accuracy']):.1f} %",
             f"{100 * p['best']:.1f} %",
             p["rounds_to_target"] or "not reached",
         ]

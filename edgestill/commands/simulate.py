@@ -12,6 +12,7 @@ from wire.errors import ConfigError
 
 if TYPE_CHECKING:
     from fleet.config import SimulationConfig
+    from fleet.runs import Run
     from fleet.virtual.config import VirtualTime
 
 __all__ = ["simulate"]
@@ -113,7 +114,7 @@ def simulate(
         str, typer.Option(help="What fusion runs on: auto, cpu, cuda, cuda:1, mps.", rich_help_panel=FUSION)
     ] = "auto",
     processes: Annotated[
-        int, typer.Option(help="Prototypes that are distilled at the same time.", rich_help_panel=FUSION)
+        int, typer.Option(help="Prototypes that are distilled at once; at least one per worker.", rich_help_panel=FUSION)
     ] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.", rich_help_panel=FLEET)] = 0,
     local_epochs: Annotated[
@@ -247,7 +248,7 @@ def simulate(
         local_epochs = 2
     if local_epochs is not None and local_steps is not None:
         raise ConfigError("give either --local-epochs or --local-steps, not both")
-    boards = _boards(devices)
+    boards = _boards(devices, hardware)
     asked = {
         "deadline_s": deadline,
         "quorum": quorum,
@@ -298,33 +299,49 @@ def simulate(
     )
     if broker is not None and transport != "mqtt":
         raise ConfigError("--broker goes with --transport mqtt")
+    if resume is not None:
+        resume = resume.parent if resume.is_file() else resume  # its run.json was named
+        config, out_dir = _resumed(ctx, resume, config), resume
     if dry_run:
         if not quiet:
             print_json(config.to_json())
         return config
-    if resume is not None:
-        config, out_dir = _resumed(ctx, resume, config), resume
-    from edgestill.run_fleet import run_fleet
-    from edgestill.run_summary import print_summary
+    from edgestill.run_fleet import Interrupted, run_fleet
 
-    run = run_fleet(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
-    if as_json:
-        print_json(run.to_json())
-    else:
-        print_summary(run)
-        if out_dir is not None:
-            files = f"{out_dir / 'run.json'} and {out_dir / 'curves.png'}"
-            out.print(f"\nwrote {files}; for a page: edgestill report {out_dir}", markup=False, soft_wrap=True)
+    try:
+        run = run_fleet(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
+    except Interrupted as cut:
+        _tell(cut.run, out_dir, as_json=as_json)
+        resumable = out_dir is not None and config.transport == "memory" and config.virtual is None
+        if resumable and not as_json:
+            out.print(f"to go on: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
+        raise
+    _tell(run, out_dir, as_json=as_json)
     return None
 
 
-def _boards(text: str) -> tuple[str, ...]:
+def _tell(run: Run, out_dir: Path | None, *, as_json: bool) -> None:
+    """What the rounds have come to, and where it is."""
+    from edgestill.run_summary import print_summary
+
+    if as_json:
+        print_json(run.to_json())
+        return
+    print_summary(run)
+    if out_dir is not None:
+        files = f"{out_dir / 'run.json'} and {out_dir / 'curves.png'}"
+        out.print(f"\nwrote {files}; for a page: edgestill report {out_dir}", markup=False, soft_wrap=True)
+
+
+def _boards(text: str, hardware: Path | None) -> tuple[str, ...]:
     """The board of every device."""
-    from fleet.virtual.hardware import parse_boards
+    from fleet.virtual.hardware import known_hardware, parse_boards
 
     if text.strip().lstrip("-").isdecimal():
-        return (BOARD,) * max(int(text), 0)
-    return parse_boards(text)
+        if int(text) < 1:
+            raise ConfigError(f"--devices {text}; give at least 1")
+        return (BOARD,) * int(text)
+    return parse_boards(text, known_hardware(hardware))
 
 
 def _virtual(boards: tuple[str, ...], asked: dict[str, Any], *, wanted: bool) -> VirtualTime | None:
@@ -355,7 +372,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 #: Flags that go with --resume: how long, where, and what is shown.
-WITH_RESUME = ("resume", "rounds", "engine", "workers", "batch_devices", "address", "quiet", "as_json")
+WITH_RESUME = ("resume", "rounds", "engine", "workers", "batch_devices", "address", "dry_run", "quiet", "as_json")
 
 
 def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> SimulationConfig:

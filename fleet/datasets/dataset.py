@@ -10,6 +10,7 @@ Text is int64 token ids (N, L), 0 is padding; numeric features are float32 (N, F
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -117,7 +118,7 @@ class Dataset:
         if self.kind == "text":
             return out
         mean, scale = self.normalisation()
-        flat = out.reshape(len(out), -1)
+        flat = out.reshape(len(out), math.prod(self.input_shape))
         if mean is not None:
             flat -= mean
         if scale is not None:

@@ -101,7 +101,8 @@ def read_trace(path: Path) -> dict[str, list[Window]]:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a readable trace ({error})") from error
+        why = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: not a readable trace ({why}); give a CSV file, see docs/virtual-time.md") from error
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
         raise DataError(f"{path}: the first line must be {','.join(HEADER)}")
     windows: dict[str, list[Window]] = {}

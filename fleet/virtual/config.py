@@ -36,14 +36,20 @@ class VirtualTime:
             raise ConfigError("--buffer and --concurrency cannot be negative")
         if self.concurrency and not self.buffer:
             raise ConfigError("--concurrency goes with --buffer")
+        known = self._known() if self.boards else {}
         for board in self.boards:
-            find_board(board)
+            find_board(board, known)
+        if self.trace:
+            read_trace(Path(self.trace))
         Availability(share=self.availability, dropout=self.dropout)
 
     def hardware_of_all(self) -> list[Hardware]:
         """Of every device, by its number."""
-        known = known_hardware(Path(self.hardware) if self.hardware else None)
+        known = self._known()
         return [known[board] for board in self.boards]
+
+    def _known(self) -> dict[str, Hardware]:
+        return known_hardware(Path(self.hardware) if self.hardware else None)
 
     def when(self, devices: list[str], seed: int) -> Availability:
         """When the devices are there; a trace may only speak of those."""

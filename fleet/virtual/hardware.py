@@ -10,11 +10,12 @@ the time that its training process takes to start.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.errors import ConfigError, did_you_mean
+from wire.errors import ConfigError, TopicError, did_you_mean
+from wire.ids import check_id
 from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
@@ -105,14 +106,30 @@ def _read(path: Path) -> dict[str, Hardware]:
     found = {}
     for name in tables:
         where = f"{path.name} [{name}]"
-        board = name if path == FILE else find_board(name)
+        board = name if path == FILE else _own_name(name, where)
         found[board] = Hardware(board=board, **take(sub_table(tables, name, where), where, _KEYS))
     return found
 
 
-def find_board(text: str) -> str:
-    """The board meant by `text`, which may lack hyphens and an end that is clear: rpi4, rpi-zero2w, jetson-orin."""
-    names = list(_shipped())
+def _own_name(name: str, where: str) -> str:
+    """Of a table in a file of the user's: that of a board that ships with edgestill, or a new one."""
+    try:
+        return find_board(name)
+    except ConfigError:
+        pass
+    try:
+        check_id(name, "board")
+    except TopicError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return name
+
+
+def find_board(text: str, known: Collection[str] = ()) -> str:
+    """The board meant by `text`, which may lack hyphens and an end that is clear: rpi4, rpi-zero2w, jetson-orin.
+
+    `known` are those of a file of the user's; without it, those that ship with edgestill.
+    """
+    names = list(known or _shipped())
     plain: Mapping[str, str] = {name.replace("-", ""): name for name in names}
     wanted = text.replace("-", "").lower()
     if wanted in plain:
@@ -124,7 +141,7 @@ def find_board(text: str) -> str:
     raise ConfigError(f"no board {text!r}{hint or '; known: ' + ' '.join(names)}")
 
 
-def parse_boards(text: str) -> tuple[str, ...]:
+def parse_boards(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
     """The board of every device, by `rpi4:10,rpi-zero2w:5`; an order without a number is one device."""
     devices: list[str] = []
     for order in text.split(","):
@@ -132,7 +149,7 @@ def parse_boards(text: str) -> tuple[str, ...]:
         if colon and not (count.isdecimal() and int(count)):
             raise ConfigError(f"--devices {order.strip()!r}: give BOARD:COUNT, such as rpi4:10")
         try:
-            devices += [find_board(name)] * (int(count) if colon else 1)
+            devices += [find_board(name, known)] * (int(count) if colon else 1)
         except ConfigError as error:
             raise ConfigError(f"--devices: {error}") from None
     return tuple(devices)

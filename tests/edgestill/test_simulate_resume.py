@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,9 +58,69 @@ def test_how_many_devices_train_together_is_a_number_or_a_word(text: str, capsys
     assert f"--batch-devices '{text}': give auto, off, or how many devices" in capsys.readouterr().err
 
 
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().err.split())
+
+
 def test_what_cannot_be_resumed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["simulate", "--resume", str(tmp_path)], debug=False) == 4
-    assert "not a readable run.json" in " ".join(capsys.readouterr().err.split())
+    assert "not a readable run.json" in said(capsys)
+    (tmp_path / "run.json").write_text('{"schema": 1}')
+    assert _run(["simulate", "--resume", str(tmp_path)], debug=False) == 4
+    assert "'config' is missing or is no dict; start the run anew" in said(capsys)
+
+
+@pytest.fixture
+def short(data: Path, tmp_path: Path) -> Path:
+    """A run of two rounds."""
+    folder = tmp_path / "short"
+    start = ["simulate", "--dataset", str(data), *FLAGS, "--rounds", "2", "--engine", "inline"]
+    assert _run([*start, "--out", str(folder)], debug=True) == 0
+    return folder
+
+
+def test_a_run_may_be_named_by_its_file_and_looked_at_first(
+    short: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (short / "run.json").read_bytes()
+    capsys.readouterr()
+    assert _run(["simulate", "--resume", str(short / "run.json"), "--rounds", "3", "--dry-run"], debug=True) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["rounds"], shown["update"], shown["devices"]) == (3, "predictor", 4)
+    assert (short / "run.json").read_bytes() == before
+    assert _run(["simulate", "--resume", str(short / "run.json"), "--rounds", "3", "--quiet"], debug=True) == 0
+    assert len(facts(short)["rounds"]) == 3
+
+
+def test_a_run_has_no_fewer_rounds_than_it_has_done(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["simulate", "--resume", str(short), "--rounds", "1"], debug=False) == 3
+    assert "has 2 rounds already; give more" in said(capsys)
+
+
+def test_without_its_checkpoint_a_run_is_left_as_it_is(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (short / "run.json").read_bytes()
+    shutil.rmtree(short / "checkpoint")
+    assert _run(["simulate", "--resume", str(short), "--rounds", "3"], debug=False) == 4
+    assert "run.json has 2 rounds, but there is no checkpoint to go on from" in said(capsys)
+    assert (short / "run.json").read_bytes() == before
+
+
+def test_a_round_that_was_written_by_hand_is_refused(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = json.loads((short / "run.json").read_text())
+    run["rounds"][0]["seconds"] = "long"
+    (short / "run.json").write_text(json.dumps(run))
+    assert _run(["simulate", "--resume", str(short), "--rounds", "3"], debug=False) == 4
+    assert "a round that cannot be read" in said(capsys)
+
+
+def test_a_run_in_virtual_time_is_not_resumed(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--prototypes", "mlp:fp32", "--local-steps", "2", "--rounds", "1", "--virtual-clock", "--quiet"]
+    folder = str(tmp_path / "boards")
+    assert _run(["simulate", "--dataset", str(data), "--devices", "rpi4:3", *flags, "--out", folder], debug=True) == 0
+    assert _run(["simulate", "--resume", folder, "--rounds", "2"], debug=False) == 3
+    assert "in virtual time is not resumed" in said(capsys)
 
 
 def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_path: Path) -> None:
@@ -68,6 +129,7 @@ def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_p
     process = subprocess.Popen(
         [*command, "--engine", "processes", "--workers", "2", "--out", str(folder)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -80,8 +142,10 @@ def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_p
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, said = process.communicate(timeout=120)
+    shown, said = process.communicate(timeout=120)
     assert (process.returncode, "interrupted" in said, "Traceback" in said) == (130, True, False)
+    assert "mlp:fp32" in shown
+    assert f"to go on: edgestill simulate --resume {folder}" in " ".join(shown.split())
     done = len(json.loads((folder / "run.json").read_text())["rounds"])
     assert (folder / "curves.png").exists()
     with pytest.raises(ProcessLookupError):

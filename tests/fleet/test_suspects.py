@@ -37,6 +37,12 @@ def test_who_was_left_out_or_got_no_weight_comes_first() -> None:
     ]
 
 
+def test_where_no_models_are_averaged_nobody_lacks_weight() -> None:
+    devices = {f"sim-{n}": {"weight": 0.0} for n in range(3)}
+    assert suspects(devices) == []
+    assert suspects(devices | {"sim-3": {"weight": 1.0}}, {"sim-3": "cnn:w1"}) == []
+
+
 def test_without_scores_and_reasons_nobody_stands_out() -> None:
     assert suspects({"sim-0": {"weight": 0.5}, "sim-1": {"weight": 0.5}}) == []
     assert suspects({}) == []

@@ -202,6 +202,12 @@ def test_predictors_are_refined_only_without_samples() -> None:
     assert torch.equal(taught.states["mlp:fp32"]["predictor.bias"], same.states["mlp:fp32"]["predictor.bias"])
 
 
+def test_predictors_that_came_alone_have_their_share_of_the_predictors_average() -> None:
+    updates = [alone(GOOD[0]), alone(replace(GOOD[1], num_examples=18))]
+    fused = fuse("fedgen", [group(MLP, updates)], **SMALL)
+    assert {name: report.weight for name, report in fused.devices.items()} == {"m0": 0.25, "m1": 0.75}
+
+
 def test_without_samples_an_extractor_that_went_astray_moves_the_model_as_far_as_five_others() -> None:
     """Its predictor is like the others', so agreement has nothing against it."""
     good = honest(MLP, "astray")

@@ -40,6 +40,10 @@ def test_each_channel_has_its_own_mean() -> None:
     assert data.inputs(data.x_train[:1]).reshape(-1).tolist() == [0.0, 2.0]
 
 
+def test_no_samples_make_no_inputs() -> None:
+    assert tiny().inputs(np.zeros((0, 1, 1, 2), np.uint8)).shape == (0, 1, 1, 2)
+
+
 def test_token_ids_pass_as_they_are_in_a_new_array() -> None:
     ids = np.array([[1, 0]] * 4)
     data = tiny(kind="text", x_train=ids, x_test=ids[:1], vocab=2)

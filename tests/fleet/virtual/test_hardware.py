@@ -36,6 +36,13 @@ def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
         board="rpi-4", start_s=5, gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
     )
     assert known["rpi-5"] == known_hardware()["rpi-5"]
+    path.write_text(f"[my-board]\n{table}")
+    known = known_hardware(path)
+    assert known["my-board"].gflops == 9.5
+    assert parse_boards("my-board:2,rpi4", known) == ("my-board", "my-board", "rpi-4")
+    path.write_text(f'["My board"]\n{table}')
+    with pytest.raises(ConfigError, match=r"mine.toml \[My board\]: board 'My board': an id is"):
+        known_hardware(path)
     path.write_text("[rpi4]\ngflop = 1\n")
     with pytest.raises(ConfigError, match=r"mine.toml \[rpi4\].*gflop"):
         known_hardware(path)
