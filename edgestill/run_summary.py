@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from edgestill.output import out, print_table
 
 if TYPE_CHECKING:
-    from fleet.runs import Run
+    from collections.abc import Mapping
+
+    from fleet.runs import RoundResult, Run
 
 __all__ = ["print_summary"]
 
@@ -17,16 +19,32 @@ def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
     from fleet.report.summary import quality
 
+    scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
+    if scored:
+        _print_scores(scored[-1], {n: max(quality(r.prototypes[n]) for r in scored) for n in scored[-1].prototypes})
+    else:
+        out.print("no round was scored yet")
     last = run.rounds[-1]
+    attackers = [d["device"] for d in run.fleet if "attack" in d]
+    if attackers:
+        share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
+        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
+    if last.guide_bytes:
+        out.print(f"\nwhat guides the devices beside their models: {last.guide_bytes / 1000:.1f} kB")
+    up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
+    seconds = sum(r.seconds for r in run.rounds)
+    out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
+
+
+def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
     rows = []
     for name, result in last.prototypes.items():
-        best = max(a for r in run.rounds if math.isfinite(a := quality(r.prototypes[name])))
         on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
         own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
         before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
         full = f"{100 * result.accuracy:.1f} %"
-        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best:.1f} %", size])
+        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best[name]:.1f} %", size])
     columns = [
         "prototype",
         "devices",
@@ -44,12 +62,3 @@ def print_summary(run: Run) -> None:
     together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
     if together is not None:
         out.print(f"\nall teachers together: {100 * together:.1f} %")
-    attackers = [d["device"] for d in run.fleet if "attack" in d]
-    if attackers:
-        share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
-        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
-    if last.guide_bytes:
-        out.print(f"\nwhat guides the devices beside their models: {last.guide_bytes / 1000:.1f} kB")
-    up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
-    seconds = sum(r.seconds for r in run.rounds)
-    out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
