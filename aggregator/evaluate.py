@@ -13,7 +13,9 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
 
-__all__ = ["Score", "count", "evaluate", "score_state"]
+__all__ = ["BATCH", "Score", "count", "evaluate", "score_state"]
+
+BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,13 @@ class Score:
         return cls(sum(correct for correct, _ in counted) / samples, sum(loss for _, loss in counted) / samples)
 
 
-def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 512) -> Score:
+def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> Score:
     """Score `model` on all of `x`, `y`, in eval mode; the mode it was in is restored."""
     return Score.of(count(model, x, y, batch_size=batch_size), len(x))
 
 
 @torch.inference_mode()
-def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 512) -> list[tuple[int, float]]:
+def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> list[tuple[int, float]]:
     """Per batch, the number of correct answers and the sum of the cross-entropies."""
     was_training = model.training
     model.eval()

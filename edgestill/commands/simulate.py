@@ -114,7 +114,8 @@ def simulate(
         str, typer.Option(help="What fusion runs on: auto, cpu, cuda, cuda:1, mps.", rich_help_panel=FUSION)
     ] = "auto",
     processes: Annotated[
-        int, typer.Option(help="Prototypes that are distilled at once; at least one per worker.", rich_help_panel=FUSION)
+        int,
+        typer.Option(help="Prototypes that distill at once; at least one per worker.", rich_help_panel=FUSION),
     ] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.", rich_help_panel=FLEET)] = 0,
     local_epochs: Annotated[

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aggregator.evaluate import count
+from aggregator.evaluate import BATCH, count
 from fleet.device import Answer, Kept, SimulatedDevice
 from fleet.news import Artifact, News
 from fleet.together import answers_together
@@ -18,9 +18,8 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed
 
-__all__ = ["BATCH", "Bench", "Tally", "call"]
+__all__ = ["Bench", "Tally", "call"]
 
-BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
 Tally = list[tuple[int, float]]  # per batch: correct answers, and the sum of the losses
 
 
@@ -56,9 +55,9 @@ class Bench:
         if wide and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if quantized:
-            return count(model, x, y, batch_size=BATCH)
+            return count(model, x, y)
         with weights_as_they_are(model):
-            return count(model, x, y, batch_size=BATCH)
+            return count(model, x, y)
 
     @property
     def batches(self) -> int:

@@ -79,9 +79,7 @@ def short(data: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_may_be_named_by_its_file_and_looked_at_first(
-    short: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_may_be_named_by_its_file_and_looked_at_first(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (short / "run.json").read_bytes()
     capsys.readouterr()
     assert _run(["simulate", "--resume", str(short / "run.json"), "--rounds", "3", "--dry-run"], debug=True) == 0
@@ -113,9 +111,7 @@ def test_a_round_that_was_written_by_hand_is_refused(short: Path, capsys: pytest
     assert "a round that cannot be read" in said(capsys)
 
 
-def test_a_run_in_virtual_time_is_not_resumed(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_in_virtual_time_is_not_resumed(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--prototypes", "mlp:fp32", "--local-steps", "2", "--rounds", "1", "--virtual-clock", "--quiet"]
     folder = str(tmp_path / "boards")
     assert _run(["simulate", "--dataset", str(data), "--devices", "rpi4:3", *flags, "--out", folder], debug=True) == 0

@@ -43,7 +43,9 @@ def test_what_cannot_be_is_refused_in_its_own_words(changes: dict[str, Any], sai
         config(**changes)
 
 
-@pytest.mark.parametrize("virtual", [None, VirtualTime(boards=("rpi-4",) * 3, deadline_s=60.0)], ids=["real", "virtual"])
+@pytest.mark.parametrize(
+    "virtual", [None, VirtualTime(boards=("rpi-4",) * 3, deadline_s=60.0)], ids=["real", "virtual"]
+)
 def test_a_configuration_comes_back_from_json(virtual: VirtualTime | None) -> None:
     made = config(virtual=virtual, source_classes=(1, 2))
     assert SimulationConfig.from_json(json.loads(json.dumps(made.to_json()))) == made
