@@ -24,10 +24,11 @@
 the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from),
 `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their extractors, or their whole
 models, `accuracy` says little; `device_accuracy` is that of the models of the devices that answered, on average, each
-on the whole test set. `devices` says what fusion made of each update: its
-share of its prototype's average (of predictors, if it sends no more), its median score where the recipe has one, and
-why it was left out. `guide_bytes`, where there are any, are those of the generator or the logits by label that the next
-round's devices are sent, each; `bytes_down` has them. The file is rewritten whole after every round, so an interrupted run leaves what it has.
+on the whole test set. `devices` says what fusion made of each update: its share of its prototype's average (of that of
+predictors, if it sends no more), its median score where the recipe has one, and why it was left out. `guide_bytes`,
+where there are any, are those of the generator or the logits by label that every device of the next round is sent;
+they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
+leaves what it has.
 """
 
 from __future__ import annotations

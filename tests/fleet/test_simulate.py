@@ -188,10 +188,10 @@ def test_rounds_between_scores_have_none_and_come_to_the_same_models() -> None:
         ({"fusion": {"stepz": 3}}, "unknown key 'stepz'; did you mean 'steps'"),
         ({"attack": "faulty:7"}, "7 attackers, but 6 devices"),
         ({"attack": "faulty:1", "transport": "mqtt"}, "--attack faulty goes with --transport memory"),
-        ({"processes": 0}, "0 processes"),
+        ({"processes": 0}, "--processes 0; give at least 1"),
         ({"engine": "procesess"}, "engine 'procesess'; known: inline processes ray; did you mean 'processes'"),
-        ({"workers": -1}, "-1 workers"),
-        ({"score_every": 0}, "a score every 0 rounds"),
+        ({"workers": -1}, "--workers -1; give 0"),
+        ({"score_every": 0}, "--score-every 0; give at least 1"),
     ],
 )
 def test_a_bad_setting_is_named(change: dict, words: str) -> None:
