@@ -30,12 +30,15 @@ REACH = 5.0
 def drawn_back(updates: Sequence[Received], previous: Mapping[str, Tensor], reach: float = REACH) -> list[Received]:
     """The updates of one prototype, whole models; those beyond `reach` medians read as if they had stopped there.
 
-    `reach` 0: as they are, and so where there are fewer than three, of which nobody is in the middle.
+    `reach` 0: as they are. So, too, where there are fewer than three, of which nobody is in the middle, and where most
+    have not moved at all: then nothing says how far is far.
     """
     if not reach or len(updates) < 3:
         return list(updates)
     distances = [_distance(update.state(), previous) for update in updates]
     most = reach * median(distances)
+    if not most:
+        return list(updates)
     return [
         replace(update, state=partial(_nearer, update, previous, most / d)) if d > most else update
         for update, d in zip(updates, distances, strict=True)

@@ -49,6 +49,11 @@ def test_of_two_nobody_is_in_the_middle_and_zero_switches_it_off() -> None:
     assert drawn_back(updates, PREVIOUS, 0.0) == updates
 
 
+def test_where_most_send_back_what_they_got_who_learned_is_not_drawn_to_them() -> None:
+    updates = [sent("a", 1.0, 1.0), sent("b", 1.0, 1.0), sent("c", 1.0, 2.0)]
+    assert drawn_back(updates, PREVIOUS) == updates
+
+
 def test_squares_that_float32_cannot_hold_are_no_infinity() -> None:
     *_, far = drawn_back([*NEAR, sent("d", 1e30, 1.0)], PREVIOUS)
     assert far.state()[WEIGHT].tolist() == pytest.approx([8.5, 1.0], rel=1e-3)
