@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quant.spectral import convolve
 from quant.weight import QuantizedWeight, QuantWeight
 
 __all__ = ["BinaryActivation", "BinaryConv2d", "BinaryLinear", "binarize", "sign_ste"]
@@ -124,8 +125,7 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
     group_dims = (1, 2, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        w = self.effective_weight()
-        return F.conv2d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return convolve(self, x, self.effective_weight())
 
 
 class BinaryLinear(_BinaryWeight, nn.Linear):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quant.binary import BinaryActivation, BinaryConv2d, BinaryLinear
 from quant.precision import FP32, Precision
+from quant.spectral import Conv2d
 from quant.weight import ActQuant, QuantizedWeight, QuantWeight
 
 __all__ = [
@@ -58,7 +59,7 @@ class Layers(Protocol):
 
 
 class FloatLayers:
-    """Plain torch layers."""
+    """Plain torch layers; large filters are applied in the frequency domain."""
 
     precision = FP32
 
@@ -73,7 +74,7 @@ class FloatLayers:
         groups: int = 1,
         bias: bool = False,
     ) -> nn.Module:
-        return nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=padding, groups=groups, bias=bias)
+        return Conv2d(c_in, c_out, kernel, stride=stride, padding=padding, groups=groups, bias=bias)
 
     def linear(self, d_in: int, d_out: int, *, bias: bool = True) -> nn.Module:
         return nn.Linear(d_in, d_out, bias=bias)

@@ -20,6 +20,7 @@ from quant.layers import (
     weights_as_they_are,
 )
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
+from quant.spectral import Conv2d
 from quant.weight import QuantizedWeight
 
 QUANTIZED = [p for p in PRECISIONS if p.quantized]
@@ -136,7 +137,7 @@ def test_gradients_reach_every_parameter(precision: Precision, x: Tensor) -> Non
 
 def test_float_layers_are_plain_torch() -> None:
     layers = layers_for(FP32)
-    assert type(layers.conv2d(1, 1, 1)) is nn.Conv2d
+    assert type(layers.conv2d(1, 1, 1)) is Conv2d  # of torch, but for large filters
     assert type(layers.linear(1, 1)) is nn.Linear
     assert type(layers.activation()) is nn.ReLU
     assert type(layers_for(parse_precision("w1")).activation()) is nn.ReLU
