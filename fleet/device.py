@@ -32,12 +32,11 @@ from fleet.partition import partition
 from fleet.seeds import numpy_rng, torch_rng
 from models.split import Prototype
 from quant.pack import pack_state, unpack
-from wire.envelope import seal
 from wire.errors import ConfigError, TensorError
 from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
-from wire.update import update_head
+from wire.update import encode_update
 
 __all__ = ["FLEET", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
@@ -52,7 +51,7 @@ Train = Callable[[Prototype, News, Kept], Result]
 class Answer:
     """What a device gives back for a round."""
 
-    message: bytes | None  # the signed update; None: its model diverged, and NaN does not travel
+    message: bytes | None  # the update, unsigned: see `SimulatedDevice.answer`; None: it diverged, NaN does not travel
     kept: Kept = field(default_factory=dict)
     train_s: float = 0.0
     encode_s: float = 0.0
@@ -101,7 +100,10 @@ class SimulatedDevice:
         return decode(with_own(update, published.data, decode(kept[EXTRACTOR])))
 
     def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
-        """Train, and seal the update; `kept` is what the round before has left on the device."""
+        """Train, and encode the update; `kept` is what the round before has left on the device.
+
+        An envelope protects messages on their way. These have none: they go to the process that asked for them.
+        """
         begun = time.perf_counter()
         try:
             tensors, loss, seen = (train or self._trained)(model, news, kept)
@@ -113,9 +115,9 @@ class SimulatedDevice:
             made = share(news.update, model, tensors, extra)
         except TensorError:
             return Answer(message=None, train_s=time.perf_counter() - begun)
-        message = self._sealed(news, made.body, loss)
-        sealed = time.perf_counter()
-        return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=sealed - done)
+        message = encode_update(self._header(news, loss), made.body)
+        encoded = time.perf_counter()
+        return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=encoded - done)
 
     def floats(self, model: Prototype) -> str:
         """What is not quantized travels as."""
@@ -155,8 +157,8 @@ class SimulatedDevice:
             return tensors
         return self._tampered(self.attack, model, news)
 
-    def _sealed(self, news: News, body: bytes, loss: float) -> bytes:
-        header = UpdateHeader(
+    def _header(self, news: News, loss: float) -> UpdateHeader:
+        return UpdateHeader(
             round=news.number,
             device=self.id,
             prototype=self.prototype,
@@ -166,8 +168,6 @@ class SimulatedDevice:
             base=news.published[self.prototype].digest,
             metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )
-        head = update_head(header)
-        return seal(head, body, key=self.key, kind="update", sender=self.id, fleet=FLEET, round=news.number)
 
     def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
         """What an attacker packs instead of the model that it has trained."""

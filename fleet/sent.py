@@ -1,4 +1,4 @@
-"""A device's answer as the aggregator reads it from the wire: signature, header, tensors, shapes."""
+"""A device's answer as the aggregator reads it: header, tensors, shapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 
 from aggregator.fusion.types import Received
 from aggregator.intake import read_state
-from fleet.device import FLEET, Answer, SimulatedDevice
+from fleet.device import Answer, SimulatedDevice
 from models.roles import split_extra
 from quant.pack import unpack
-from wire.envelope import open_envelope
+from wire.envelope import sealed_size
 from wire.tensors import decode
 from wire.update import decode_update
 
@@ -28,7 +28,7 @@ class Sent:
 
     device: SimulatedDevice
     answer: Answer  # without its message
-    size: int = 0  # of the message, in bytes
+    size: int = 0  # of the message in its envelope, in bytes
     read_s: float = 0.0
     update: Received | None = None
     loss: float = math.nan
@@ -39,13 +39,7 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
     if answer.message is None:
         return Sent(device=device, answer=answer)
     begun = time.perf_counter()
-    envelope = open_envelope(
-        memoryview(answer.message),  # type: ignore[arg-type]  # the payload of a view is no copy
-        public_key=device.key.public_key(),
-        fleet=FLEET,
-        sender=device.id,
-    )
-    header, body = decode_update(envelope.payload)
+    header, body = decode_update(memoryview(answer.message))  # type: ignore[arg-type]  # the body of a view is no copy
     tensors, extra = split_extra(decode(body, intact=True))
     update = Received(
         device=device.id,
@@ -59,7 +53,7 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
     return Sent(
         device=device,
         answer=replace(answer, message=None),  # its tensors are held: not twice
-        size=len(answer.message),
+        size=sealed_size(len(answer.message), kind="update", sender=device.id, round=header.round),
         read_s=time.perf_counter() - begun,
         update=update,
         loss=header.metrics.get("train_loss", math.nan),

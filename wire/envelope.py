@@ -33,7 +33,7 @@ from msgspec import Meta
 from wire.errors import EnvelopeError, SignatureError
 from wire.ids import check_id
 
-__all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal"]
+__all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal", "sealed_size"]
 
 VERSION = 1
 CONTEXT = b"edgestill envelope 1\0"
@@ -95,6 +95,11 @@ def seal(
     head = _encoder.encode(_Head(kind, sender, round, nonce))
     opening = bytes([VERSION, len(head)]) + head
     return b"".join([opening, *payload, key.sign(_to_sign(fleet, opening, *payload))])
+
+
+def sealed_size(payload: int, *, kind: Kind, sender: str, round: int = 0) -> int:  # noqa: A002
+    """Bytes of the envelope around a payload of so many."""
+    return 2 + len(_encoder.encode(_Head(kind, sender, round, bytes(NONCE_BYTES)))) + payload + SIGNATURE_BYTES
 
 
 def open_envelope(

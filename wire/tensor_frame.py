@@ -50,7 +50,7 @@ def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: L
 def unframe(data: bytes, limits: Limits, *, intact: bool = False) -> tuple[Sequence[Entry], Sequence[Part], memoryview]:
     """Check everything outside the tensors themselves; entries, parts in the order of their bytes, and those bytes.
 
-    `intact`: a signature has shown that the bytes are as they were made, so the checksum has nothing to add.
+    `intact`: the bytes are known to be as they were made, so the checksum has nothing to add.
     """
     if len(data) > limits.max_bytes:
         raise TensorError(f"message of {len(data)} bytes, at most {limits.max_bytes} are allowed")

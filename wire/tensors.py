@@ -60,7 +60,8 @@ def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS) ->
 def decode(data: bytes, *, limits: Limits = DEFAULT_LIMITS, intact: bool = False) -> dict[str, Tensor]:
     """The tensors of a message, read-only, in ascending order of their names; `TensorError` if anything is amiss.
 
-    `intact`: the message comes from an envelope whose signature was good, and its CRC need not be looked at.
+    `intact`: the message comes from an envelope whose signature was good, or from a process of the same run, and its
+    CRC need not be looked at.
     """
     entries, parts, view = unframe(data, limits, intact=intact)
     held, at = bytes(view), 0  # one copy, which starts where the widest items are aligned; the message may go

@@ -1,10 +1,11 @@
-"""Frames between a simulation and its worker processes, over a pair of pipes. Never pickle.
+"""Frames between a simulation and its worker processes, over a pair of pipes and shared memory. Never pickle.
 
     4 bytes  little-endian length h of the head
-    h        head: MessagePack array [kind, facts, sizes]
-    rest     one blob per size, as it is: a signed update, a published model
+    h        head: MessagePack array [kind, facts, [[size, slot], …]]
+    rest     the blobs without a slot, as they are: an update, a published model
 
-A pipe that holds a megabyte lets a worker hand over an update and go on with the next device at once.
+Large blobs are put into shared memory (`slots.py`) while there is room. A pipe that holds a megabyte lets a worker hand
+over an update that found none, and go on with the next device at once.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Channel", "Frame", "pipes"]
+from fleet.engines.slots import Slots
+
+__all__ = ["Channel", "Frame", "connected"]
 
 PIPE_BYTES = 2**20
 _LENGTH = struct.Struct("<I")
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[str, dict[str, Any], list[int]])
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[str, dict[str, Any], list[tuple[int, int | None]]])
 Blob = bytes | bytearray | memoryview
 
 
@@ -31,25 +35,33 @@ class Frame(NamedTuple):
 
     kind: str
     facts: dict[str, Any]
-    blobs: list[bytearray]
+    blobs: Sequence[Blob]
+    release: Callable[[], None] = lambda: None  # to be called when the blobs have been read: they are gone then
 
 
 class Channel:
-    """One end: what is read from, what is written to."""
+    """One end: what is read from, what is written to; a pipe and slots each way."""
 
-    def __init__(self, reading: int, writing: int) -> None:
-        self._reading, self._writing = reading, writing
+    def __init__(self, reading: tuple[int, Slots], writing: tuple[int, Slots]) -> None:
+        (self._reading, self._there), (self._writing, self._here) = reading, writing
 
     def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> None:
         """Write a frame; `OSError` if nobody reads any more."""
-        head = _encoder.encode((kind, facts, [len(blob) for blob in blobs]))
-        _write(self._writing, [_LENGTH.pack(len(head)) + head, *blobs])
+        slots = [self._here.put(blob) for blob in blobs]
+        head = _encoder.encode((kind, facts, [(len(blob), slot) for blob, slot in zip(blobs, slots, strict=True)]))
+        rest = [blob for blob, slot in zip(blobs, slots, strict=True) if slot is None]
+        _write(self._writing, [_LENGTH.pack(len(head)) + head, *rest])
 
     def receive(self) -> Frame:
         """Wait for a frame; `EOFError` if the other end is gone."""
         head = _read(self._reading, _LENGTH.unpack(_read(self._reading, _LENGTH.size))[0])
-        kind, facts, sizes = _decoder.decode(head)
-        return Frame(kind, facts, [_read(self._reading, size) for size in sizes])
+        kind, facts, where = _decoder.decode(head)
+        blobs = [_read(self._reading, size) if slot is None else self._there.get(slot, size) for size, slot in where]
+        return Frame(kind, facts, blobs, lambda: self._free([slot for _, slot in where if slot is not None]))
+
+    def _free(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self._there.free(slot)
 
     def close(self) -> None:
         """Close both; more than once is fine."""
@@ -59,14 +71,15 @@ class Channel:
         self._reading = self._writing = -1
 
 
-def pipes() -> tuple[Channel, Channel]:
-    """Two ends that are connected."""
+def connected(largest: int) -> tuple[Channel, Channel]:
+    """Two ends, the second for a process that is forked from this one; `largest` is the size of usual large blobs."""
     (down_out, down_in), (up_out, up_in) = os.pipe(), os.pipe()
+    down, up = Slots(largest), Slots(largest)
     for fd in (down_in, up_in):
         # where the system has no such call, or the user's pipes hold too much together already, these are smaller
         with suppress(AttributeError, OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return Channel(up_out, down_in), Channel(down_out, up_in)
+    return Channel((up_out, up), (down_in, down)), Channel((down_out, down), (up_in, up))
 
 
 def _write(fd: int, pieces: Sequence[Blob]) -> None:

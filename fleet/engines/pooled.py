@@ -1,8 +1,7 @@
 """What engines with several workers share: who gets which device, and what happens when a worker is lost.
 
-Per worker a thread here sends tasks, one ahead of the answer that it waits for, and reads the signed updates: checking
-a signature releases the interpreter, so workers and checks run side by side. A worker that is lost is replaced, and
-what it had not answered is trained again: the same seeds, the same bits.
+Per worker a thread here sends tasks, one ahead of the answer that it waits for, and reads the updates. A worker that is
+lost is replaced, and what it had not answered is trained again: the same seeds, the same bits.
 """
 
 from __future__ import annotations
@@ -151,7 +150,8 @@ class Pooled(ABC):
                     given.popleft()
                     with suppress(OSError):  # it died after its answer: the next one tells
                         give()
-                put(task, _answer(frame))
+                put(task, _answer(frame))  # which copies what it keeps
+                frame.release()
         except (EOFError, OSError) as error:
             rest.extendleft(reversed(given))
             if given:
@@ -272,7 +272,7 @@ def _tell(worker: Worker, news: News) -> None:
 def _answer(frame: Frame) -> Answer:
     message, *kept = frame.blobs
     return Answer(
-        message=message or None,  # type: ignore[arg-type]  # a bytearray, read as it is
+        message=message if len(message) else None,  # type: ignore[arg-type]  # a buffer, read as it is
         kept={name: bytes(blob) for name, blob in zip(frame.facts["kept"], kept, strict=True)},
         train_s=frame.facts["train_s"],
         encode_s=frame.facts["encode_s"],

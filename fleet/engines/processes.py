@@ -12,12 +12,17 @@ import signal
 import warnings
 from contextlib import suppress
 
+from torch import nn
+
 from fleet.engines.bench import Bench
-from fleet.engines.channel import Channel, pipes
+from fleet.engines.channel import Channel, connected
 from fleet.engines.pooled import Pooled, Worker
 from fleet.engines.worker import run
 
 __all__ = ["Processes", "cores"]
+
+
+MARGIN = 2**14  # bytes beside the tensors of a model in a message
 
 
 def cores() -> int:
@@ -31,6 +36,7 @@ class Processes(Pooled):
     def __init__(self, bench: Bench, workers: int = 0) -> None:
         super().__init__(bench, workers or cores())
         self._open: list[Channel] = []  # ours; a worker that holds another's would hide its end
+        self._largest = MARGIN + max((_bytes(model) for model in bench.models.values()), default=0)
 
     @property
     def pids(self) -> list[int]:
@@ -38,7 +44,7 @@ class Processes(Pooled):
         return [worker.name for worker in self._workers]
 
     def _start(self) -> Worker:
-        ours, theirs = pipes()
+        ours, theirs = connected(self._largest)
         with warnings.catch_warnings():
             # Python warns of forking beside threads; those of an engine hold no lock that a worker would want
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -59,3 +65,7 @@ class Processes(Pooled):
         channel.close()
         with suppress(ValueError):
             self._open.remove(channel)
+
+
+def _bytes(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -53,11 +53,13 @@ def _serve(bench: Bench, channel: Channel) -> NoReturn:
             channel.send("error", {"text": str(error)})
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             channel.send("error", {"text": f"internal error: {type(error).__name__}: {error}"})
+        finally:
+            frame.release()
 
 
 def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> None:
     """Do what `frame` says, and `send` the answer where there is one; `held` are artifacts by digest."""
-    kind, facts, blobs = frame
+    kind, facts, blobs, _ = frame
     match kind:
         case "hold":
             for digest in held.keys() - set(facts["keep"]):

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.envelope import KINDS, MAX_ROUND, Envelope, open_envelope, seal
+from wire.envelope import KINDS, MAX_ROUND, Envelope, open_envelope, seal, sealed_size
 from wire.errors import EnvelopeError, SignatureError, TopicError
 
 pytestmark = pytest.mark.light
@@ -34,7 +34,9 @@ def opened(data: bytes, **changes) -> Envelope:
     st.binary(min_size=12, max_size=12),
 )
 def test_what_is_sealed_is_what_is_opened(payload, kind, sender, number, nonce):
-    envelope = opened(sealed(payload, kind=kind, sender=sender, round=number, nonce=nonce))
+    data = sealed(payload, kind=kind, sender=sender, round=number, nonce=nonce)
+    envelope = opened(data)
+    assert len(data) == sealed_size(len(payload), kind=kind, sender=sender, round=number)
     assert envelope == Envelope(kind=kind, sender=sender, round=number, nonce=nonce, payload=payload)
 
 
