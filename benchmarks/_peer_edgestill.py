@@ -21,6 +21,7 @@ from fleet.engines import Task
 from fleet.news import Artifact, News
 from fleet.simulate import Simulation
 from quant.pack import pack_state
+from wire.leaving import leave_quickly
 from wire.tensors import encode
 
 PROTOTYPES = {"mlp": ("mlp:fp32", 200), "cnn": ("mcmahan_cnn:fp32", 512)}
@@ -93,4 +94,5 @@ def _warm_up(simulation: Simulation) -> None:
 
 
 if __name__ == "__main__":
+    leave_quickly()  # as our commands do
     main()

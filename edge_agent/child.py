@@ -20,6 +20,7 @@ from typing import Any
 
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
 from wire.errors import ConfigError, EdgestillError
+from wire.leaving import leave_quickly
 
 __all__ = ["main"]
 
@@ -96,4 +97,5 @@ def _unexpected(error: Exception, request: Request) -> int:
 
 
 if __name__ == "__main__":
+    leave_quickly()
     sys.exit(main())

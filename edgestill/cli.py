@@ -29,6 +29,7 @@ from edgestill.commands.status import status
 from edgestill.commands.sweep import sweep
 from edgestill.output import err, print_json
 from wire.errors import EdgestillError
+from wire.leaving import leave_quickly
 
 __all__ = ["app", "main"]
 
@@ -110,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     debug = "--debug" in args
     if debug:  # accepted after the subcommand too, where people add it
         args = ["--debug", *(a for a in args if a != "--debug")]
+    leave_quickly()
     sys.exit(_run(args, debug))
 
 

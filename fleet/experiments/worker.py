@@ -10,6 +10,7 @@ from fleet.experiments.base import Setting
 from fleet.experiments.registry import find_experiment
 from fleet.experiments.store import Store, Work
 from wire.errors import EdgestillError
+from wire.leaving import leave_quickly
 
 __all__ = ["main", "measure"]
 
@@ -40,4 +41,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    leave_quickly()
     sys.exit(main(sys.argv[1:]))
