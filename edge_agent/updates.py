@@ -78,18 +78,22 @@ def make_update(
     return Made(export_onnx(model, example).data, {})
 
 
-def share(kind: str, model: Prototype, packed: Mapping[str, Tensor], extra: Mapping[str, Tensor]) -> Made:
+def share(
+    kind: str, model: Prototype, packed: Mapping[str, Tensor], extra: Mapping[str, Tensor], *, checksum: bool = True
+) -> Made:
     """Kinds that need nothing but the trained model; simulated devices make their updates here too."""
     match kind:
         case "state":
-            return Made(encode({**packed, **extra}), {})
+            return Made(encode({**packed, **extra}, checksum=checksum), {})
         case "predictor":
             own = slice_state(pack_state(model.state_dict(), floats="fp32"), "extractor")
-            return Made(encode({**slice_state(packed, "predictor"), **extra}), {EXTRACTOR: encode(own)})
+            sent = {**slice_state(packed, "predictor"), **extra}
+            return Made(encode(sent, checksum=checksum), {EXTRACTOR: encode(own)})
         case "logits":
             if not extra:
                 raise ConfigError("an update of logits alone, but the job asks for none; use recipe feddistill")
-            return Made(encode(extra), {EXTRACTOR: encode(pack_state(model.state_dict(), floats="fp32"))})
+            own = pack_state(model.state_dict(), floats="fp32")
+            return Made(encode(extra, checksum=checksum), {EXTRACTOR: encode(own)})
     raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx logits")
 
 

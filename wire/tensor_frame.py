@@ -31,7 +31,9 @@ DICTIONARY = (
 )
 
 
-def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: Limits) -> bytes:
+def frame(
+    entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: Limits, *, checksum: bool = True
+) -> bytes:
     """The message of `entries`, whose parts' bytes are `data`, in the order of `layout`."""
     columns = write_columns(entries)
     header, coding = (_coded if len(columns) <= KNOWN_BYTES else _code_header)(columns, limits)
@@ -42,7 +44,7 @@ def frame(entries: Sequence[Entry], data: Sequence[NDArray[np.uint8]], limits: L
             f"message of {size} bytes, at most {limits.max_bytes} are allowed; send fewer tensors or bits"
         )
     crc = 0
-    for piece in pieces:
+    for piece in pieces if checksum else ():
         crc = zlib.crc32(piece, crc)
     return b"".join([*pieces, _CRC.pack(crc)])
 

@@ -43,8 +43,11 @@ __all__ = ["Limits", "Packed", "Tensor", "decode", "encode", "to_safetensors"]
 Tensor: TypeAlias = "NDArray[Any] | Packed"
 
 
-def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """One message of all `tensors`: plain arrays (float32, float16, int8, int32, int64, uint8) and `Packed` ones."""
+def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS, checksum: bool = True) -> bytes:
+    """One message of all `tensors`: plain arrays (float32, float16, int8, int32, int64, uint8) and `Packed` ones.
+
+    Without its checksum, which is then 0, only a receiver that knows it to be intact takes it.
+    """
     entries, arrays = [], {}
     for name in sorted(tensors, key=_utf8):
         try:
@@ -54,7 +57,8 @@ def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS) ->
         entries.append(entry)
         arrays.update(parts)
     check_entries(entries, limits)
-    return frame(entries, [arrays[p.key].reshape(-1).view(np.uint8) for p in layout(entries) if p.size], limits)
+    data = [arrays[part.key].reshape(-1).view(np.uint8) for part in layout(entries) if part.size]
+    return frame(entries, data, limits, checksum=checksum)
 
 
 def decode(data: bytes, *, limits: Limits = DEFAULT_LIMITS, intact: bool = False) -> dict[str, Tensor]:

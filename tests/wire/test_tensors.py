@@ -239,6 +239,14 @@ def test_the_checksum_of_an_intact_message_is_not_looked_at_and_everything_else_
         decode(small + b"\0", intact=True)
 
 
+def test_a_message_without_its_checksum_is_for_those_who_know_it_to_be_intact(small):
+    bare = encode(decode(small), checksum=False)
+    assert bare == small[:-4] + bytes(4)
+    assert decode(bare, intact=True).keys() == decode(small).keys()
+    with pytest.raises(TensorError, match="checksum"):
+        decode(bare)
+
+
 def test_bytes_after_the_end_are_refused(small):
     with pytest.raises(TensorError, match="checksum"):
         decode(small + b"\0")
