@@ -38,7 +38,7 @@ class Artifact:
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """Decoded once, however many devices start from it; read-only."""
-        return decode(self.data)
+        return decode(self.data, intact=True)
 
 
 @dataclass(frozen=True)

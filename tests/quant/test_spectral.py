@@ -169,6 +169,7 @@ def test_transforms_of_torch_func_see_an_operation_that_they_know() -> None:
 
 
 @pytest.mark.usefixtures("anywhere")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of this exporter, which ours uses
 def test_an_export_has_one_convolution() -> None:
     file = io.BytesIO()
     layer = layer_of(2, 3, (5, 5), (2, 2)).eval()
