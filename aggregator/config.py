@@ -184,6 +184,10 @@ def _config(
         raise ConfigError(f"{path} [round]: 'fraction' is 0, which invites nobody; give a number above 0")
     if config.round.delta_bits not in (1, 2, 4, 8):
         raise ConfigError(f"{path} [round]: 'delta_bits' is {config.round.delta_bits}; give 8, 4, 2 or 1")
+    try:
+        fusion.recipe.check_update(config.round.update)
+    except ConfigError as error:
+        raise ConfigError(f"{path} [round]: {error}") from None
     if config.round.target_accuracy is not None and config.task.validation is None:
         raise ConfigError(f"{path} [round]: 'target_accuracy' needs labelled samples; give [task] validation")
     return config

@@ -90,6 +90,16 @@ class Recipe:
             return f"generator:{self.generation.noise}"
         return None if self.label_logits is None else "label-logits:mean"
 
+    def check_update(self, kind: str) -> None:
+        """Refuse a kind of update that devices would send for nothing."""
+        if self.update is not None and kind not in ("state", self.update):  # state is what nobody has asked for
+            raise ConfigError(f"recipe {self.name} has devices send {self.update}; leave out update = {kind!r}")
+        if kind == "predictor" and self.teach is not None and self.generation is None:
+            raise ConfigError(
+                f"recipe {self.name} distills from whole models, and predictors alone are none; "
+                "give update = 'state', or a recipe with a generator, such as fedgen"
+            )
+
     @property
     def looks(self) -> bool:
         """Whether labelled samples of the aggregator have a say in the result, where it has some."""

@@ -87,9 +87,9 @@ class SimulationConfig:
             raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
         if self.floats not in FLOATS:
             raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
-        find_recipe(self.recipe, self.fusion)
         if self.update not in UPDATES:
             raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
+        find_recipe(self.recipe, self.fusion).check_update(self.update)
         if self.count_epsilon is not None and not self.count_epsilon > 0:
             raise ConfigError(f"--count-epsilon {self.count_epsilon:g}; give a positive number")
         if self.count_bins is not None and self.count_bins < 2:

@@ -28,6 +28,7 @@ __all__ = ["Conv2d", "convolve", "pays"]
 WORTH = 3.0
 #: Samples at a time: their frequencies then stay in the cache.
 CHUNK = 32
+_HAS_MKL = torch.backends.mkl.is_available()
 
 
 class Conv2d(nn.Conv2d):
@@ -51,6 +52,8 @@ def _is_plain(layer: nn.Conv2d) -> bool:
 
 def _is_numbers(x: Tensor) -> bool:
     """Whether x is single floats on the CPU: exporters and torch.func's transforms want an operation of torch's own."""
+    if not _HAS_MKL:  # many small products at once are fast with it; without, this was not measured
+        return False
     if torch._C._is_tracing() or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):
         return False
     return x.ndim == 4 and x.dtype == torch.float32 and x.device.type == "cpu"

@@ -91,6 +91,10 @@ def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
         ({"devices": '!pi-0 = { key = "abc" }'}, "pi-0: public key 'abc': must be 64 hex digits"),
         ({"devices": '!all = { key = "abc" }'}, "this id is reserved"),
         ({"devices": '!keys_dir = "nowhere"'}, "there is no folder"),
+        (
+            {"fusion": 'recipe = "feddistill"', "round": 'update = "delta"'},
+            r"\[round\]: recipe feddistill has devices send logits; leave out update = 'delta'",
+        ),
         ({"fusion": '!recipe = "fedvag"'}, "'recipe' is 'fedvag'; did you mean 'fedavg'"),
     ],
 )

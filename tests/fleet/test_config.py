@@ -32,6 +32,14 @@ def config(**changes: Any) -> SimulationConfig:
         ({"count_epsilon": 0.0}, "--count-epsilon 0; give a positive number"),
         ({"processes": 0}, "--processes 0; give at least 1"),
         ({"validation_size": -1}, "--validation-size -1; it cannot be negative"),
+        (
+            {"recipe": "feddf", "update": "predictor"},
+            "recipe feddf distills from whole models",
+        ),
+        (
+            {"recipe": "feddistill", "update": "predictor"},
+            "recipe feddistill has devices send logits",
+        ),
         ({"workers": -1}, "--workers -1; give 0, one per core, or more"),
         ({"score_every": 0}, "--score-every 0; give at least 1"),
         ({"virtual": VirtualTime(boards=("rpi-4",) * 3, buffer=4)}, "--buffer 4: there are 3 devices"),

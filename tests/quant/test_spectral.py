@@ -16,6 +16,8 @@ from quant.binary import BinaryConv2d
 from quant.layers import FloatLayers
 from quant.spectral import CHUNK, Conv2d, convolve, pays
 
+pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch has no MKL here")
+
 #: (B, c_in, c_out, H, W, k_h, k_w, padding)
 SHAPES = [
     (3, 2, 4, 14, 14, 5, 5, (2, 2)),
