@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from edge_agent.backprop import Chain, chain_of
 from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
+from edge_agent.stepping import Stepping, layers_that_may
 from models.channels import channels_last_
 from wire.errors import ConfigError
 
@@ -90,17 +91,23 @@ class _Autograd:
         self._params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self._received = [p.detach().clone() for p in self._params] if how.prox else []
         self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
+        # an objective may ask for gradients of its own, or call a layer for something else
+        self._stepping = Stepping([] if objective is not None else layers_that_may(model, how), how)
 
     def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
         """One step on a mini-batch; its loss is added to `total`."""
         if self._channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        if self._objective is None:
-            loss = self._loss_fn(self._model(x), y)
-        else:
-            loss = self._objective(self._model, x, y)
-        grads = torch.autograd.grad(loss, self._params, materialize_grads=True)
-        _step(self._params, grads, self._velocity, self._received, self._how)
+        with self._stepping.within() as moved:
+            if self._objective is None:
+                loss = self._loss_fn(self._model(x), y)
+            else:
+                loss = self._objective(self._model, x, y)
+            found = torch.autograd.grad(loss, self._params, allow_unused=True)
+        rest = [(p, g) for p, g in zip(self._params, found, strict=True) if id(p) not in moved]
+        if rest:
+            grads = [torch.zeros_like(p) if g is None else g for p, g in rest]
+            _step([p for p, _ in rest], grads, self._velocity, self._received, self._how)
         if total is not None:
             total.add_(loss.detach())
 
@@ -108,13 +115,12 @@ class _Autograd:
 @torch.no_grad()
 def _step(
     params: list[Tensor],
-    grads: tuple[Tensor, ...],
+    updates: list[Tensor],
     velocity: list[Tensor],
     received: list[Tensor],
     how: LocalTraining,
 ) -> None:
     """One SGD step on all tensors at once (`_foreach`: one call instead of one per tensor)."""
-    updates = list(grads)
     if how.weight_decay:
         torch._foreach_add_(updates, params, alpha=how.weight_decay)
     if received:

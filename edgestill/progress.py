@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
+from rich.console import JustifyMethod, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -55,7 +55,11 @@ class RoundDisplay(Display):
         """The bar, a line per prototype, traffic, and who stands out."""
         number = min(self._done + 1, self.rounds)
         bar = Table.grid(padding=(0, 1))
-        done = ProgressBar(total=self.rounds, completed=self._share * self.rounds, width=28)
+        bar.add_column(no_wrap=True)
+        bar.add_column(min_width=4, max_width=28)  # on a narrow terminal it gives way
+        bar.add_column(no_wrap=True, overflow="ellipsis")
+        bar.add_column(no_wrap=True)
+        done = ProgressBar(total=self.rounds, completed=self._share * self.rounds)
         bar.add_row(f"round {number}/{self.rounds}", done, self._busy(), self._left())
         if not self.results:
             return [bar]
@@ -90,7 +94,8 @@ class RoundDisplay(Display):
         last, before = (scored or self.results)[-1], scored[-2] if len(scored) > 1 else None
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("prototype", "accuracy", "change", "at its precision", "best"):
-            table.add_column(column, justify="left" if column == "prototype" else "right")
+            justify: JustifyMethod = "left" if column == "prototype" else "right"
+            table.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis")
         for name, p in last.prototypes.items():
             then = before.prototypes.get(name) if before is not None else None
             change = "" if then is None else f"{100 * (p.accuracy - then.accuracy):+.1f}"

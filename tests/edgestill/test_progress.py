@@ -32,9 +32,9 @@ def result(number: int, accuracy: float, ensemble: float | None = None) -> Round
     return RoundResult(round=number, prototypes={"cnn:w1": scores}, seconds=1.5, devices=DEVICES)
 
 
-def shown(display: Display) -> str:
-    """What a terminal of 100 columns would show now."""
-    console = Console(file=io.StringIO(), width=100)
+def shown(display: Display, width: int = 100) -> str:
+    """What a terminal of so many columns would show now."""
+    console = Console(file=io.StringIO(), width=width)
     console.print(Group(*display.picture()))
     return console.file.getvalue()
 
@@ -68,6 +68,19 @@ def test_the_picture_has_accuracies_changes_traffic_and_suspects() -> None:
     assert ["ensemble", "75.0", "%"] in rows
     assert "0.02 MB up, 1.28 MB down so far" in shown(show)
     assert "suspicious: sim-3 0.015" in shown(show)
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 200])
+def test_no_line_is_wrapped_on_a_narrow_terminal(width: int) -> None:
+    show = RoundDisplay(500, 400, quiet=True, at_once=2, fleet=FLEET)
+    show.round_done(result(100, 0.8, ensemble=0.9))
+    show.device_done("sim-0")
+    lines = shown(show, width).splitlines()
+    assert len(lines) == 6  # the bar, a head, a prototype, the ensemble, traffic, suspects
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith("round")
+    assert ("1 of 400 devices answered, 2 busy" in lines[0]) is (width >= 80)
+    assert ("80.0 %" in lines[2]) is (width >= 50)
 
 
 def test_elsewhere_a_round_is_one_line(said: io.StringIO) -> None:
