@@ -11,6 +11,7 @@ import torch
 from fleet.datasets import Dataset, load
 from fleet.datasets.dataset import Kind
 from fleet.unlabeled import take_source
+from tests.data_here import needs
 from wire.errors import ConfigError, DataError
 
 
@@ -122,6 +123,7 @@ def test_an_unknown_name_is_met_with_the_nearest_one() -> None:
 
 @pytest.mark.data
 def test_fashion_serves_mnist_and_not_cifar() -> None:
+    needs("mnist", "fashion_mnist", "cifar10")
     mnist = load("mnist")
     x, left = take_source("fashion_mnist", mnist, size=50, classes=[0, 1])
     assert x is not None
@@ -134,6 +136,7 @@ def test_fashion_serves_mnist_and_not_cifar() -> None:
 
 @pytest.mark.data
 def test_text_of_another_corpus_gets_the_task_s_vocabulary_and_length() -> None:
+    needs("ag_news", "sst2")
     news = load("ag_news", vocab=100, length=12)
     x, _ = take_source("sst2", news, size=20)
     assert x is not None

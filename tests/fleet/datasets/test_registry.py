@@ -8,6 +8,7 @@ import pytest
 from fleet.datasets import DATASETS, load
 from fleet.datasets.names import CIFAR100
 from fleet.datasets.sources import SOURCES
+from tests.data_here import needs
 from wire.errors import ConfigError, DataError
 
 
@@ -81,8 +82,7 @@ def test_a_full_copy_is_preferred_to_a_subset(monkeypatch: pytest.MonkeyPatch, t
     ],
 )
 def test_the_real_files_load(name: str, per_class_train: tuple[int, int], first_labels: list[int] | None) -> None:
-    if not DATASETS[name].found():
-        pytest.skip(f"{name} is not in the data folders; run: edgestill data fetch {name}")
+    needs(name)
     data = load(name)
     known = DATASETS[name]
     assert data.classes == known.classes

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fleet.datasets import DATASETS, load
+from fleet.datasets import load
 from fleet.partition import fedgen, fedgen_test
+from tests.data_here import needs
 from wire.errors import ConfigError
 
 LABELS = np.repeat(np.arange(5), 200)  # N = 1000
@@ -66,8 +67,7 @@ def test_a_class_without_test_samples_gives_an_empty_slice() -> None:
 def test_seed_42_on_mnist_is_the_split_of_the_published_tables(
     alpha: float, smallest: int, largest: int, labels_per_device: float, test_images: int
 ) -> None:
-    if not DATASETS["mnist"].found():
-        pytest.skip("mnist is not in the data folders; run: edgestill data fetch mnist")
+    needs("mnist")
     data = load("mnist")
     parts = fedgen(data.y_train, 20, alpha=alpha, seed=42)
     sizes = [len(part) for part in parts]

@@ -1,0 +1,14 @@
+"""Real datasets, where they are."""
+
+import pytest
+
+from fleet.datasets.registry import DATASETS
+
+__all__ = ["needs"]
+
+
+def needs(*names: str) -> None:
+    """Skip the test that calls this, unless all these datasets are in the data folders."""
+    for name in names:
+        if not DATASETS[name].found():
+            pytest.skip(f"{name} is not in the data folders; run: edgestill data fetch {name}")
