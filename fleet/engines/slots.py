@@ -1,4 +1,4 @@
-"""Memory that two processes share, for what is too large to be copied through a pipe: twice as fast.
+"""Memory that two processes share, for what is large: a pipe would copy it twice, and wake both for every piece.
 
 One process puts a blob into a slot that is free, and tells the other its number; the other reads it, and frees it. Who
 finds no free slot, or none that is large enough, uses the pipe. Pages that were never used take no memory.
@@ -10,7 +10,8 @@ import mmap
 
 __all__ = ["Slots"]
 
-COUNT = 4
+COUNT = 4  # or as many as fit
+ROOM = 64 * 2**20  # bytes of all slots: what is larger takes the pipe
 LEAST = 2**16  # bytes of a blob that is worth a slot
 _FREE, _USED = 0, 1
 
@@ -24,14 +25,16 @@ class Slots:
     def __init__(self, size: int) -> None:
         page = mmap.PAGESIZE
         self._size = -(-size // page) * page
-        self._view = memoryview(mmap.mmap(-1, page + COUNT * self._size))  # first a byte for each: whether it is in use
+        self._count = min(COUNT, ROOM // max(self._size, page))
+        # first a byte for each: whether it is in use
+        self._view = memoryview(mmap.mmap(-1, page + self._count * self._size))
         self._first = page
 
     def put(self, blob: bytes | bytearray | memoryview) -> int | None:
         """The number of the slot that now holds `blob`; None: send it in another way."""
         if not LEAST <= len(blob) <= self._size:
             return None
-        for number in range(COUNT):
+        for number in range(self._count):
             if self._view[number] == _FREE:
                 start = self._first + number * self._size
                 self._view[start : start + len(blob)] = blob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fleet.engines.slots import COUNT, LEAST, Slots
+from fleet.engines.slots import COUNT, LEAST, ROOM, Slots
 
 BLOB = bytes(range(256)) * (LEAST // 256)
 
@@ -33,6 +33,12 @@ def test_what_is_small_or_too_large_goes_another_way() -> None:
     assert slots.put(b"") is None
     assert slots.put(BLOB[1:]) is None
     assert slots.put(BLOB * 3) is None
+
+
+def test_models_that_would_take_much_memory_have_fewer_slots_or_none() -> None:
+    two, none = Slots(ROOM // 2), Slots(ROOM + 1)
+    assert [two.put(BLOB) for _ in range(3)] == [0, 1, None]
+    assert none.put(BLOB) is None
 
 
 def test_a_forked_process_sees_it_and_frees_it() -> None:
