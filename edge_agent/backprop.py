@@ -26,7 +26,7 @@ from models.split import Extractor, Prototype
 from models.zoo.mlp import MLP
 from quant.binary import BinaryLinear
 
-__all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "log_softmax_gradient"]
+__all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "learns_here", "log_softmax_gradient"]
 
 _ONE = torch.ones(())
 _nll_backward = torch.ops.aten.nll_loss_backward.default  # an overload by name is called faster
@@ -57,7 +57,7 @@ def chain_of(model: nn.Module) -> list[Layer] | None:
             return None
     learned = [p for layer in layers for p in layer.linear.parameters()]
     own = list(model.parameters())
-    if not layers or layers[-1].relu or len(own) != len(learned) or not all(_fits(p) for p in own):
+    if not layers or layers[-1].relu or len(own) != len(learned) or not all(map(learns_here, own)):
         return None
     return None if any(getattr(layer.linear, "weight_frozen", False) for layer in layers) else layers
 
@@ -80,7 +80,8 @@ def _does_nothing(module: nn.Module, *, first: bool) -> bool:
     return flattens or type(module) is nn.Identity or (type(module) is nn.Dropout and module.p == 0)
 
 
-def _fits(parameter: Tensor) -> bool:
+def learns_here(parameter: Tensor) -> bool:
+    """Whether it is trained, as single floats on the CPU."""
     return parameter.requires_grad and parameter.dtype == torch.float32 and parameter.device.type == "cpu"
 
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from edge_agent.backprop import learns_here
 from edge_agent.hyper import LocalTraining
 
 __all__ = ["Stepping", "layers_that_may"]
@@ -44,7 +45,8 @@ def layers_that_may(model: nn.Module, how: LocalTraining) -> list[nn.Linear]:
         return []
     users = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
     linears = [module for module in model.modules() if type(module) is nn.Linear]
-    return [linear for linear in linears if _fits(linear.weight) and users[id(linear.weight)] == 1]
+    large = [linear for linear in linears if linear.weight.numel() >= LARGE and learns_here(linear.weight)]
+    return [linear for linear in large if users[id(linear.weight)] == 1]
 
 
 class Stepping:
@@ -67,11 +69,6 @@ class Stepping:
                 del layer.forward
                 if call.stepped:
                     moved.add(id(layer.weight))
-
-
-def _fits(weight: Tensor) -> bool:
-    plain = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return plain and weight.requires_grad and weight.numel() >= LARGE
 
 
 def _forward(layer: nn.Linear, call: _Call, x: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ class _Spectral(torch.autograd.Function):
         _, bins, c_out, c_in = filters.shape
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
         dx = torch.empty(len(g), c_in, *plan.size, memory_format=torch.channels_last) if of_x else None
-        total = torch.zeros(2, bins, c_out, c_in) if len(seen) > 1 else None
+        total = torch.zeros(2, bins, c_out, c_in) if of_weight and len(seen) > 1 else None
         db = torch.zeros(c_out) if of_bias else None
         for at, (part, was) in enumerate(zip(g.split(CHUNK), seen, strict=True)):
             spectrum = _to(part, plan.y)  # (2, bins, B, c_out)

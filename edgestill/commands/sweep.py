@@ -30,7 +30,10 @@ NOT_SWEPT = ("out_dir", "force", "quiet", "as_json", "broker", "resume", "dry_ru
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep: a TOML file with [simulate] and [grid] (docs/reports.md).")],
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder of the runs and the tables; made if missing.")],
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the runs and the tables; made if missing [named as the file, here]."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs side by side, of one thread each [the number of cores].")
     ] = None,
@@ -53,6 +56,7 @@ def sweep(
 
     flags = _flags()
     found = read_sweep(file, flags)
+    out_dir = Path(file.stem) if out_dir is None else out_dir
     if "engine" not in (*found.shared, *found.keys):
         found.shared["engine"] = "inline"  # runs are side by side already
     runs = plan(found, flags, _checker(), out_dir)

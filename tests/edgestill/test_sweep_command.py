@@ -95,3 +95,12 @@ def test_a_dry_run_lists_and_writes_nothing(file: Path, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(file: Path) -> None:
     with pytest.raises(ConfigError, match="choose another folder"):
         call(file, "--out", file / "out")
+
+
+def test_without_a_folder_it_is_named_as_the_file(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert "wrote sweep/sweep.json" in call(file, "-q")
+    assert len(json.loads((elsewhere / "sweep" / "sweep.json").read_text())["runs"]) == 2
+    assert not (tmp_path / "sweep").exists()
