@@ -7,12 +7,13 @@ begun and gives it its names. `put` and `adopt` return only when the blobs, and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from wire.errors import RoundError
+from wire.errors import StorageError
 from wire.files import write_atomic
 from wire.ids import DIGEST, check_digest, digest_of
 
@@ -20,6 +21,7 @@ __all__ = ["Blobs"]
 
 SYNCS = 8  # at once
 TOGETHER = 8  # files handed to a thread: handing over one costs as much as writing it
+WAY_OUT = "put it back from a backup, or go on from an older model with `edgestill model rollback`"
 
 
 class Blobs:
@@ -45,20 +47,48 @@ class Blobs:
         return (entry.name for entry in os.scandir(self.folder) if DIGEST.fullmatch(entry.name))
 
     def put(self, data: bytes) -> str:
-        """Store `data`, durably; storing it again does nothing."""
+        """Store `data`, durably; storing it again does nothing, unless the blob was damaged meanwhile."""
         digest = digest_of(data)
-        if digest not in self:
+        try:
+            self.check(digest, len(data))
+        except StorageError:
             write_atomic(self.path(digest), data)
         return digest
 
     def read(self, digest: str) -> bytes:
-        """The bytes of a blob."""
+        """The bytes of a blob; `StorageError` if they are gone or are not those that were stored."""
         try:
-            return self.path(digest).read_bytes()
-        except FileNotFoundError:
-            raise RoundError(
-                f"blob {digest[:12]}… is not in {self.folder}; was the state folder restored whole?"
-            ) from None
+            data = self.path(digest).read_bytes()
+        except OSError as error:
+            raise self._unreadable(digest, error) from error
+        if digest_of(data) != digest:
+            raise self._damaged(digest)
+        return data
+
+    def check(self, digest: str, size: int) -> None:
+        """`StorageError` unless the blob is there, whole and unchanged; it is read piece by piece."""
+        path = self.path(digest)
+        try:
+            with path.open("rb") as file:
+                pieces = iter(lambda: file.read(2**20), b"")
+                if os.fstat(file.fileno()).st_size != size or digest_of(pieces) != digest:
+                    raise self._damaged(digest)
+        except OSError as error:
+            raise self._unreadable(digest, error) from error
+
+    def size(self, digest: str) -> int:
+        """How many bytes a blob has."""
+        try:
+            return self.path(digest).stat().st_size
+        except OSError as error:
+            raise self._unreadable(digest, error) from error
+
+    def _unreadable(self, digest: str, error: OSError) -> StorageError:
+        why = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        return StorageError(f"blob {digest[:12]}… in {self.folder} {why}; {WAY_OUT}")
+
+    def _damaged(self, digest: str) -> StorageError:
+        return StorageError(f"blob {digest[:12]}… in {self.folder} is damaged; {WAY_OUT}")
 
     def begin(self, digest: str, held: Path | bytearray) -> None:
         """Let a finished file, or bytes, which have the digest and do not change any more, become a blob."""
@@ -80,7 +110,8 @@ class Blobs:
             _sync(self.folder)
         except BaseException:
             for file in begun.values():
-                file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    file.unlink(missing_ok=True)
             raise
 
     def collect(self, named: Iterable[str]) -> int:
@@ -88,7 +119,8 @@ class Blobs:
         keep = set(named)
         gone = 0
         for entry in list(os.scandir(self.folder)):
-            if entry.name not in keep:
+            ours = DIGEST.match(entry.name.removeprefix("."))  # .DIGEST and .DIGEST.xyz were being written
+            if ours and entry.name not in keep and entry.name.removeprefix(".") not in self._begun:
                 os.unlink(entry.path)
                 gone += 1
         return gone

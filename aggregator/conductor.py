@@ -1,9 +1,15 @@
-"""Carries out what the round engine decides: journal, worker, and what the fleet is told."""
+"""Carries out what the round engine decides: journal, worker, and what the fleet is told.
+
+The journal leads, memory follows: what the actions of an event change is recorded in one transaction, and the engine's
+new state is adopted when that is durable. If it cannot be written, nothing has happened: `resync` takes the round from
+the journal again, and whatever asked for it asks again.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aggregator.artifacts import shapes_of
@@ -21,10 +27,14 @@ from aggregator.events import (
     Fuse,
     Fused,
     ModelsReady,
+    Muted,
     Open,
     Pause,
     Revoked,
     RolledBack,
+    SetAside,
+    Stop,
+    Unfusable,
     Withdraw,
 )
 from aggregator.intake import Asked
@@ -34,10 +44,10 @@ from aggregator.pace import hyper_of_round
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Instruction, Publisher
 from aggregator.restore import accuracies, restore, rules_of
-from aggregator.rounds import Phase, Verdict, judge, step
-from aggregator.rows import Invitation, ModelRow, RoundRow
+from aggregator.rounds import Hold, Phase, Verdict, judge, step
+from aggregator.rows import Invitation, ModelRow, Refusal, RoundRow
 from wire.crashpoints import reach
-from wire.errors import RoundError
+from wire.errors import RoundError, StorageError
 from wire.messages import Job, Offer
 
 __all__ = ["Conductor"]
@@ -45,7 +55,8 @@ __all__ = ["Conductor"]
 log = logging.getLogger("edgestill.aggregator")
 #: Events that may change what the fleet is told, though the engine wants nothing done.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
-TRIES = 3  # of the worker, before the fleet is paused
+TRIES = 3  # of the worker at a round in which no update is to blame, before the fleet is paused
+RETRY_S = 2.0  # after the worker could not write
 
 
 class Conductor:
@@ -60,16 +71,19 @@ class Conductor:
         worker: WorkerProcess,
         publisher: Publisher,
         clock: Callable[[], float],
+        muted: Callable[[str, float], object] = lambda *_: None,
     ) -> None:
         self.config, self.journal, self.blobs, self.worker = config, journal, blobs, worker
-        self._publisher, self._clock = publisher, clock
+        self._publisher, self._clock, self._muted = publisher, clock, muted
         self.key = publisher.key
         self.state = restore(journal, rules_of(config), config.devices, clock())
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
-        self._made: list[dict[str, Any]] = []  # by the worker, to be committed
-        self._report: dict[str, Any] = {}  # of the round that it fused
+        self._answer: dict[str, Any] | None = None  # of the worker, until what follows from it is durable
         self._failures = 0
+        self._gave_up = False  # at fusing the open round, until the operator says something
+        self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no culprit was found
+        self._ask_after = 0.0  # when the worker may be asked again
         self._before: set[str] = set()  # artifacts of the round before
         self._points: list[str] = []  # crash points to pass when all is said
         self.changed = True  # whether the fleet must be told something
@@ -78,98 +92,211 @@ class Conductor:
 
     def start(self) -> None:
         """Go on where the journal stands."""
-        self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
+        self._collect()
+        if self.state.phase is not Phase.STARTING:
+            log.info("round %d, %s; %d done", self.state.round, self.state.phase.value, self.state.completed)
+        self._engage_worker()
+        reach("aggregator-started")
+
+    def feed(self, event: Event, record: Callable[[], None] | None = None) -> None:
+        """Let the engine know, and do what it wants; `record` writes to the journal in the same transaction."""
+        state, actions = step(self.state, event)
+        if actions or record is not None:
+            with self.journal.transaction():
+                if record is not None:
+                    record()
+                for action in actions:
+                    self._record(action)
+        self.state = state
+        if actions or isinstance(event, TOLD):
+            self.changed = True
+        for action in actions:
+            self._follow(action)
+
+    def resync(self) -> None:
+        """Take the round from the journal again, after a write that failed: it may have come further than memory."""
+        stored = restore(self.journal, self.state.rules, self.config.devices, self._clock())
+        revoked = {device for device, seen in stored.devices.items() if seen.revoked}
+        devices = {
+            **stored.devices,
+            **{name: replace(seen, revoked=name in revoked) for name, seen in self.state.devices.items()},
+        }
+        self.state = replace(stored, devices=devices)
+        self._invitations = (0, {})
+        self.changed = True
+
+    def drive_worker(self) -> None:
+        """Take the worker's answer, if there is one, and give it what is to be done."""
+        if self._answer is None:
+            self._answer = self.worker.take()
+        if self._answer is not None:
+            try:
+                self._answered(self._answer)
+            except StorageError as error:  # what it has made is gone again
+                log.error("%s; the worker makes it again", error)
+                self._ask_after = self._clock() + RETRY_S
+            self._answer = None
+        self._engage_worker()
+
+    def _engage_worker(self) -> None:
+        if self.worker.busy or self._answer is not None or self._clock() < self._ask_after:
+            return
         if self.state.phase is Phase.STARTING:
             missing = [p for p in self.config.prototypes if p not in self.journal.current()]
             log.info("building the first models of %s", " ".join(missing))
             self.worker.ask({"task": "start", "prototypes": missing})
-        else:
-            log.info("round %d, %s; %d done", self.state.round, self.state.phase.value, self.state.completed)
-            self._resume_fusing()
-        reach("aggregator-started")
-
-    def feed(self, event: Event) -> None:
-        """Let the engine know, and do what it wants."""
-        self.state, actions = step(self.state, event)
-        if actions or isinstance(event, TOLD):
-            self.changed = True
-        for action in actions:
-            self._do(action)
-
-    def worker_answered(self) -> None:
-        """Take the worker's answer, if there is one."""
-        answer = self.worker.take()
-        if answer is None:
-            return
-        if "error" in answer:
-            self._worker_failed(answer["error"])
-            return
-        self._failures = 0
-        self._made, self._report = answer["models"], answer.get("report", {})
-        if answer["task"] == "start":
-            with self.journal.transaction():
-                self._add_models("start")
-            self.feed(ModelsReady())
-            self._resume_fusing()
-        elif self.state.phase is Phase.FUSING and answer["round"] == self.state.round:
-            reach("aggregator-fused")
-            new = {m["prototype"]: m["metrics"]["accuracy"] for m in self._made if "accuracy" in m["metrics"]}
-            self.feed(Fused(self.state.round, {**accuracies(self.journal), **new}))
-
-    def _resume_fusing(self) -> None:
-        if self.state.phase is Phase.FUSING and not self.worker.busy:
+        elif self.state.phase is Phase.FUSING and not self._gave_up:
             self.worker.ask({"task": "fuse", "round": self.state.round})
 
-    def _worker_failed(self, error: str) -> None:
-        self._failures += 1
-        if self._failures < TRIES and self.state.phase is Phase.FUSING:
-            log.error("round %d cannot be fused: %s; trying again", self.state.round, error)
-            self._resume_fusing()
-            return
-        if self.state.phase is Phase.STARTING:
+    def _answered(self, answer: dict[str, Any]) -> None:
+        wanted = self.state.phase is Phase.STARTING or answer.get("round", self.state.round) == self.state.round
+        if "error" in answer:
+            self._worker_failed(answer["error"], storage=bool(answer.get("storage")))
+        elif answer["task"] == "start":
+            self.feed(ModelsReady(), lambda: self._add_models(answer["models"], "start"))
+        elif not wanted or self.state.phase is not Phase.FUSING:
+            log.debug("an answer of the worker that nobody waits for any more: %s", answer["task"])
+        elif answer["task"] == "examine":
+            self._set_aside(answer["culprits"])
+        else:
+            reach("aggregator-fused")
+            self._close(answer["models"], answer.get("report", {}))
+
+    def _worker_failed(self, error: str, *, storage: bool) -> None:
+        number = self.state.round
+        if storage:
+            log.error("the worker cannot write below %s: %s; make room, it is tried again", self.config.state, error)
+            self._ask_after = self._clock() + RETRY_S
+        elif self.state.phase is Phase.STARTING:
             raise RoundError(f"the first models cannot be built: {error}")
+        elif self.state.phase is not Phase.FUSING:
+            log.error("the worker failed: %s", error)
+        elif self.state.hold is Hold.STOPPED:
+            self.feed(Unfusable(f"it cannot be fused: {error}"))
+        elif self._examined != (number, self.state.answered):
+            log.error("round %d cannot be fused: %s; each update is tried alone", number, error)
+            self._examined = number, self.state.answered
+            self.worker.ask({"task": "examine", "round": number})
+        else:
+            self._try_again(error)
+
+    def _try_again(self, error: str) -> None:
+        number = self.state.round
+        self._failures += 1
+        if self._failures < TRIES:
+            log.error("round %d cannot be fused: %s; trying again", number, error)
+            return
         log.error(
-            "round %d cannot be fused: %s; paused: mend it, then `edgestill aggregator resume`", self.state.round, error
+            "round %d cannot be fused, and no update alone is the cause: %s; paused: mend it, then"
+            " `edgestill aggregator resume`, or give the round up with `edgestill round skip`",
+            number,
+            error,
         )
-        self._failures = 0
-        with self.journal.transaction():
-            self.journal.put("hold", "paused")
-        self.feed(Pause())
+        self.feed(Pause(), lambda: self.journal.put("hold", "paused"))
+        self._failures, self._gave_up = 0, True
 
-    def resumed(self) -> None:
-        """The operator has resumed: a round that could not be fused is tried again."""
-        self._resume_fusing()
+    def _set_aside(self, culprits: dict[str, str]) -> None:
+        """Take the updates that cannot be fused out of the round, and mute their devices for a while."""
+        if not culprits:
+            log.warning("round %d: every update can be fused alone; trying again", self.state.round)
+        number = self.state.round
+        rows = {row.device: row for row in self.journal.updates(number)}
+        rows |= {row.device: row for row, _ in self.journal.late_teachers(number)}
+        for device, reason in culprits.items():
+            refusal = Refusal(
+                device=device,
+                transfer=rows[device].transfer,
+                round=rows[device].round,
+                reason=f"cannot be fused: {reason}"[:500],
+                time=self._clock(),
+            )
+            log.error("round %d: the update of %r is set aside: it %s", number, device, refusal.reason)
+            self._exclude(refusal, self._clock() + self.config.limits.mute_s)
 
-    def _do(self, action: Action) -> None:
+    def _exclude(self, refusal: Refusal, until: float) -> None:
+        def record() -> None:
+            self.journal.add_refusal(refusal)
+            self.journal.withdraw(refusal.round, refusal.device, refusal.reason)
+            self.journal.note_device(refusal.device, muted_until=until)
+
+        self.feed(SetAside(refusal.device, refusal.reason), record)
+        self.feed(Muted(refusal.device, until))
+        self._muted(refusal.device, until)
+
+    def operator_said(self, event: Event) -> None:
+        """The operator has resumed or stopped: a round that could not be fused is tried again, or given up."""
+        if self._gave_up and isinstance(event, Stop):
+            self.feed(Unfusable("stopped; it could not be fused"))
+        self._gave_up, self._examined, self._failures = False, None, 0
+
+    def _record(self, action: Action) -> None:
+        """What an action changes in the journal, inside a transaction."""
         match action:
             case Open():
-                self._open(action)
+                self._record_open(action)
             case Extend(number, deadline):
+                self.journal.set_round(number, deadline=deadline, extended=1)
+            case Abandon(number, reason):
+                self.journal.set_round(number, phase="abandoned", closed=self._clock(), reason=reason)
+            case Withdraw(number, device, reason):
+                self.journal.withdraw(number, device, reason)
+            case Fuse(number):
+                self.journal.set_round(number, phase="fusing")
+                if self.config.round.late == "keep":
+                    self.journal.note_late(number)
+            case Close(number):
+                self.journal.set_round(number, phase="closed", closed=self._clock())
+
+    def _follow(self, action: Action) -> None:
+        """What follows once an action is durable."""
+        match action:
+            case Open(number, invited):
+                reach("aggregator-round-opened")
+                log.info("round %d open: %d devices asked", number, len(invited))
+                self._points.append("aggregator-jobs-published")
+                self._begin_round()
+            case Extend(number):
                 log.warning("round %d: below the quorum at the deadline; extended once", number)
-                with self.journal.transaction():
-                    self.journal.set_round(number, deadline=deadline, extended=1)
             case Abandon(number, reason):
                 log.warning("round %d abandoned: %s", number, reason)
-                with self.journal.transaction():
-                    self.journal.set_round(number, phase="abandoned", closed=self._clock(), reason=reason)
-            case Withdraw(number, device):
-                with self.journal.transaction():
-                    self.journal.withdraw(number, device)
+                self._cancel_fusing()
+            case Withdraw(number, device, reason):
+                log.warning("round %d goes on without %r: %s", number, device, reason)
             case Fuse(number):
                 reach("aggregator-all-answered")
                 log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
-                with self.journal.transaction():
-                    self.journal.set_round(number, phase="fusing")
-                    if self.config.round.late == "keep":
-                        self.journal.note_late(number)
-                self.worker.ask({"task": "fuse", "round": number})
+                self._cancel_fusing()  # of more updates than are left now
+                self._engage_worker()
             case Close(number):
-                self._close(number)
+                reach("aggregator-round-committed")
+                self._points.append("aggregator-published")
+                self._collect()
             case Finish(reason):
                 log.info("no further round: %s", reason)
 
-    def _open(self, action: Open) -> None:
+    def _begin_round(self) -> None:
+        self._gave_up, self._examined, self._failures = False, None, 0
+        try:
+            self.worker.warm()
+        except OSError as error:
+            log.warning("the worker process cannot be started yet: %s", error)
+
+    def _cancel_fusing(self) -> None:
+        self._gave_up, self._failures = False, 0
+        if self.worker.busy and self.state.phase is not Phase.STARTING:
+            self.worker.cancel()
+
+    def _collect(self) -> None:
+        """Remove blobs that nothing names; what cannot be removed now is removed later."""
+        try:
+            self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
+        except OSError as error:
+            log.warning("old blobs cannot be removed: %s", error)
+
+    def _record_open(self, action: Open) -> None:
         models = self.journal.current()
+        for prototype in sorted(set(action.invited.values())):  # a round whose model is gone could only fail
+            self.blobs.check(models[prototype].digest, models[prototype].size)
         config = self.config
         row = RoundRow(
             number=action.round,
@@ -182,43 +309,40 @@ class Conductor:
             opened=self._clock(),
         )
         asked = [Invitation(device=d, prototype=p, model=models[p].digest) for d, p in action.invited.items()]
-        with self.journal.transaction():
-            self.journal.open_round(row, asked)
-        reach("aggregator-round-opened")
-        log.info("round %d open: %d devices asked", action.round, len(asked))
-        self._points.append("aggregator-jobs-published")
-        self.worker.warm()
+        self.journal.open_round(row, asked)
 
-    def _close(self, number: int) -> None:
-        self._before = set(self._artifacts())
-        with self.journal.transaction():
-            self._add_models("fused")
-            self.journal.add_report(number, self._report)
-            self.journal.set_round(number, phase="closed", closed=self._clock())
-        reach("aggregator-round-committed")
-        self._points.append("aggregator-published")
-        scores = [f"{m['prototype']} {m['metrics']['accuracy']:.3f}" for m in self._made if "accuracy" in m["metrics"]]
+    def _close(self, made: list[dict[str, Any]], report: dict[str, Any]) -> None:
+        """The worker has fused the open round."""
+        number, before = self.state.round, set(self._artifacts())
+        new = {m["prototype"]: m["metrics"]["accuracy"] for m in made if "accuracy" in m["metrics"]}
+
+        def record() -> None:
+            self._add_models(made, "fused")
+            self.journal.add_report(number, report)
+
+        self.feed(Fused(number, {**accuracies(self.journal), **new}), record)
+        self._before, self._failures = before, 0
+        scores = [f"{prototype} {accuracy:.3f}" for prototype, accuracy in new.items()]
         log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
-        for device, facts in self._report.get("devices", {}).items():
+        for device, facts in report.get("devices", {}).items():
             if facts["screened"]:
                 log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
-        self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
 
-    def _add_models(self, origin: str) -> None:
+    def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
         known = self.journal.model_sizes()
-        for made in self._made:
-            if made["digest"] in known:
+        for model in made:
+            if model["digest"] in known:
                 continue
             self.journal.add_model(
                 ModelRow(
-                    digest=made["digest"],
-                    prototype=made["prototype"],
-                    round=made["round"],
+                    digest=model["digest"],
+                    prototype=model["prototype"],
+                    round=model["round"],
                     origin=origin,
-                    recipe=made["recipe"],
-                    parents=tuple(made["parents"]),
-                    metrics=made["metrics"],
-                    size=self.blobs.path(made["digest"]).stat().st_size,
+                    recipe=model["recipe"],
+                    parents=tuple(model["parents"]),
+                    metrics=model["metrics"],
+                    size=self.blobs.size(model["digest"]),
                     created=self._clock(),
                 )
             )

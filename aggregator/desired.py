@@ -62,6 +62,7 @@ class DesiredSettings:
         rows = journal.db.execute("SELECT substr(key, 9), value FROM meta WHERE key LIKE 'desired:%'").fetchall()
         self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
         self._unsaid = set(self._wanted)
+        self._unkept: dict[str, str] = {}  # what devices reported, as it will stand in the journal
 
     def forget(self) -> None:
         """A new connection: nothing was said."""
@@ -100,16 +101,24 @@ class DesiredSettings:
         self._unsaid.add(desired.device)
 
     def heard(self, device: str, reported: Reported) -> None:
-        """Keep what a device reports; a repetition changes nothing."""
+        """A device reports; `keep` writes it to the journal. A repetition changes nothing."""
         facts = msgspec.to_builtins(msgspec.structs.asdict(reported))
         text = json.dumps(facts, sort_keys=True)
-        if self._journal.get(f"reported:{device}") == text:
+        if text in (self._unkept.get(device), self._journal.get(f"reported:{device}")):
             return
-        with self._journal.transaction():
-            self._journal.put(f"reported:{device}", text)
+        self._unkept[device] = text
         log.info("device %r: settings %d %s", device, reported.version, reported.status)
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
             log.warning("device %r: settings %d: %s", device, reported.version, reason)
+
+    def keep(self) -> None:
+        """Make durable what devices have reported."""
+        if not self._unkept:
+            return
+        with self._journal.transaction():
+            for device, text in self._unkept.items():
+                self._journal.put(f"reported:{device}", text)
+        self._unkept.clear()
 
     def _changed(self, device: str, changes: dict[str, str | None], now: float) -> Desired:
         before = self._wanted.get(device)

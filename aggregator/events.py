@@ -24,10 +24,13 @@ __all__ = [
     "Resume",
     "Revoked",
     "RolledBack",
+    "SetAside",
+    "Skip",
     "StateHeard",
     "Stop",
     "Stored",
     "Tick",
+    "Unfusable",
     "Withdraw",
 ]
 
@@ -100,8 +103,28 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """The update of this device cannot be fused, and why: the round goes on without it."""
+
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfusable:
+    """The round cannot be fused, and why: give it up."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBack:
     """The operator has put back an older model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The operator gives up the open round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +152,10 @@ Event: TypeAlias = (
     | Allowed
     | Stored
     | Fused
+    | SetAside
+    | Unfusable
     | RolledBack
+    | Skip
     | Pause
     | Resume
     | Stop
@@ -163,15 +189,16 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """A device leaves the open round, and its update with it."""
+    """A device leaves the round, and its update with it."""
 
     round: int
     device: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Take no more updates and fuse."""
+    """Take no more updates and fuse; while the round is being fused, begin anew with the updates that are left."""
 
     round: int
 

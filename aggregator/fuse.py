@@ -54,6 +54,7 @@ class StoredGroup:
     base: str  # the model that was published
     rows: Sequence[UpdateRow]
     late: Sequence[tuple[UpdateRow, str]] = ()  # of an earlier round, each with the model that it started from
+    unchanged: bool = False  # and the published model, as if a device had sent it back; see examine.py
 
 
 class _Bases(dict[str, dict[str, NDArray[Any]]]):
@@ -89,9 +90,7 @@ class Fuser:
         self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
     ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
         """The next model of every prototype of which updates came in time, and what fusion says of the round."""
-        bases = _Bases(self.blobs)
-        taken = [self._group(group, bases, label_counts=recipe.knowledge is not None) for group in groups]
-        fused = fuse_round(recipe, taken, self.server, number, memory)
+        fused = self.compute(recipe, number, groups, memory)
         made = []
         for group in groups:
             if not group.rows:
@@ -113,6 +112,12 @@ class Fuser:
             made.append(self._publish_knowledge(fused.knowledge, number, recipe.name))
         return made, fused
 
+    def compute(self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> Fused:
+        """What fusion makes of the round; nothing is written."""
+        bases = _Bases(self.blobs)
+        taken = [self._group(group, bases, label_counts=recipe.knowledge is not None) for group in groups]
+        return fuse_round(recipe, taken, self.server, number, memory)
+
     def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
         """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
         header = ModelHeader(
@@ -131,6 +136,8 @@ class Fuser:
         base = bases[group.base]
         updates: list[Received] = [received(row, self.blobs, base, label_counts=label_counts) for row in group.rows]
         updates += [received(row, self.blobs, bases[digest], late=True) for row, digest in group.late]
+        if group.unchanged:
+            updates.append(Received(device="unchanged", num_examples=1, state=lambda: unpack(base)))
         return Group(spec=group.spec, previous=unpack(base), updates=updates)
 
     def _model(self, spec: PrototypeSpec) -> Prototype:

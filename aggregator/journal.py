@@ -31,8 +31,9 @@ T = TypeVar("T")
 class Journal:
     """The journal in a file."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.db = connect(path, read_only=read_only)
+    def __init__(self, path: Path, *, read_only: bool = False, timeout: float = 10.0) -> None:
+        self._open = lambda: connect(path, read_only=read_only, timeout=timeout)
+        self.db = self._open()
 
     def close(self) -> None:
         """Close the file."""
@@ -40,14 +41,22 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block, durably, or nothing of it."""
+        """All of the block, durably, or nothing of it; also when it is the commit itself that fails."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except BaseException:
+            self.db.execute("COMMIT")
+        finally:
+            if self.db.in_transaction:
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        """End a transaction that failed; where not even that can be written, by a new connection."""
+        try:
             self.db.execute("ROLLBACK")
-            raise
-        self.db.execute("COMMIT")
+        except sqlite3.Error:
+            self.db.close()
+            self.db = self._open()
 
     def changed_elsewhere(self) -> int:
         """A number that changes when another process has written."""
@@ -122,10 +131,12 @@ class Journal:
         """Whom a round has asked, by device."""
         return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
 
-    def withdraw(self, number: int, device: str) -> None:
+    def withdraw(self, number: int, device: str, reason: str) -> None:
         """Take back an invitation, and an update that answered it."""
         self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
-        self.db.execute("UPDATE updates SET late = 1 WHERE round = ? AND device = ?", (number, device))
+        self.db.execute(
+            "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
+        )
 
     # updates
 
@@ -136,7 +147,7 @@ class Journal:
 
     def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
         """The updates that count for a round (or came late for it), in the order of their device ids."""
-        rows = self._rows("updates", "round = ? AND late = ? ORDER BY device", number, int(late))
+        rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
         return [UpdateRow(**{**row, "late": late, "metrics": json.loads(row["metrics"])}) for row in rows]
 
     def note_late(self, number: int) -> None:
@@ -160,6 +171,11 @@ class Journal:
         wanted = set(noted["devices"]) - {row.device for row in self.updates(number)}
         rows = self.updates(number - 1, late=True)
         return [(r, models[r.device]) for r in rows if r.device in wanted and r.device in models]
+
+    def excluded(self, number: int) -> dict[str, str]:
+        """The devices whose updates were taken out of a round again, and why."""
+        where = "SELECT device, excluded FROM updates WHERE round = ? AND excluded != '' ORDER BY device"
+        return dict(self.db.execute(where, (number,)).fetchall())
 
     def add_report(self, number: int, report: Mapping[str, Any]) -> None:
         """What fusion says of a round; those of the newest rounds are kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ from typing import Any
 __all__ = ["WorkerProcess"]
 
 log = logging.getLogger("edgestill.aggregator")
-TRIES = 5
+TRIES = 2  # of one request; then whoever asked must find out why
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,7 +25,7 @@ class WorkerProcess:
     """Starts `python -m aggregator.worker` when it is needed, again if it died, and keeps it for the next request.
 
     Importing torch takes a second or two: `warm` starts the process while the devices still train. A request that was
-    not answered is asked again of the next process, a few times: what it does is in the journal, not in the process.
+    not answered is asked again of the next process, once: what it does is in the journal, not in the process.
     """
 
     def __init__(self, setup: Mapping[str, Any], on_answer: Callable[[], None]) -> None:
@@ -32,6 +33,7 @@ class WorkerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: SimpleQueue[tuple[int, dict[str, Any] | None]] = SimpleQueue()
         self._asked: dict[str, Any] | None = None
+        self._sent = False  # whether a living process was asked
         self._starts = 0
         self.deaths = 0  # in a row
 
@@ -46,11 +48,10 @@ class WorkerProcess:
             self._start()
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Have this done."""
+        """Have this done; if no process can be started now, `take` tries again."""
         assert self._asked is None, "one request at a time"
-        self._asked = request
-        self.warm()
-        self._send(request)
+        self._asked, self._sent, self.deaths = request, False, 0
+        self._deliver()
 
     def take(self) -> dict[str, Any] | None:
         """The answer, once it is there; a process that died is replaced and asked again."""
@@ -58,7 +59,7 @@ class WorkerProcess:
             try:
                 number, answer = self._answers.get_nowait()
             except Empty:
-                return None
+                break
             if number != self._starts:
                 continue  # of a process that was replaced
             if answer is None:
@@ -67,6 +68,14 @@ class WorkerProcess:
             elif answer.get("task") != "setup":
                 self._asked, self.deaths = None, 0
                 return answer
+        if self._asked is not None and not self._sent:
+            self._deliver()
+        return None
+
+    def cancel(self) -> None:
+        """Want no answer any more: what was asked for is given up, and the process with it."""
+        self._asked = None
+        self.close()
 
     def close(self) -> None:
         """End the process; what it was doing is done again after the next start."""
@@ -75,6 +84,16 @@ class WorkerProcess:
         if process is not None:
             process.kill()
             process.wait()
+
+    def _deliver(self) -> None:
+        assert self._asked is not None
+        try:
+            self.warm()
+        except OSError as error:  # no memory, no process number, no file number: a matter of time
+            log.error("the worker process cannot be started: %s; it is tried again", error)
+            return
+        self._sent = True
+        self._send(self._asked)
 
     def _start(self) -> None:
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
@@ -104,8 +123,9 @@ class WorkerProcess:
     def _listen(self, process: subprocess.Popen[str], number: int) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self._answers.put((number, json.loads(line)))
-            self._on_answer()
+            with contextlib.suppress(ValueError):  # the rest of a line whose writer has died
+                self._answers.put((number, json.loads(line)))
+                self._on_answer()
         process.wait()
         self._answers.put((number, None))
         self._on_answer()
@@ -119,8 +139,7 @@ class WorkerProcess:
         if self._asked is None:
             return False
         if self.deaths >= TRIES:
-            self._asked, self.deaths = None, 0
+            self._asked = None
             return True
-        self._start()
-        self._send(self._asked)
+        self._sent = False  # asked again, by `take`
         return False

@@ -7,6 +7,7 @@ reconnection it has said nothing, so it says everything.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from aggregator.artifacts import content_of
@@ -16,6 +17,7 @@ from aggregator.uploads import PathStorage
 from wire.chunks import encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
+from wire.errors import StorageError
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
 from wire.messages import Ack, Job, Offer
@@ -23,6 +25,7 @@ from wire.topics import DeviceTopic, ModelChunk
 
 __all__ = ["Instruction", "Publisher"]
 
+log = logging.getLogger("edgestill.aggregator")
 Instruction = Job | Offer | None  # None: nothing to do
 
 
@@ -41,6 +44,7 @@ class Publisher:
         self._publish, self.key, self._fleet, self._blobs, self._journal = publish, key, fleet, blobs, journal
         self._said: dict[str, Instruction] = {}
         self._there: set[str] = set()  # artifacts
+        self._damaged: dict[str, str] = {}  # artifacts that cannot be published, and why
         self._sealed: dict[bytes, bytes] = {}  # one signature serves all devices with the same instruction
 
     def forget(self) -> None:
@@ -54,13 +58,18 @@ class Publisher:
         self._publish(str(DeviceTopic(self._fleet, device, "ack")), payload, False)
 
     def say(self, artifacts: Mapping[str, int], instructions: Mapping[str, Instruction]) -> int:
-        """Publish the artifacts (digest: size), then the instructions, as far as they are new; how many messages."""
+        """Publish the artifacts (digest: size), then the instructions, as far as they are new; how many messages.
+
+        An artifact whose blob is damaged is left out, and so are the instructions that name it.
+        """
         count = 0
         for digest, size in artifacts.items():
             if digest not in self._there:
-                count += self._say_artifact(digest, size)
+                count += self._try_artifact(digest, size)
         for device, instruction in instructions.items():
             if device in self._said and self._said[device] == instruction:
+                continue
+            if instruction is not None and {instruction.model, instruction.generator} & self._damaged.keys():
                 continue
             if not self._publish(str(DeviceTopic(self._fleet, device, "job")), self._payload(instruction), True):
                 return count
@@ -78,6 +87,17 @@ class Publisher:
         with self._journal.transaction():
             self._journal.set_retained(digest, False)
         return True
+
+    def _try_artifact(self, digest: str, size: int) -> int:
+        try:
+            self._blobs.check(digest, size)
+        except StorageError as error:
+            if self._damaged.get(digest) != str(error):
+                log.error("a model cannot be published: %s", error)
+            self._damaged[digest] = str(error)
+            return 0
+        self._damaged.pop(digest, None)
+        return self._say_artifact(digest, size)
 
     def _say_artifact(self, digest: str, size: int) -> int:
         content = content_of(digest, size)

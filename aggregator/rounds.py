@@ -3,8 +3,17 @@
     STARTING ──ModelsReady──▶ WAITING ──Tick, enough devices──▶ COLLECTING ──all answered, or quorum at the deadline──▶
     FUSING ──Fused──▶ WAITING ──▶ …
 
-The service writes the journal before it tells the engine (`Stored`: the update is durable) and carries out the
-actions in their order. After a restart the same state is built from the journal (`aggregator/restore.py`).
+The service writes the journal before it tells the engine (`Stored`: the update is durable). It records the actions of
+an event in one transaction, adopts the new state when that is durable, and then carries the actions out. After a
+restart, or a write that failed, the same state is built from the journal (`aggregator/restore.py`).
+
+    event        COLLECTING                  FUSING                                     STARTING, a round open
+    Revoked      withdraw; fuse or abandon   withdraw; fuse the others, or abandon      as the round's own phase
+    SetAside     -                           withdraw; fuse the others, or abandon      -
+    Stop         fuse a quorum, or abandon   the round is fused and is the last         at the first tick after it
+    Skip         abandon                     abandon                                    abandon
+    RolledBack   abandon                     abandon                                    abandon
+    Unfusable    -                           abandon                                    -
 """
 
 from __future__ import annotations
@@ -33,10 +42,13 @@ from aggregator.events import (
     Resume,
     Revoked,
     RolledBack,
+    SetAside,
+    Skip,
     StateHeard,
     Stop,
     Stored,
     Tick,
+    Unfusable,
     Withdraw,
 )
 from aggregator.sampling import sample
@@ -106,6 +118,12 @@ class RoundState:
     done: str = ""  # why no round will follow
 
     @property
+    def in_round(self) -> Phase | None:
+        """COLLECTING or FUSING if a round is open, also while the model of a new prototype is built first."""
+        phase = self.then if self.phase is Phase.STARTING else self.phase
+        return phase if phase in (Phase.COLLECTING, Phase.FUSING) else None
+
+    @property
     def needed(self) -> int:
         """How many answers make a quorum."""
         return max(1, math.ceil(self.rules.quorum * len(self.invited)))
@@ -127,15 +145,19 @@ def step(state: RoundState, event: Event) -> Stepped:
             return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
         case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed():
             return _device(state, event)
-        case RolledBack():
-            return _abandon(state, "rolled back") if state.phase is Phase.COLLECTING else (state, [])
+        case SetAside(device, reason):
+            return _withdraw(state, device, reason) if state.phase is Phase.FUSING else (state, [])
+        case Unfusable(reason):
+            return _abandon(state, reason) if state.phase is Phase.FUSING else (state, [])
+        case RolledBack() | Skip():
+            reason = "skipped by the operator" if isinstance(event, Skip) else "rolled back"
+            return _abandon(state, reason) if state.in_round else (state, [])
         case Pause():
             return replace(state, hold=Hold.PAUSED), []
         case Resume():
             return replace(state, hold=Hold.RUNNING), []
         case Stop():
-            state = replace(state, hold=Hold.STOPPED)
-            return _end(state, "stopped") if state.phase is Phase.COLLECTING else (state, [])
+            return _stop(replace(state, hold=Hold.STOPPED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +206,8 @@ def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> s
 def _tick(state: RoundState, now: float) -> Stepped:
     if state.phase is Phase.COLLECTING and len(state.answered) == len(state.invited):
         return _fuse(state)  # a restart may find it so
+    if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
+        return _stop(state)  # it was stopped while a model was built
     if state.phase is Phase.COLLECTING and now >= state.deadline:
         return _at_deadline(state, now)
     if state.phase is Phase.WAITING and state.hold is Hold.RUNNING and not state.done:
@@ -248,20 +272,33 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
         case Revoked() | Allowed():
             seen = replace(seen, revoked=isinstance(event, Revoked))
     state = replace(state, devices={**state.devices, event.device: seen})
-    return _leave(state, event.device) if seen.revoked else (state, [])
+    return _revoked(state, event.device) if isinstance(event, Revoked) else (state, [])
 
 
-def _leave(state: RoundState, device: str) -> Stepped:
+def _revoked(state: RoundState, device: str) -> Stepped:
     """A revoked device, and what it sent, are taken out of the open round."""
-    if state.phase is not Phase.COLLECTING or device not in state.invited:
-        return state, []
+    phase = state.in_round
+    involved = phase is not None and device in state.invited
+    if phase is Phase.FUSING:  # whoever has not answered has no part in it; a late update may teach
+        involved = device in state.answered or state.rules.keep_late
+    return _withdraw(state, device, "revoked") if involved else (state, [])
+
+
+def _withdraw(state: RoundState, device: str, reason: str) -> Stepped:
+    """The round goes on without this device, with the others' updates; without any it is given up."""
     invited = {name: prototype for name, prototype in state.invited.items() if name != device}
     state = replace(state, invited=invited, answered=state.answered - {device})
-    actions: list[Action] = [Withdraw(state.round, device)]
-    if len(state.answered) == len(invited):
+    actions: list[Action] = [Withdraw(state.round, device, reason)]
+    more: list[Action] = []
+    if state.in_round is Phase.FUSING:
+        state, more = _fuse(state) if state.answered else _abandon(state, "no update is left")
+    elif len(state.answered) == len(invited):
         state, more = _end(state, "no device is left")
-        actions += more
-    return state, actions
+    return state, actions + more
+
+
+def _stop(state: RoundState) -> Stepped:
+    return _end(state, "stopped") if state.phase is Phase.COLLECTING else (state, [])
 
 
 def _end(state: RoundState, reason: str) -> Stepped:
@@ -270,8 +307,13 @@ def _end(state: RoundState, reason: str) -> Stepped:
 
 
 def _fuse(state: RoundState) -> Stepped:
-    return replace(state, phase=Phase.FUSING), [Fuse(state.round)]
+    return _enter(state, Phase.FUSING), [Fuse(state.round)]
 
 
 def _abandon(state: RoundState, reason: str) -> Stepped:
-    return replace(state, phase=Phase.WAITING, deadline=math.inf), [Abandon(state.round, reason)]
+    return replace(_enter(state, Phase.WAITING), deadline=math.inf), [Abandon(state.round, reason)]
+
+
+def _enter(state: RoundState, phase: Phase) -> RoundState:
+    """The next phase of the round; while a model is built, what follows then."""
+    return replace(state, then=phase) if state.phase is Phase.STARTING else replace(state, phase=phase)

@@ -26,6 +26,7 @@ class DeviceRow:
     late: int = 0
     muted_until: float = 0.0
     revoked: bool = False
+    limited: int = 0  # messages that were dropped because it had sent too many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class UpdateRow:
     received: float
     late: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
+    excluded: str = ""  # why it was taken out of its round again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,16 @@
-"""The tables of the journal, and how a connection to it is opened.
+"""The tables of the journal, how a connection to it is opened, and how an older journal becomes a newer one.
 
 SQLite in WAL mode with synchronous=FULL: a committed transaction survives a power cut, readers never wait for the
-writer. The schema has a version; a journal of another one is refused, not guessed at.
+writer. The schema has a version (`PRAGMA user_version`). A journal of an older one is migrated in one transaction when
+the service opens it, after a copy of it was put beside it; one of a newer schema is refused, not guessed at.
+
+    1   edgestill 0.1
+    2   devices.limited, updates.excluded
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -13,14 +18,21 @@ from wire.errors import ConfigError
 
 __all__ = ["SCHEMA", "connect"]
 
-SCHEMA = 1
+SCHEMA = 2
+#: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
+MIGRATIONS = {
+    1: """
+ALTER TABLE devices ADD COLUMN limited INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE updates ADD COLUMN excluded TEXT NOT NULL DEFAULT '';
+""",
+}
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE devices (
     id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
     status TEXT NOT NULL DEFAULT 'unknown', session INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL DEFAULT 0,
     accepted INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0,
-    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
+    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0, limited INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE rounds (
     number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),
@@ -36,6 +48,7 @@ CREATE TABLE updates (
     device TEXT NOT NULL, round INTEGER NOT NULL REFERENCES rounds, transfer TEXT NOT NULL, digest TEXT NOT NULL,
     size INTEGER NOT NULL, prototype TEXT NOT NULL, kind TEXT NOT NULL, num_examples INTEGER NOT NULL,
     nonce BLOB NOT NULL, received REAL NOT NULL, late INTEGER NOT NULL, metrics TEXT NOT NULL,
+    excluded TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (device, round), UNIQUE (device, transfer), UNIQUE (device, nonce)
 ) WITHOUT ROWID;
 CREATE INDEX updates_by_round ON updates (round);
@@ -55,19 +68,27 @@ CREATE TABLE commands (
 """
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode to the journal at `path`, which is made if it is not there."""
+def connect(path: Path, *, read_only: bool = False, timeout: float = 10.0) -> sqlite3.Connection:
+    """A connection in autocommit mode to the journal at `path`, which is made if it is not there.
+
+    `timeout` is how long a statement waits for another process that writes, in seconds.
+    """
     if read_only and not path.is_file():
         raise ConfigError(f"{path}: there is no journal; has the aggregator of this fleet been started?")
     target = f"file:{path}?mode=ro" if read_only else str(path)
+    db = None
     try:
-        db = sqlite3.connect(target, uri=read_only, isolation_level=None, timeout=10)
+        db = sqlite3.connect(target, uri=read_only, isolation_level=None, timeout=timeout)
         db.execute("PRAGMA foreign_keys = ON")
         if not read_only:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
         _check_schema(db, path, read_only)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ConfigError) as error:
+        if db is not None:
+            db.close()
+        if isinstance(error, ConfigError):
+            raise
         raise ConfigError(f"{path}: the journal cannot be opened: {error}") from error
     return db
 
@@ -76,23 +97,47 @@ def _check_schema(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
     found = _version(db)
     if found == 0 and read_only:
         raise ConfigError(f"{path}: an empty journal; its aggregator has not started yet")
-    if found == 0:
-        found = _make(db)
-    if found != SCHEMA:
+    if found > SCHEMA:
         raise ConfigError(
-            f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the one that made it"
+            f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the newer edgestill that made it"
         )
+    if found < SCHEMA and read_only:
+        raise ConfigError(
+            f"{path}: a journal of schema {found}; it becomes {SCHEMA} when this edgestill's aggregator is started"
+        )
+    if 0 < found < SCHEMA:
+        _copy_aside(db, path, found)
+    if found < SCHEMA:
+        _upgrade(db)
 
 
-def _make(db: sqlite3.Connection) -> int:
-    """The tables, unless another process has been faster."""
+def _upgrade(db: sqlite3.Connection) -> None:
+    """The tables of today, from nothing or from an older schema, unless another process has been faster."""
     db.execute("BEGIN IMMEDIATE")
-    if _version(db) == 0:
-        for statement in _TABLES.split(";"):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA}")
-    db.execute("COMMIT")
-    return _version(db)
+    try:
+        while (found := _version(db)) < SCHEMA:
+            for statement in (MIGRATIONS[found] if found else _TABLES).split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {found + 1 if found else SCHEMA}")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _copy_aside(db: sqlite3.Connection, path: Path, version: int) -> None:
+    """The journal as it is, in a file beside it: the way back to the edgestill that made it."""
+    kept, making = (path.with_name(f"{path.name}{end}") for end in (f".schema-{version}", ".copying"))
+    if kept.exists():
+        return
+    making.unlink(missing_ok=True)
+    copy = sqlite3.connect(making)
+    try:
+        db.backup(copy)
+    finally:
+        copy.close()
+    os.chmod(making, 0o600)
+    os.replace(making, kept)
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -30,10 +30,11 @@ from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
 from aggregator.rows import UpdateRow
+from aggregator.state_check import check_before_opening, check_state
 from aggregator.status import only_service, write_status
 from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
-from wire.errors import ConfigError, EdgestillError, TopicError
+from wire.errors import ConfigError, EdgestillError, StorageError, TopicError
 from wire.keys import load_private_key
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
@@ -47,6 +48,9 @@ DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
 NOTES_S = 1.0  # between two writes of what devices said of themselves
+LOCK_S = 1.0  # to wait for another process that writes to the journal
+PATIENCE_S = 0.5  # after a pass in which the disk has failed
+COMPLAIN_S = 60.0  # between two equal lines about it
 
 
 class Service:
@@ -60,11 +64,16 @@ class Service:
         self._notes: dict[str, dict[str, Any]] = {}
         self._bad: Counter[str] = Counter()  # messages that were no update, and unusable
         self._noted = self._told = 0.0
+        self._stale = False  # whether a write has failed, so that memory may not be what the journal is
+        self._failing = False  # in this pass
+        self._complaint = ("", 0.0)  # about the disk, and when it was logged
         key = load_private_key(config.key)
         state, limits = config.state, config.limits
-        self.journal = Journal(state / "journal.db")
+        check_before_opening(state)
+        self.journal = Journal(state / "journal.db", timeout=LOCK_S)
         self._claim(config.fleet)
         self.blobs = Blobs(state / "blobs")
+        check_state(self.journal, self.blobs, state)
         filters = aggregator_filters(config.fleet)
         self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters, inbox=INBOX)
         self.publisher = Publisher(
@@ -83,6 +92,7 @@ class Service:
             worker=self.worker,
             publisher=self.publisher,
             clock=self.now,
+            muted=lambda device, until: self.gate.mute(device, until),
         )
         self.gate = Gate(
             config.devices,
@@ -145,32 +155,55 @@ class Service:
             self._end()
 
     def _pass(self) -> None:
-        try:
-            self._take_events()
-            self.desk.flush()
-            self.conductor.worker_answered()
-            self._commands()
-            self.conductor.feed(Tick(self.now()))
-            if self.conductor.changed and self._connected:
-                self.conductor.say()
-            if self._connected:
-                self.desired.say()
-                self.enrolments.say()
-            self._keep_notes()
-            self._tell_status()
-        except (
-            OSError,
-            sqlite3.OperationalError,
-        ) as error:  # a full disk, mostly: nothing was answered, all comes again
-            log.error("cannot write below %s: %s; make room, it is tried again", self.config.state, error)
-            time.sleep(1)
+        self._failing = False
+        for part in (
+            self._take_events,
+            self.desk.flush,
+            self.conductor.drive_worker,
+            self._commands,
+            lambda: self.conductor.feed(Tick(self.now())),
+            self._say,
+            self.desired.keep,
+            self._keep_notes,
+            self._tell_status,
+        ):
+            self._attempt(part)
         if self.until_done and self.conductor.state.done and not self.conductor.changed:
             self._stopping = True
+        if self._failing and not self._stopping:
+            time.sleep(PATIENCE_S)
+
+    def _attempt(self, part: Callable[[], None]) -> None:
+        """Do one part of a pass. What the disk refuses has not happened, and is tried again in the next pass."""
+        try:
+            if self._stale:
+                self.conductor.resync()
+                self._stale = False
+            part()
+        except (OSError, sqlite3.Error, StorageError) as error:
+            self._stale = True
+            self._disk_failed(error)
+
+    def _disk_failed(self, error: Exception) -> None:
+        self._failing = True
+        text, now = str(error), time.monotonic()
+        if text != self._complaint[0] or now - self._complaint[1] > COMPLAIN_S:
+            log.error("state folder %s: %s; nothing is lost, it is tried again", self.config.state, text)
+            self._complaint = text, now
+
+    def _say(self) -> None:
+        if not self._connected:
+            return
+        if self.conductor.changed:
+            self.conductor.say()
+        self.desired.say()
+        self.enrolments.say()
 
     def _end(self) -> None:
         with contextlib.suppress(OSError, sqlite3.Error):
             self.desk.flush()
             self.desk.uploads.save()
+            self.desired.keep()
             self._keep_notes(at_once=True)
         until = time.monotonic() + GOODBYE_S
         while self.link.pending() and time.monotonic() < until:  # the last offers
@@ -238,11 +271,11 @@ class Service:
         device = topic.device
         match self.gate.open(topic, payload):
             case State(status=status, session=session):
-                if status == "online":
-                    self.enrolments.online(device)
                 self.conductor.feed(StateHeard(device, status, session))
                 seen = self.conductor.state.devices[device]
                 self._note(device, status=seen.status, session=seen.session)
+                if status == "online":
+                    self.enrolments.online(device)
             case Reported() as reported:
                 self.desired.heard(device, reported)
             case Metrics(round=number, problem=problem) if problem:
@@ -354,6 +387,9 @@ def _signals(service: Service) -> Iterator[None]:
 def serve(config: FleetConfig, *, until_done: bool = False) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do."""
     with only_service(config.state):
-        service = Service(config, until_done=until_done)
+        try:
+            service = Service(config, until_done=until_done)
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError(f"{config.state}: cannot be used: {error}") from error
         with _signals(service):
             service.run()

@@ -10,6 +10,7 @@ to `IN_MEMORY` bytes of all such updates, and is written once, as the blob.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -138,8 +139,9 @@ class Uploads:
         if part.data is not None:
             self.in_memory -= len(part.data)
         if part.on_disk:
-            part.path.unlink(missing_ok=True)
-            _state_file(part.path).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what cannot be removed now is removed at the next start
+                part.path.unlink(missing_ok=True)
+                _state_file(part.path).unlink(missing_ok=True)
 
     def drop_device(self, device: str) -> None:
         """Forget all that a device has begun."""

@@ -6,8 +6,11 @@ and comes to the same bits.
 
     {"task": "start", "prototypes": ["cnn:w1"]}   builds the first models of these prototypes
     {"task": "fuse", "round": 3}                  fuses round 3, every prototype that has updates
-    answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]} or {"error": "..."}
+    {"task": "examine", "round": 3}               finds the updates of round 3 that cannot be fused
+    answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]}
             of a fused round also "report": {"devices": {...}, "seconds": {...}}
+            of an examination {"task": ..., "culprits": {device: reason}}
+            {"error": "..."}; with "storage": true it is the disk's, and trying again later may help
 
 The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
 """
@@ -16,7 +19,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,10 +30,13 @@ import torch
 
 from aggregator.blobs import Blobs
 from aggregator.bring import bring, load_labelled
-from aggregator.fuse import Fuser, round_groups
+from aggregator.examine import examine
+from aggregator.fuse import Fuser, StoredGroup, round_groups
 from aggregator.fusion.memory import Memories
+from aggregator.fusion.types import Memory
 from aggregator.journal import Journal
 from aggregator.overrides import read_recipe
+from aggregator.recipes import Recipe
 from models.spec import PrototypeSpec, parse_prototype
 from wire.crashpoints import reach
 from wire.errors import EdgestillError
@@ -56,9 +64,14 @@ class Worker:
         if request["task"] == "start":
             made = [self.fuser.start(self._spec(name), self.setup["seed"]) for name in request["prototypes"]]
             return {**request, "models": [_facts(digest, header) for digest, header in made]}
-        return {**request, **self._fuse(int(request["round"]))}
+        number = int(request["round"])
+        if request["task"] == "examine":
+            recipe, groups, memory, _ = self._round(number)
+            return {**request, "culprits": examine(self.fuser, recipe, number, groups, memory)}
+        return {**request, **self._fuse(number)}
 
-    def _fuse(self, number: int) -> dict[str, Any]:
+    def _round(self, number: int) -> tuple[Recipe, list[StoredGroup], Memory, int]:
+        """All that a round is fused from, and the number of the last closed round before it."""
         journal = Journal(self.state / "journal.db", read_only=True)
         try:
             rounds = journal.rounds()
@@ -67,8 +80,12 @@ class Worker:
             groups = round_groups(journal, number, self._spec)
         finally:
             journal.close()
+        return recipe, groups, self.memories.read(last), last
+
+    def _fuse(self, number: int) -> dict[str, Any]:
+        recipe, groups, memory, last = self._round(number)
         reach("worker-fusing")
-        made, fused = self.fuser.fuse(recipe, number, groups, self.memories.read(last))
+        made, fused = self.fuser.fuse(recipe, number, groups, memory)
         self.memories.write(number, fused.memory)
         self.memories.forget(last)
         report = {"devices": {name: asdict(r) for name, r in fused.devices.items()}, "seconds": dict(fused.seconds)}
@@ -94,17 +111,20 @@ def main() -> None:
     """Serve until stdin ends."""
     answers = _claim_stdout()
     torch.set_num_threads(1)  # one thread gives the same sums everywhere
+    setup = json.loads(sys.stdin.readline() or "{}")
     worker: Worker | None = None
     for line in sys.stdin:
         try:
-            request = json.loads(line)
             if worker is None:
-                worker = Worker(request)
-                answer: dict[str, Any] = {"task": "setup"}
-            else:
-                answer = worker.answer(request)
+                worker = Worker(setup)
+            answer = worker.answer(json.loads(line))
+        except (OSError, sqlite3.Error) as error:
+            answer = {"error": str(error), "storage": True}
         except EdgestillError as error:
             answer = {"error": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

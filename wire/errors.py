@@ -13,6 +13,7 @@
     ├── DeviceError                7   a device answered with something that cannot be used; the round goes on
     ├── TransportError             8   the broker cannot be used as asked
     └── RoundError                 1   a round cannot go on: our fault
+        └── StorageError               the disk, or a file of the state folder: nothing that a device has done
 
 A message is one line: what, where, what to do. `raise` these for what a user or a device can cause; `assert` is for
 our own bugs.
@@ -33,6 +34,7 @@ __all__ = [
     "ModelError",
     "RoundError",
     "SignatureError",
+    "StorageError",
     "TensorError",
     "TopicError",
     "TransferError",
@@ -106,6 +108,10 @@ class TransportError(EdgestillError):
 
 class RoundError(EdgestillError):
     """A round cannot go on."""
+
+
+class StorageError(RoundError):
+    """A file of the state folder is missing or damaged, or cannot be written."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

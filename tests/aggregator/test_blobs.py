@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aggregator.blobs import TOGETHER, Blobs
-from wire.errors import RoundError, TopicError
+from wire.errors import RoundError, StorageError, TopicError
 from wire.ids import digest_of
 
 pytestmark = pytest.mark.light
@@ -23,7 +23,7 @@ def test_what_is_put_can_be_read_by_its_digest(tmp_path: Path) -> None:
 
 
 def test_a_blob_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RoundError, match="blob 000000000000… is not in"):
+    with pytest.raises(RoundError, match=r"blob 000000000000… in .* is not there; put it back from a backup"):
         Blobs(tmp_path).read("0" * 64)
     with pytest.raises(TopicError):
         Blobs(tmp_path).path("../../etc/passwd")
@@ -97,8 +97,23 @@ def test_everything_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch
 def test_what_nothing_names_is_collected(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     keep, drop = blobs.put(b"keep"), blobs.put(b"drop")
-    (tmp_path / ".interrupted").write_bytes(b"half")
-    assert blobs.collect([keep, "f" * 64]) == 2
+    for name in (f".{drop}", f".{drop}.x8_a"):
+        (tmp_path / name).write_bytes(b"half")
+    (tmp_path / "notes.txt").write_text("not ours")
+    assert blobs.collect([keep, "f" * 64]) == 3
     assert list(blobs) == [keep]
     assert drop not in blobs
-    assert os.listdir(tmp_path) == [keep]
+    assert sorted(os.listdir(tmp_path)) == [keep, "notes.txt"]
+
+
+@pytest.mark.parametrize("data", [b"", b"kee", b"KEEP", b"keep and more"])
+def test_a_damaged_blob_is_never_read_and_is_replaced_when_it_is_put_again(tmp_path: Path, data: bytes) -> None:
+    blobs = Blobs(tmp_path)
+    digest = blobs.put(b"keep")
+    blobs.check(digest, 4)
+    blobs.path(digest).write_bytes(data)
+    for look in (lambda: blobs.read(digest), lambda: blobs.check(digest, 4)):
+        with pytest.raises(StorageError, match=r"is damaged; put it back from a backup"):
+            look()
+    assert blobs.put(b"keep") == digest
+    assert blobs.read(digest) == b"keep"

@@ -62,7 +62,7 @@ def test_the_report_of_a_fused_round_is_kept_with_its_models(
     report = {"devices": {"b": {"weight": 0.0, "score": None, "screened": "no better than chance"}}, "seconds": {}}
     answer = {"task": "fuse", "round": 2, "models": [], "report": report}
     monkeypatch.setattr(conductor.worker, "take", lambda: answer)
-    conductor.worker_answered()
+    conductor.drive_worker()
     assert journal.report(2) == report
     assert journal.completed() == 2
     assert "the update of 'b' was left out: no better than chance" in caplog.text

@@ -108,6 +108,7 @@ def test_what_is_desired_is_compared_with_what_is_reported(
     if reported is not None:
         desired.heard("pi-1", reported)
         desired.heard("pi-1", reported)
+        desired.keep()
     facts = settings_facts(journal, "pi-1")
     assert facts["settings"] == state
     assert facts["desired"] == {"version": 7, "settings": {"train.threads": "2"}}

@@ -123,7 +123,7 @@ def test_late_updates_are_kept_apart(journal: Journal) -> None:
 def test_a_withdrawn_invitation_takes_its_update_out_of_the_round(journal: Journal) -> None:
     journal.open_round(a_round(), asked("a", "b"))
     journal.add_update(an_update("a"))
-    journal.withdraw(1, "a")
+    journal.withdraw(1, "a", "revoked")
     assert [i.device for i in journal.invitations(1)] == ["b"]
     assert journal.updates(1) == []
 
@@ -193,7 +193,7 @@ def test_a_reader_cannot_write_and_does_not_make_a_journal(tmp_path: Path, journ
 
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path, journal: Journal) -> None:
     journal.db.execute("PRAGMA user_version = 99")
-    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 1"):
+    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 2; use the newer edgestill"):
         Journal(tmp_path / "journal.db")
 
 
@@ -207,7 +207,7 @@ def test_late_updates_of_the_round_before_teach_once_it_is_settled_who(journal: 
     journal.open_round(a_round(1, "closed"), asked("a", "b", "c", "d", "e"))
     for device in ("a", "b", "d", "e"):
         journal.add_update(an_update(device, 1, late=True))
-    journal.withdraw(1, "d")  # revoked while the round was open
+    journal.withdraw(1, "d", "revoked")  # revoked while the round was open
     journal.note_device("e", revoked=1)  # and after it
     journal.open_round(a_round(2, "fusing"), asked("a", "b", "c"))
     journal.add_update(an_update("b", 2))  # in time now: its late model is the older one

@@ -23,10 +23,13 @@ from aggregator.events import (
     Resume,
     Revoked,
     RolledBack,
+    SetAside,
+    Skip,
     StateHeard,
     Stop,
     Stored,
     Tick,
+    Unfusable,
     Withdraw,
 )
 from aggregator.rounds import Hold, Phase, RoundState, Rules, Verdict, eligible, judge, step
@@ -206,26 +209,81 @@ def test_stop_closes_the_open_round_with_a_quorum_or_gives_it_up() -> None:
 
 def test_a_revoked_device_leaves_the_open_round_with_its_update() -> None:
     state, actions = after(collecting("abc"), Stored("a", 1), Revoked("a"))
-    assert actions == [Withdraw(1, "a")]
+    assert actions == [Withdraw(1, "a", "revoked")]
     assert (state.invited.keys(), state.answered) == ({"b", "c"}, frozenset())
 
 
 def test_if_all_others_have_answered_a_revocation_closes_the_round() -> None:
-    assert after(collecting("ab"), Stored("a", 1), Revoked("b"))[1] == [Withdraw(1, "b"), Fuse(1)]
+    assert after(collecting("ab"), Stored("a", 1), Revoked("b"))[1] == [Withdraw(1, "b", "revoked"), Fuse(1)]
     _, actions = after(collecting("ab"), Revoked("a"), Revoked("b"))
-    assert actions == [Withdraw(1, "b"), Abandon(1, "no device is left")]
+    assert actions == [Withdraw(1, "b", "revoked"), Abandon(1, "no device is left")]
 
 
-def test_a_revocation_while_fusing_changes_nothing_of_the_round() -> None:
-    state, _ = after(collecting("ab"), Stored("a", 1), Stored("b", 1))
-    assert after(state, Revoked("a"))[1] == []
+def fusing(devices: str = "abc", **rules: object) -> RoundState:
+    state, actions = after(collecting(devices, **rules), *(Stored(device, 1) for device in devices))
+    assert actions == [Fuse(1)]
+    return state
 
 
-def test_a_rollback_gives_up_the_open_round() -> None:
-    state, actions = after(collecting("ab"), Stored("a", 1), RolledBack())
-    assert actions == [Abandon(1, "rolled back")]
-    assert after(waiting(), RolledBack())[1] == []
-    assert state.deadline == math.inf
+@pytest.mark.parametrize(
+    ("event", "reason"), [(Revoked("a"), "revoked"), (SetAside("a", "cannot be fused"), "cannot be fused")]
+)
+def test_a_device_that_leaves_while_its_round_is_fused_has_the_others_fused_anew(event: object, reason: str) -> None:
+    state, actions = step(fusing("abc"), event)
+    assert actions == [Withdraw(1, "a", reason), Fuse(1)]
+    assert (state.phase, state.answered) == (Phase.FUSING, {"b", "c"})
+
+
+def test_without_the_last_update_a_round_is_given_up() -> None:
+    state, actions = after(fusing("ab"), SetAside("a", "x"), SetAside("b", "y"))
+    assert actions == [Withdraw(1, "b", "y"), Abandon(1, "no update is left")]
+    assert (state.phase, state.deadline) == (Phase.WAITING, math.inf)
+
+
+def test_a_revocation_of_a_device_that_has_no_part_in_fusing_changes_nothing_of_the_round() -> None:
+    state, _ = after(collecting("abc"), Stored("a", 1), Stored("b", 1), Tick(1100.0))
+    assert after(state, Revoked("c"))[1] == []
+    late = replace(state, rules=replace(state.rules, keep_late=True))  # then an earlier update of it may teach
+    assert after(late, Revoked("c"))[1] == [Withdraw(1, "c", "revoked"), Fuse(1)]
+
+
+@pytest.mark.parametrize("event", [RolledBack(), Skip()])
+@pytest.mark.parametrize("phase", [Phase.COLLECTING, Phase.FUSING])
+@pytest.mark.parametrize("building", [False, True])
+def test_a_rollback_and_a_skip_give_up_the_round_in_every_phase(event: object, phase: Phase, building: bool) -> None:
+    state = collecting("ab") if phase is Phase.COLLECTING else fusing("ab")
+    if building:
+        state = replace(state, phase=Phase.STARTING, then=phase)
+    state, actions = step(state, event)
+    reason = "rolled back" if isinstance(event, RolledBack) else "skipped by the operator"
+    assert actions == [Abandon(1, reason)]
+    assert (state.phase, state.in_round, state.deadline) == (
+        Phase.STARTING if building else Phase.WAITING,
+        None,
+        math.inf,
+    )
+    assert step(waiting(), event)[1] == []
+
+
+def test_a_round_that_is_being_fused_is_finished_when_the_fleet_is_stopped_unless_it_cannot_be() -> None:
+    state, actions = after(fusing("ab"), Stop())
+    assert actions == []
+    assert after(state, Fused(1, {}), Tick(2000.0))[1] == []
+    assert after(state, Unfusable("no luck"))[1] == [Abandon(1, "no luck")]
+
+
+def test_a_fleet_that_was_stopped_while_a_model_was_built_ends_its_round_afterwards() -> None:
+    state = replace(collecting("ab"), phase=Phase.STARTING, then=Phase.COLLECTING)
+    state, actions = after(state, Stop(), ModelsReady())
+    assert actions == []
+    assert step(state, Tick(1000.0))[1] == [Abandon(1, "stopped")]
+
+
+def test_a_revocation_while_a_model_is_built_takes_the_device_out_of_the_waiting_round() -> None:
+    state, _ = step(collecting("ab"), Stored("a", 1))
+    state, actions = step(replace(state, phase=Phase.STARTING, then=Phase.COLLECTING), Revoked("b"))
+    assert actions == [Withdraw(1, "b", "revoked"), Fuse(1)]
+    assert (state.phase, state.then) == (Phase.STARTING, Phase.FUSING)
 
 
 def test_after_starting_a_restored_round_goes_on() -> None:
