@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from aggregator.config import load_fleet_config
 from aggregator.journal import Journal
@@ -35,8 +36,8 @@ class Aggregator:
         self.log = config.parent / "aggregator.log"
         self.process: subprocess.Popen | None = None
 
-    def start(self, *flags: str, crash_at: str | None = None) -> None:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    def start(self, *flags: str, crash_at: str | None = None, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **env}
         env.pop("EDGESTILL_CRASH_AT", None)
         if crash_at:
             env["EDGESTILL_CRASH_AT"] = crash_at

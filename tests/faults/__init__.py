@@ -1,0 +1,1 @@
+"""Disks that fail and processes that are killed."""
