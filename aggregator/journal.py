@@ -73,6 +73,16 @@ class Journal:
         """Keep a fact."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    def epoch(self) -> int:
+        """Which life of the fleet this is: grows when a backup is restored; 0 before the first start."""
+        return int(self.get("epoch", "0"))
+
+    def begin_epoch(self, now: float) -> int:
+        """A new epoch, later than every one before; inside a transaction."""
+        epoch = max(int(now), self.epoch() + 1)
+        self.put("epoch", str(epoch))
+        return epoch
+
     # devices
 
     def devices(self) -> list[DeviceRow]:

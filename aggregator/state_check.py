@@ -18,15 +18,18 @@ from aggregator.journal import Journal
 from wire.errors import EdgestillError, StorageError
 from wire.ids import DIGEST
 
-__all__ = ["check_before_opening", "check_state", "problems_of"]
+__all__ = ["RESTORING", "check_before_opening", "check_state", "problems_of"]
 
 log = logging.getLogger("edgestill.aggregator")
+RESTORING = "restoring"  # a file that is there while a backup is put back
 RESTORE = "put a backup back with `edgestill aggregator restore`"
 
 
 def check_before_opening(state: Path) -> None:
     """Refuse to make a new journal beside the blobs of an older one."""
     journal = state / "journal.db"
+    if (state / RESTORING).exists():
+        raise StorageError(f"{state}: a restore was interrupted; run `edgestill aggregator restore --force` again")
     if journal.is_file() and journal.stat().st_size:
         return
     count = sum(bool(DIGEST.fullmatch(path.name)) for path in (state / "blobs").glob("*"))

@@ -20,7 +20,7 @@ from aggregator.journal import Journal
 from aggregator.rows import DeviceRow, RoundRow
 from wire.errors import ConfigError
 
-__all__ = ["device_facts", "fleet_status", "is_running", "last_report", "only_service", "write_status"]
+__all__ = ["device_facts", "fleet_status", "is_running", "last_report", "only_service", "round_facts", "write_status"]
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "done": _live(config.state).get("done", "") if running else "",
             "rounds_completed": completed,
             "rounds_wanted": config.round.rounds,
-            "round": None if last is None else _round_facts(journal, last),
+            "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
             "devices": [device_facts(row, fused) for row in journal.devices()],
             "devices_configured": len(config.devices),
@@ -105,13 +105,15 @@ def _live(state: Path) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
+def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
+    """One round, as `edgestill status --json` and `edgestill round list --json` print it."""
     return {
         "number": row.number,
         "phase": row.phase,
         "invited": len(journal.invitations(row.number)),
         "answered": len(journal.updates(row.number)),
         "late": len(journal.updates(row.number, late=True)),
+        "excluded": journal.excluded(row.number),
         "opened": row.opened,
         "deadline": row.deadline,
         "closed": row.closed,

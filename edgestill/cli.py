@@ -17,6 +17,7 @@ import typer
 
 from edgestill import __version__
 from edgestill.commands import agent, aggregator, board, config, data, device, keys, kit, model, prototypes, recipe
+from edgestill.commands import round as rounds
 from edgestill.commands.broker import broker
 from edgestill.commands.doctor import doctor
 from edgestill.commands.experiment import experiment
@@ -57,6 +58,7 @@ app.add_typer(agent.app, name="agent")
 app.command()(broker)
 app.command()(status)
 app.add_typer(device.app, name="device")
+app.add_typer(rounds.app, name="round")
 app.add_typer(model.app, name="model")
 app.command()(provision)
 app.command()(flash)

@@ -1,15 +1,16 @@
-"""`edgestill aggregator`: serve a fleet; pause, resume and stop its rounds from another shell."""
+"""`edgestill aggregator`: serve a fleet; pause, resume and stop its rounds; back it up and restore it."""
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgestill.output import out
-from wire.errors import RoundError
+from edgestill.output import out, print_json
+from wire.errors import RoundError, StorageError
 
 if TYPE_CHECKING:
     from aggregator.config import FleetConfig
@@ -22,6 +23,7 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (do
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting for this once: table.key=value; repeatable.")
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ANSWER_S = 5.0  # for the service to notice a command
 
 
@@ -64,6 +66,57 @@ def stop(config: Config) -> None:
     _hold(config, "stop")
 
 
+@app.command()
+def backup(
+    config: Config,
+    to: Annotated[Path, typer.Option("--to", help="The file to write, such as fleet.tar.")],
+    as_json: Json = False,
+) -> None:
+    """Write the whole fleet (journal, models, updates, memory) to one file, while it is served or not.
+
+    Keys are not in it: keep the aggregator's key and the fleet.toml as well.
+
+    Example:  edgestill aggregator backup --config fleet.toml --to backups/fleet.tar
+    """
+    from aggregator.backup import back_up
+    from aggregator.config import load_fleet_config
+
+    facts = back_up(load_fleet_config(config).state, to)
+    if as_json:
+        print_json(facts)
+        return
+    what = f"fleet {facts['fleet']} in round {facts['round']}, {facts['models']} models, {facts['bytes']:,} bytes"
+    out.print(f"wrote {to}: {what}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def restore(
+    config: Config,
+    backup: Annotated[Path, typer.Option("--from", help="A file that `aggregator backup` has written.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Move what the state folder holds aside; nothing is removed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Put a backup back; the aggregator must not run. Agents follow the restored fleet as soon as it is served.
+
+    Example:  edgestill aggregator restore --config fleet.toml --from backups/fleet.tar
+    """
+    from aggregator.backup import put_back
+    from aggregator.config import load_fleet_config
+
+    loaded = load_fleet_config(config)
+    facts = put_back(backup, loaded.state, fleet=loaded.fleet, now=time.time(), force=force)
+    if as_json:
+        print_json(facts)
+        return
+    out.print(
+        f"restored fleet {facts['fleet']} in round {facts['round']} to {loaded.state}", markup=False, soft_wrap=True
+    )
+    if facts["moved_aside"]:
+        out.print(f"what was there is now in {facts['moved_aside']}", markup=False, soft_wrap=True)
+
+
 def _hold(path: Path, verb: str) -> None:
     from aggregator.config import load_fleet_config
 
@@ -79,7 +132,10 @@ def ask_service(config: FleetConfig, verb: str, argument: str = "", *, wait_s: f
         Journal(config.state / "journal.db", read_only=True)  # says that there is none, and what to do
     journal = Journal(config.state / "journal.db")
     try:
-        number = journal.ask(verb, argument)
+        try:
+            number = journal.ask(verb, argument)
+        except sqlite3.Error as error:
+            raise StorageError(f"{config.state / 'journal.db'}: {error}; try again") from error
         if not is_running(config.state):
             return f"the aggregator is not running: it will {verb} when it starts"
         until = time.monotonic() + wait_s

@@ -68,6 +68,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         lines.append(
             f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
         )
+        lines += [f"excluded from round {last['number']}: {d}: {why}" for d, why in list(last["excluded"].items())[:3]]
     left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
     lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]

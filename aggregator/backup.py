@@ -1,0 +1,287 @@
+"""A fleet in one file, taken while it is served, and put back as a state folder.
+
+    backup.json              format, fleet, schema, round, and the SHA-256 of every file that is no blob
+    journal.db               a snapshot by SQLite's own backup
+    memory/N.safetensors     what the recipe remembers
+    blobs/DIGEST             every model, and the updates that the journal names, as far as they are kept
+
+It is an uncompressed tar file: models and updates hardly compress. No key is in it. A restored fleet begins a new
+epoch, so that agents follow it though they have been in later rounds than it (docs/protocol.md).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from aggregator.blobs import Blobs
+from aggregator.journal import Journal
+from aggregator.schema import SCHEMA
+from aggregator.state_check import RESTORING, check_state
+from aggregator.status import only_service
+from wire.errors import ConfigError, EdgestillError, StorageError
+from wire.ids import digest_of
+
+__all__ = ["back_up", "put_back"]
+
+FORMAT = 1
+TRIES = 5  # rounds may close, and remove their updates, while they are copied
+MANIFEST, JOURNAL = "backup.json", "journal.db"
+MEMBER = re.compile(r"journal\.db|memory/[0-9]{1,10}\.safetensors|blobs/[0-9a-f]{64}")
+MAX_MANIFEST = 2**20
+PIECE = 2**20
+
+
+class _MovedError(Exception):
+    """The fleet has gone on meanwhile: begin anew."""
+
+
+def back_up(state: Path, to: Path) -> dict[str, Any]:
+    """Write a backup of the fleet in `state`, running or not, to the file `to`; what it holds."""
+    if to.is_dir():
+        raise ConfigError(f"{to}: is a folder; name the file to write, such as {to / 'fleet.tar'}")
+    Journal(state / JOURNAL, read_only=True).close()  # says what is wrong with it
+    handle, beside = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            facts = _write(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, to)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+    _sync_folder(to.parent)
+    return {"path": str(to), **facts, "bytes": to.stat().st_size}
+
+
+def _write(state: Path, file: IO[bytes]) -> dict[str, Any]:
+    for _ in range(TRIES):
+        file.seek(0)
+        file.truncate()
+        with tempfile.TemporaryDirectory(prefix="edgestill-backup-") as folder:
+            try:
+                return _write_once(state, Path(folder) / JOURNAL, file)
+            except _MovedError:
+                continue
+    raise StorageError(f"{state}: rounds close faster than they can be copied; try again, or stop the rounds first")
+
+
+def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
+    _copy_journal(state / JOURNAL, snapshot)
+    journal = Journal(snapshot)
+    try:
+        last = journal.last_round()
+        closed = _last_closed(journal)
+        models = {model.digest for model in journal.models()}
+        needed = models | {row.digest for row in journal.updates(last.number)} if last else models
+        kept = needed | journal.named_blobs(keep_rounds=10**9)
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "fleet": journal.get("fleet"),
+            "created": time.time(),
+            "schema": SCHEMA,
+            "round": 0 if last is None else last.number,
+            "files": {JOURNAL: digest_of(snapshot.read_bytes())},
+        }
+    finally:
+        journal.close()
+    memory = {f"memory/{path.name}": path.read_bytes() for path in sorted((state / "memory").glob("*.safetensors"))}
+    if _closed_in(state) > closed:  # the memory that the next round needs may have been removed
+        raise _MovedError
+    manifest["files"] |= {name: digest_of(data) for name, data in memory.items()}
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
+        _add(archive, JOURNAL, snapshot.read_bytes())
+        for name, data in memory.items():
+            _add(archive, name, data)
+        count = _add_blobs(archive, Blobs(state / "blobs"), kept, needed)
+    return {"fleet": manifest["fleet"], "round": manifest["round"], "models": len(models), "blobs": count}
+
+
+def _add_blobs(archive: tarfile.TarFile, blobs: Blobs, kept: set[str], needed: set[str]) -> int:
+    count = 0
+    for digest in sorted(kept):
+        try:
+            data = blobs.read(digest)
+        except StorageError:
+            if digest not in needed:
+                continue  # an update of a closed round, which is kept for a while only
+            if digest not in set(blobs):
+                raise _MovedError from None
+            raise
+        _add(archive, f"blobs/{digest}", data)
+        count += 1
+    return count
+
+
+def _copy_journal(path: Path, to: Path) -> None:
+    source, copy = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30), sqlite3.connect(to)
+    try:
+        source.backup(copy)
+    except sqlite3.Error as error:
+        raise StorageError(f"{path}: cannot be copied: {error}") from error
+    finally:
+        copy.close()
+        source.close()
+
+
+def _closed_in(state: Path) -> int:
+    journal = Journal(state / JOURNAL, read_only=True)
+    try:
+        return _last_closed(journal)
+    finally:
+        journal.close()
+
+
+def _last_closed(journal: Journal) -> int:
+    return max((row.number for row in journal.rounds() if row.phase == "closed"), default=0)
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
+    archive.addfile(member, io.BytesIO(data))
+
+
+def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool = False) -> dict[str, Any]:
+    """Make `state` the fleet of a backup, in a new epoch; with `force`, what it held is moved aside, not removed."""
+    state.parent.mkdir(parents=True, exist_ok=True)
+    with only_service(state), tempfile.TemporaryDirectory(dir=state.parent, prefix=f".{state.name}.") as folder:
+        held = [entry for entry in _contents(state) if entry.name != "status.json"]
+        if any(entry.name in (JOURNAL, "blobs") for entry in held) and not force:
+            raise ConfigError(f"{state}: holds a fleet already; with --force it is moved aside, and nothing is removed")
+        fresh = Path(folder)
+        manifest = _unpack(archive, fresh)
+        if manifest["fleet"] != fleet:
+            raise ConfigError(f"{archive}: a backup of fleet {manifest['fleet']!r}; this is fleet {fleet!r}")
+        epoch = _prepare(archive, fresh, now)
+        aside = _exchange(state, fresh, now)
+    return {
+        "state": str(state),
+        "fleet": fleet,
+        "round": manifest["round"],
+        "created": manifest["created"],
+        "epoch": epoch,
+        "moved_aside": None if aside is None else str(aside),
+    }
+
+
+def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
+    """The files of a backup, each with the SHA-256 that it should have; its manifest."""
+    found: dict[str, str] = {}
+    (folder / "blobs").mkdir()
+    (folder / "memory").mkdir()
+    try:
+        with tarfile.open(archive, mode="r:") as tar:
+            members = iter(tar)
+            manifest = _manifest(tar, next(members, None))
+            for member in members:
+                if not member.isreg() or not MEMBER.fullmatch(member.name) or member.name in found:
+                    raise ConfigError(f"{archive}: holds {member.name!r}, which no backup has")
+                found[member.name] = _extract(tar, member, folder / member.name)
+    except (tarfile.TarError, EOFError, ValueError, KeyError) as error:
+        raise ConfigError(f"{archive}: not a readable backup: {error}") from error
+    expected = dict(manifest["files"])
+    for name, digest in found.items():
+        if name.removeprefix("blobs/") != digest if name.startswith("blobs/") else expected.pop(name, "") != digest:
+            raise ConfigError(f"{archive}: {name} is damaged; use another backup")
+    if expected:
+        raise ConfigError(f"{archive}: {min(expected)} is missing; use another backup")
+    return manifest
+
+
+def _manifest(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> dict[str, Any]:
+    if member is None or member.name != MANIFEST or not 0 < member.size <= MAX_MANIFEST:
+        raise ValueError(f"it does not begin with {MANIFEST}")
+    file = tar.extractfile(member)
+    manifest = json.loads(file.read()) if file is not None else None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise ValueError(f"{MANIFEST} is malformed")
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"format {manifest.get('format')!r}, this edgestill reads {FORMAT}")
+    for name in ("fleet", "round", "created"):
+        manifest[name]
+    return manifest
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> str:
+    source = tar.extractfile(member)
+    if source is None:
+        raise ValueError(f"{member.name} has no content")
+
+    def copied() -> Iterator[bytes]:
+        with open(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            while piece := source.read(PIECE):
+                file.write(piece)
+                yield piece
+            file.flush()
+            os.fsync(file.fileno())
+
+    return digest_of(copied())
+
+
+def _prepare(archive: Path, folder: Path, now: float) -> int:
+    """Check the unpacked fleet, and begin its new epoch."""
+    try:
+        journal = Journal(folder / JOURNAL)
+        try:
+            check_state(journal, Blobs(folder / "blobs"), folder)
+            with journal.transaction():
+                epoch = journal.begin_epoch(now)
+        finally:
+            journal.close()
+    except EdgestillError as error:
+        raise ConfigError(f"{archive}: cannot be restored: {error}") from error
+    for path in (folder / "blobs", folder / "memory", folder):
+        _sync_folder(path)
+    return epoch
+
+
+def _contents(state: Path) -> list[Path]:
+    return [entry for entry in sorted(state.iterdir()) if entry.name not in ("lock", RESTORING)]
+
+
+def _exchange(state: Path, fresh: Path, now: float) -> Path | None:
+    """Old files aside, new ones in, the journal last. In between a marker has the service refuse to start."""
+    old = _contents(state)
+    with _marked(state):
+        aside = None
+        if old:
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+            aside = Path(tempfile.mkdtemp(dir=state.parent, prefix=f"{state.name}.before-restore-{stamp}-"))
+            for entry in old:
+                shutil.move(entry, aside / entry.name)
+        for name in ("memory", "blobs", JOURNAL):
+            os.replace(fresh / name, state / name)
+        _sync_folder(state)
+    _sync_folder(state)
+    return aside
+
+
+@contextmanager
+def _marked(state: Path) -> Iterator[None]:
+    marker = state / RESTORING
+    marker.touch()
+    _sync_folder(state)
+    yield
+    marker.unlink()
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
