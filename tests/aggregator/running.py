@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from types import MappingProxyType
 
 from aggregator.config import load_fleet_config
 from aggregator.journal import Journal
-from tests.aggregator.scripted import Device
+from tests.aggregator.scripted import Device, write_fleet
 from transport.config import BrokerConfig
 from wire.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["pi-0", "pi-1", "pi-2"]
 CODE = """
 import sys
 from aggregator.config import load_fleet_config
@@ -97,6 +99,24 @@ class Devices:
     def __exit__(self, *_: object) -> None:
         for device in self.all:
             device.end()
+
+
+def fleet(folder: Path, broker, started: Path, names: list[str] = NAMES, **tables: str) -> Aggregator:
+    """A service on a copy of the state folder `started`."""
+    path = write_fleet(folder, broker.config, names, **tables)
+    shutil.copytree(started, folder / "state")
+    return Aggregator(path)
+
+
+def command(service: Aggregator, verb: str, argument: str = "") -> str:
+    """Leave a command for the service, and wait for its answer."""
+    journal = Journal(service.config.parent / "state" / "journal.db")
+    try:
+        number = journal.ask(verb, argument)
+        wait_until(lambda: journal.answer_of(number) is not None)
+        return str(journal.answer_of(number))
+    finally:
+        journal.close()
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 10, told: Callable[[], str] = lambda: "") -> None:

@@ -15,9 +15,8 @@ import pytest
 from aggregator.artifacts import open_artifact
 from aggregator.blobs import Blobs
 from aggregator.config import load_fleet_config
-from aggregator.journal import Journal
 from aggregator.service import Service
-from tests.aggregator.running import ROOT, Aggregator, Devices, wait_until
+from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
 from tests.aggregator.scripted import Device, make_update, write_fleet
 from tests.brokers import Mosquitto
 from transport.config import BrokerConfig
@@ -26,7 +25,6 @@ from wire.messages import Accepted, Job, Offer, Rejected
 from wire.tensors import decode
 from wire.update import decode_model, decode_update
 
-NAMES = ["pi-0", "pi-1", "pi-2"]
 POINTS = [
     "aggregator-started",
     "aggregator-round-opened",
@@ -43,23 +41,6 @@ POINTS = [
 ]
 
 FEW = ["aggregator-chunk-stored:3", "worker-fusing"]  # what tests/e2e/ does not reach; all with `make test-slow`
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state folder with the first models in it: building them takes seconds."""
-    folder = tmp_path_factory.mktemp("started")
-    with Mosquitto(folder / "mosquitto") as broker, Aggregator(write_fleet(folder, broker.config, NAMES)) as first:
-        first.start()
-        first.until(lambda journal: len(journal.current()) == 2)
-        assert first.end() == 0
-    return folder / "state"
-
-
-def fleet(folder: Path, broker, started: Path, names: list[str] = NAMES, **tables: str) -> Aggregator:
-    path = write_fleet(folder, broker.config, names, **tables)
-    shutil.copytree(started, folder / "state")
-    return Aggregator(path)
 
 
 def history(service: Aggregator) -> list[tuple[str, str, int]]:
@@ -208,16 +189,6 @@ def test_commands_of_another_process_are_obeyed(tmp_path: Path, mosquitto, start
         assert command(service, "rollback", "nonsense").startswith("error: no model called 'nonsense'")
         assert command(service, "stop") == "stopped"
         assert service.end() == 0
-
-
-def command(service: Aggregator, verb: str, argument: str = "") -> str:
-    journal = Journal(service.config.parent / "state" / "journal.db")
-    try:
-        number = journal.ask(verb, argument)
-        wait_until(lambda: journal.answer_of(number) is not None)
-        return str(journal.answer_of(number))
-    finally:
-        journal.close()
 
 
 @pytest.mark.broker
