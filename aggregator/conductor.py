@@ -27,6 +27,7 @@ from aggregator.events import (
     RolledBack,
     Withdraw,
 )
+from aggregator.fusion.example_cap import capped_text
 from aggregator.intake import Asked
 from aggregator.journal import Journal
 from aggregator.overrides import read_recipe
@@ -45,6 +46,7 @@ __all__ = ["Conductor"]
 log = logging.getLogger("edgestill.aggregator")
 #: Events that may change what the fleet is told, though the engine wants nothing done.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
+CAPPED = 5  # devices that the log names
 TRIES = 3  # of the worker, before the fleet is paused
 
 
@@ -202,7 +204,17 @@ class Conductor:
         for device, facts in self._report.get("devices", {}).items():
             if facts["screened"]:
                 log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
+        self._log_capped(number)
         self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
+
+    def _log_capped(self, number: int) -> None:
+        """One line, however many they are: a fleet may have large devices in every round."""
+        reports = self._report.get("devices", {})
+        capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
+        if capped:
+            some = "; ".join(f"{device!r} {text}" for device, text in list(capped.items())[:CAPPED])
+            more = f"; and {len(capped) - CAPPED} more" if len(capped) > CAPPED else ""
+            log.warning("round %d: capped by [fusion] max_examples_ratio: %s%s", number, some, more)
 
     def _add_models(self, origin: str) -> None:
         known = self.journal.model_sizes()
