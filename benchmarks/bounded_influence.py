@@ -2,7 +2,8 @@
 
 sizes    how far honest fleets are from the median: max / lower median of the devices' examples, 20 draws a partition
 cost     accuracy of honest fleets (digits and MNIST, alpha 0.1, 30 devices) by `max_examples_ratio`, three seeds
-attack   15 devices with digits, one of them with a backdoor that claims 2^53 examples: with the cap and without
+attack   15 devices with digits, one of them with a backdoor: it claims 2^53 examples, without the cap and with it, and
+         then what it has
 
 The attacker trains like the others, so its update has an honest norm; half of its images carry a patch of 2 x 2 bright
 pixels and the label 0. A backdoor works where the fused model calls a patched test image of another class 0.
@@ -39,7 +40,7 @@ from quant.pack import load_packed, pack_state
 from wire.errors import ConfigError
 
 SEEDS = (0, 1, 2)
-RATIOS = (0.0, 2.0, 3.0, 5.0, 10.0)
+RATIOS = (0.0, 2.0, 3.0, 5.0)
 SPLITS = [("dirichlet", a) for a in (0.01, 0.1, 0.5, 1.0)]
 SPLITS += [("shards", 1.0), ("fedgen", 0.1), ("feddf", 0.1), ("fedrad", 0.5), ("fedrad-iid", 1.0)]
 TAUGHT = {"steps": 30, "batch_size": 64, "check_every": 30}
@@ -100,13 +101,9 @@ def _sizes() -> Measured:
             for devices in (10, 30, 100):
                 drawn = _ratios(labels, split, alpha, devices)
                 if drawn:
+                    usual, worst = median(drawn), max(drawn)
                     name = f"{dataset} {split} {alpha:g}, {devices} devices"
-                    worst = max(drawn)
-                    yield (
-                        name,
-                        [round(median(drawn), 2), round(worst, 2)],
-                        f"median {median(drawn):5.1f}, most {worst:5.1f}",
-                    )
+                    yield name, [round(usual, 2), round(worst, 2)], f"median {usual:5.1f}, most {worst:5.1f}"
 
 
 def _ratios(labels: Any, split: str, alpha: float, devices: int) -> list[float]:
@@ -129,15 +126,13 @@ def _cost() -> Measured:
                 runs = [_honest(dataset, recipe, ratio, seed) for seed in SEEDS]
                 accuracies, capped = [100 * run[0] for run in runs], [run[1] for run in runs]
                 name = f"{dataset} {recipe} ratio {ratio:g}"
-                words = (
-                    f"{fmean(accuracies):5.2f} ± {stdev(accuracies):.2f} %, {fmean(capped):.1f} of 30 devices capped"
-                )
-                yield name, [round(a, 2) for a in accuracies], words
+                words = f"{fmean(accuracies):5.2f} ± {stdev(accuracies):.2f} %"
+                yield name, [round(a, 2) for a in accuracies], f"{words}, {fmean(capped):.1f} of 30 devices capped"
 
 
 def _honest(dataset: str, recipe: str, ratio: float, seed: int) -> tuple[float, float]:
     """Mean accuracy of the last three of eight rounds, and how many devices were capped in one."""
-    data = subset(load(dataset), 6000, 2000, seed=seed)
+    data = subset(load(dataset), 3000, 1000, seed=seed)
     config = _config(dataset, recipe, ratio, seed, devices=30, alpha=0.1, rounds=8)
     with Simulation(config, data) as simulation:
         results = [simulation.run_round(number) for number in range(1, config.rounds + 1)]
@@ -146,22 +141,21 @@ def _honest(dataset: str, recipe: str, ratio: float, seed: int) -> tuple[float, 
 
 
 def _attack() -> Measured:
+    cases = {"no cap": (0.0, 2.0**53), "the cap": (MAX_EXAMPLES_RATIO, 2.0**53), "no lie": (MAX_EXAMPLES_RATIO, 1.0)}
     for recipe in RECIPES:
-        for ratio in (0.0, MAX_EXAMPLES_RATIO):
-            runs = [backdoor(recipe, ratio, seed) for seed in SEEDS]
+        for case, (ratio, claim) in cases.items():
+            runs = [backdoor(recipe, ratio, seed, claim=claim) for seed in SEEDS]
             clean, success, share = ([100 * run[n] for run in runs] for n in range(3))
-            name = f"{recipe} {'no cap' if not ratio else f'ratio {ratio:g}'}"
-            words = f"accuracy {fmean(clean):5.1f}, backdoor {fmean(success):5.1f} (" + ", ".join(
-                f"{s:.1f}" for s in success
-            )
-            yield name, runs, f"{words}) %, attacker's weight {max(share):.1f} % at most"
+            words = f"accuracy {fmean(clean):5.1f} ± {stdev(clean):.1f} %, backdoor {fmean(success):5.1f} ± "
+            words += f"{stdev(success):.1f} %, attacker's weight {max(share):.1f} % at most"
+            yield f"{recipe}, {case}", runs, words
 
 
 def backdoor(
     recipe: str, ratio: float, seed: int, *, claim: float = 2.0**53, rounds: int = 10
 ) -> tuple[float, float, float]:
     """Accuracy and success of the backdoor after the last round, and the attacker's greatest weight in any."""
-    config = _config("digits", recipe, ratio, seed, devices=DEVICES, alpha=1.0, rounds=rounds)
+    config = _config("digits", recipe, ratio, seed, devices=DEVICES, partition="iid", rounds=rounds)
 
     def with_attacker(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
         devices = make_devices(config, dataset)
@@ -185,7 +179,7 @@ def _config(dataset: str, recipe: str, ratio: float, seed: int, **changes: Any) 
     return SimulationConfig(
         dataset=dataset,
         prototypes=("cnn:fp32",),
-        training=LocalTraining(lr=0.05, batch_size=16, epochs=2, momentum=0.9),
+        training=LocalTraining(lr=0.05, batch_size=16, epochs=2, momentum=0.9 if dataset == "digits" else 0.5),
         recipe=recipe,
         fusion={**RECIPES[recipe], "max_examples_ratio": ratio},
         validation_size=0,

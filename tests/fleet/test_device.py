@@ -44,6 +44,19 @@ def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
     assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
 
 
+def test_an_inflating_device_trains_honestly_and_claims_more_than_it_has() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), attack="inflate=1000@0")
+    simulation, honest = (Simulation(c, toy()) for c in (config, replace(config, attack="")))
+    lie, truth = updates_of(simulation)[0], updates_of(honest)[0]
+    assert lie.num_examples == 1000 * truth.num_examples == sum(lie.label_counts)
+    assert lie.label_counts == tuple(1000 * count for count in truth.label_counts)
+    assert all(torch.equal(w, truth.state()[name]) for name, w in lie.state().items())
+    assert simulation.new_run().fleet[0]["labels"] == list(truth.label_counts), "run.json has what there is"
+    capped = simulation.run_round(1).devices["sim-0"]["capped"]
+    assert capped["claimed"] == lie.num_examples
+    assert capped["counted"] < lie.num_examples / 100
+
+
 def test_devices_that_keep_their_extractors_go_on_from_them() -> None:
     config = replace(CONFIG, prototypes=("mlp:fp32",), devices=2, update="predictor")
     simulation = Simulation(config, toy())
