@@ -57,6 +57,15 @@ def test_an_inflating_device_trains_honestly_and_claims_more_than_it_has() -> No
     assert capped["counted"] < lie.num_examples / 100
 
 
+@pytest.mark.parametrize(("ratio", "most"), [(0, 1.0), (3, 3 / 17)])
+def test_one_liar_of_fifteen_has_the_whole_average_or_three_seventeenths_of_it(ratio: float, most: float) -> None:
+    """The devices have 12 samples each."""
+    config = replace(CONFIG, prototypes=("mlp:fp32",), devices=15, partition="iid", attack=f"inflate={2**53}@7")
+    result = Simulation(replace(config, fusion={"max_examples_ratio": ratio}), toy()).run_round(1)
+    assert result.devices["sim-07"]["weight"] == pytest.approx(most, abs=1e-9)
+    assert (result.devices["sim-07"]["capped"] is None) == (not ratio)
+
+
 def test_devices_that_keep_their_extractors_go_on_from_them() -> None:
     config = replace(CONFIG, prototypes=("mlp:fp32",), devices=2, update="predictor")
     simulation = Simulation(config, toy())
