@@ -37,6 +37,7 @@ from aggregator.events import (
     Unfusable,
     Withdraw,
 )
+from aggregator.fusion.example_cap import capped_text
 from aggregator.intake import Asked
 from aggregator.journal import Journal
 from aggregator.overrides import read_recipe
@@ -57,6 +58,7 @@ log = logging.getLogger("edgestill.aggregator")
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
 TRIES = 3  # of the worker at a round in which no update is to blame, before the fleet is paused
 RETRY_S = 2.0  # after the worker could not write
+CAPPED = 5  # devices that the log names
 
 
 class Conductor:
@@ -327,6 +329,16 @@ class Conductor:
         for device, facts in report.get("devices", {}).items():
             if facts["screened"]:
                 log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
+        self._log_capped(number, report)
+
+    def _log_capped(self, number: int, report: dict[str, Any]) -> None:
+        """One line, however many they are: a fleet may have large devices in every round."""
+        reports = report.get("devices", {})
+        capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
+        if capped:
+            some = "; ".join(f"{device!r} {text}" for device, text in list(capped.items())[:CAPPED])
+            more = f"; and {len(capped) - CAPPED} more" if len(capped) > CAPPED else ""
+            log.warning("round %d: capped by [fusion] max_examples_ratio: %s%s", number, some, more)
 
     def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
         known = self.journal.model_sizes()

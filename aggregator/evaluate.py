@@ -1,7 +1,8 @@
-"""How good a model is on labelled samples."""
+"""How good a model is on labelled samples; and how good the devices say it is on theirs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
 
-__all__ = ["BATCH", "Score", "count", "evaluate", "score_state"]
+__all__ = ["BATCH", "Score", "count", "evaluate", "mean_train_loss", "score_state"]
 
 BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
 
@@ -63,3 +64,14 @@ def score_state(model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Ten
     if model.spec.precision.quantized:
         scores["accuracy_quantized"] = evaluate(model, x, y).accuracy
     return scores
+
+
+def mean_train_loss(reported: Sequence[tuple[float, int]]) -> float | None:
+    """The mean of the devices' losses by the examples that they counted for; None where nobody reported a finite one.
+
+    For reports alone: nothing is decided by it, as a device may report any number. One that reports none, or NaN, is
+    left out; the mean of finite numbers is finite.
+    """
+    finite = [(loss, examples) for loss, examples in reported if math.isfinite(loss)]
+    total = sum(examples for _, examples in finite)
+    return sum(loss * (examples / total) for loss, examples in finite) if total else None

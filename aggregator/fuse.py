@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from aggregator.artifacts import seal_artifact
 from aggregator.blobs import Blobs
-from aggregator.evaluate import score_state
+from aggregator.evaluate import mean_train_loss, score_state
 from aggregator.fusion.knowledge import Knowledge
 from aggregator.fusion.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
@@ -97,7 +96,7 @@ class Fuser:
                 continue  # late teachers alone: the prototype's model stays
             name = str(group.spec)
             parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
-            metrics = {**_train_loss(group.rows), **fused.metrics[name]}
+            metrics = {**_train_loss(group.rows, fused), **fused.metrics[name]}
             made.append(
                 self._publish(
                     self._model(group.spec),
@@ -115,7 +114,7 @@ class Fuser:
     def compute(self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> Fused:
         """What fusion makes of the round; nothing is written."""
         bases = _Bases(self.blobs)
-        taken = [self._group(group, bases, label_counts=recipe.knowledge is not None) for group in groups]
+        taken = [self._group(group, bases, label_counts=recipe.uses_label_counts) for group in groups]
         return fuse_round(recipe, taken, self.server, number, memory)
 
     def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
@@ -171,10 +170,10 @@ class Fuser:
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
 
 
-def _train_loss(rows: Sequence[UpdateRow]) -> dict[str, float]:
-    losses = [row.metrics.get("train_loss", float("nan")) for row in rows]
-    loss = float(np.average(losses, weights=[row.num_examples for row in rows]))
-    return {"train_loss": loss} if np.isfinite(loss) else {}
+def _train_loss(rows: Sequence[UpdateRow], fused: Fused) -> dict[str, float]:
+    reported = [(r.metrics.get("train_loss", math.nan), fused.counted(r.device, r.num_examples)) for r in rows]
+    loss = mean_train_loss(reported)
+    return {} if loss is None else {"train_loss": loss}
 
 
 def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:

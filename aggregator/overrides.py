@@ -84,6 +84,7 @@ LOCAL: Mapping[str, Key] = {
 }
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
+    "max_examples_ratio": Key(float, None, least=0, most=1e6),
     "screen": Key(tuple, None),
     "weigh": Key(str, None),
     "average": Key(str, None),
@@ -161,6 +162,9 @@ def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict
     """The overrides that are given, each of its type; `ConfigError` names the one that is not, or is unknown."""
     table = {name: list(value) if isinstance(value, tuple) else value for name, value in overrides.items()}
     values = {n: v for n, v in take(table, where, KEYS, environ={}).items() if v is not None}
+    if 0 < values.get("max_examples_ratio", 0) < 1:
+        ratio = values["max_examples_ratio"]
+        raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 to bound nobody")
     for kind in _PARTS:
         given = values.get(kind, ())
         for name in (given,) if isinstance(given, str) else given:

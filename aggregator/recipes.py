@@ -1,6 +1,9 @@
 """Recipes: named compositions of fusion parts, as data. Imports no torch: the command line and the config read it.
 
-    screen -> weigh -> average (per prototype) -> teach (over all prototypes) -> distill (per prototype) -> generate
+    cap -> screen -> weigh -> average    per prototype; cap: no device counts for many times the others' examples
+    teach                                over all prototypes
+    distill                              per prototype
+    generate                             over all
 
 A recipe names the parts; `aggregator/fusion/parts.py` finds them. `[fusion]` of fleet.toml names a recipe and may
 override any field of it.
@@ -16,7 +19,10 @@ from typing import Any
 from aggregator.generation import PAPER, Generation
 from wire.errors import ConfigError, did_you_mean
 
-__all__ = ["RECIPES", "Distillation", "Recipe", "find_recipe"]
+__all__ = ["MAX_EXAMPLES_RATIO", "RECIPES", "Distillation", "Recipe", "find_recipe"]
+
+#: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
+MAX_EXAMPLES_RATIO = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,7 @@ class Recipe:
     name: str
     title: str  # one line
     paper: str  # where it comes from
+    max_examples_ratio: float = MAX_EXAMPLES_RATIO  # of what a device counts for to its prototype's median; 0: any
     screen: tuple[str, ...] = ()  # besides shapes and finiteness, which every update passed before
     weigh: str = "examples"
     average: str = "mean"
@@ -89,6 +96,11 @@ class Recipe:
         if self.generation is not None:
             return f"generator:{self.generation.noise}"
         return None if self.label_logits is None else "label-logits:mean"
+
+    @property
+    def uses_label_counts(self) -> bool:
+        """Whether any part of it goes by the devices' label counts."""
+        return self.knowledge is not None or self.average == "by-label"
 
     def check_update(self, kind: str) -> None:
         """Refuse a kind of update that devices would send for nothing."""

@@ -8,6 +8,7 @@ w_prev is the model that the device received, w what its training made of it, C 
     sign-flip    sends  w_prev - s (w - w_prev)                                s = 1
     scaled       model replacement: sends  w_prev + s (w - w_prev)             s = 10
     free-rider   sends w_prev
+    inflate      trains and sends honestly, and claims s times its examples    s = 2^20
 
 An attack is written `NAME:COUNT`, `NAME=S:COUNT` with another s, or `NAME@ID+ID` for devices by their number from 0;
 several are joined by commas: `faulty:6,malicious:4`, `scaled=5@2+7`. Users' own (`fleet/own_attacks.py`) are written so
@@ -25,6 +26,7 @@ import numpy as np
 
 from fleet.own_attacks import kind_of, own_labels, own_names, own_tamper
 from wire.errors import ConfigError, did_you_mean
+from wire.messages import MAX_COUNT
 from wire.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -41,8 +43,10 @@ ATTACKS: Mapping[str, float | None] = {
     "sign-flip": 1.0,
     "scaled": 10.0,
     "free-rider": None,
+    "inflate": 2.0**20,
 }
 _OF_DATA = ("malicious", "label-flip")
+_OF_CLAIM = "inflate"
 HOW = "write NAME:COUNT or NAME@ID+ID, such as faulty:6,malicious:4"
 
 
@@ -55,8 +59,17 @@ class Attack:
 
     @property
     def tampers(self) -> bool:
-        """Whether it changes what it sends; otherwise it trains on wrong labels."""
-        return self.name not in _OF_DATA if self.name in ATTACKS else kind_of(self.name) == "tamper"
+        """Whether it changes the model that it sends; otherwise it trains on wrong labels, or lies about its size."""
+        return self.name not in (*_OF_DATA, _OF_CLAIM) if self.name in ATTACKS else kind_of(self.name) == "tamper"
+
+    def claims(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """The label counts that the device sends in the place of `counts`; they sum to the largest count at most."""
+        if self.name != _OF_CLAIM or not any(counts):
+            return counts
+        assert self.strength is not None
+        total = sum(counts)
+        claimed = min(int(total * self.strength), MAX_COUNT)
+        return tuple(count * claimed // total for count in counts)
 
     def labels(self, y: torch.Tensor, classes: int) -> torch.Tensor:
         """The labels that the device trains with."""
@@ -175,12 +188,12 @@ def seat(orders: Sequence[Order], devices: int, *, prototypes: int = 1, seed: in
 
 
 def check_over_mqtt(orders: Sequence[Order]) -> None:
-    """Agents are the real program: they can be given wrong labels, but not told to send another model."""
+    """Agents are the real program: they can be given wrong labels, but not told to send another model, or to lie."""
     for order in orders:
-        if order.attack.tampers:
+        if order.attack.tampers or order.attack.name == _OF_CLAIM:
             raise ConfigError(
                 f"--attack {order.attack.name} goes with --transport memory; agents over MQTT send what they trained, "
-                f"so only {' and '.join(_OF_DATA)} can be had there"
+                f"and how much they have, so only {' and '.join(_OF_DATA)} can be had there"
             )
 
 

@@ -93,6 +93,11 @@ class SimulatedDevice:
         secret = b"" if config.count_epsilon is None else self.key.private_bytes_raw()
         return told_counts(counts.tolist(), secret=secret, epsilon=config.count_epsilon, width=config.count_bins)
 
+    @property
+    def claimed_counts(self) -> tuple[int, ...]:
+        """The label counts of its updates: its own, unless it lies about them."""
+        return self.label_counts if self.attack is None else self.attack.claims(self.label_counts)
+
     def start(self, update: str, published: Artifact, kept: Kept) -> Mapping[str, Tensor]:
         """The published model, under the device's own tensors if it keeps some."""
         if update not in KEEPING or EXTRACTOR not in kept:
@@ -164,8 +169,8 @@ class SimulatedDevice:
             device=self.id,
             prototype=self.prototype,
             update=news.update,  # type: ignore[arg-type]
-            num_examples=told_examples(self.label_counts),
-            label_counts=self.label_counts,
+            num_examples=told_examples(self.claimed_counts),
+            label_counts=self.claimed_counts,
             base=news.published[self.prototype].digest,
             metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )

@@ -14,7 +14,7 @@
           },
           "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2,
           "seconds_by": {"train": 0.7, "encode": 0.1, "screen": 0.0, "weigh": 0.0, "average": 0.1, ...},
-          "devices": {"sim-000": {"weight": 0.26, "score": 0.08, "screened": "..."}, ...}
+          "devices": {"sim-000": {"weight": 0.26, "score": 0.08, "screened": null, "capped": null}, ...}
         }
       ]
     }
@@ -25,7 +25,8 @@ the encoded messages. Recipes that distill add `average_accuracy` (of the averag
 `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their extractors, or their whole
 models, `accuracy` says little; `device_accuracy` is that of the models of the devices that answered, on average, each
 on the whole test set. `devices` says what fusion made of each update: its share of its prototype's average (of that of
-predictors, if it sends no more), its median score where the recipe has one, and why it was left out. `guide_bytes`,
+predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
+and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `guide_bytes`,
 where there are any, are those of the generator or the logits by label that every device of the next round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
@@ -91,7 +92,7 @@ class RoundResult:
     seconds: float
     devices: dict[str, dict[str, Any]] = field(
         default_factory=dict
-    )  # what fusion made of each: weight, score, screened
+    )  # what fusion made of each: weight, score, screened, capped
     seconds_by: dict[str, float] = field(default_factory=dict)
     virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
     guide_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent

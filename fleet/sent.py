@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from aggregator.fusion.types import Received
@@ -19,7 +18,7 @@ from wire.envelope import sealed_size
 from wire.tensors import decode
 from wire.update import decode_update
 
-__all__ = ["Sent", "mean_loss", "read_answer"]
+__all__ = ["Sent", "read_answer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +57,6 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
         update=update,
         loss=header.metrics.get("train_loss", math.nan),
     )
-
-
-def mean_loss(sent: Sequence[Sent]) -> float | None:
-    """By examples; None if it is not finite."""
-    examples = [s.update.num_examples for s in sent if s.update is not None]
-    loss = float(np.average([s.loss for s in sent], weights=examples)) if sent else math.nan
-    return loss if math.isfinite(loss) else None
 
 
 def _held(state: dict[str, torch.Tensor]) -> Callable[[], dict[str, torch.Tensor]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aggregator.evaluate import Score
+from aggregator.evaluate import Score, mean_train_loss
 from aggregator.fusion import knowledge as fusion_knowledge
 from aggregator.fusion import types as fusion
 from aggregator.fusion.pool import lent
@@ -32,7 +32,7 @@ from fleet.engines.bench import Bench
 from fleet.news import Artifact, Guide, News
 from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
-from fleet.sent import Sent, mean_loss, read_answer
+from fleet.sent import Sent, read_answer
 from fleet.server_side import server_side
 from fleet.shelf import view_of
 from fleet.together import in_batches
@@ -132,10 +132,10 @@ class Simulation:
         start = time.perf_counter()
         published = {group.name: Artifact(self._published(group)) for group in self.groups}
         sent = self._collect(number, published, on_device)
-        facts = {group.name: self._facts(group, published[group.name], sent) for group in self.groups}
         scored = self.config.scores(number)
         groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
         fused = self._fuse(groups, number, scored=scored)
+        facts = {group.name: self._facts(group, published[group.name], sent, fused) for group in self.groups}
         self.memory = fused.memory
         if fused.knowledge is not None:
             self.guide = self._guide(fused.knowledge)
@@ -222,10 +222,11 @@ class Simulation:
         previous = state if as_it_is else unpack(published.tensors)
         return fusion.Group(spec=spec, previous=previous, updates=updates)
 
-    def _facts(self, group: Group, published: Artifact, sent: list[Sent]) -> dict[str, Any]:
+    def _facts(self, group: Group, published: Artifact, sent: list[Sent], fused: fusion.Fused) -> dict[str, Any]:
         mine = [s for s in sent if s.update is not None and s.device.prototype == group.name]
+        losses = [(s.loss, fused.counted(s.device.id, s.update.num_examples)) for s in mine if s.update is not None]
         return {
-            "train_loss": mean_loss(mine),
+            "train_loss": mean_train_loss(losses),
             "devices": len(mine),
             "bytes_up": sum(s.size for s in mine),
             "bytes_down": (len(published.data) + self.guide_bytes) * len(mine),

@@ -29,6 +29,7 @@ from msgspec import Meta
 from wire.errors import EnvelopeError
 
 __all__ = [
+    "MAX_COUNT",
     "About",
     "Accepted",
     "Ack",
@@ -54,7 +55,8 @@ Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 PrototypeName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}:[a-z0-9]{1,16}\Z")]
 Text: TypeAlias = Annotated[str, Meta(max_length=200)]
 Round: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+MAX_COUNT = 2**53  # of a count: whole numbers up to it are exact as float64, and fit the journal
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0)]
 LabelCounts: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=10_000)]
@@ -92,6 +94,11 @@ class About(Message, frozen=True, kw_only=True, tag="about"):
     label_counts: LabelCounts  # examples per class
     noised: bool = False  # whether noise was added to the label counts
     versions: Annotated[dict[Text, Text], Meta(max_length=64)] = {}
+
+    def __post_init__(self) -> None:
+        Message.__post_init__(self)
+        if (total := sum(self.label_counts)) > MAX_COUNT:
+            raise EnvelopeError(f"About.label_counts: sum to {total}, more than a count can be ({MAX_COUNT})")
 
 
 class Hyper(Message, frozen=True, kw_only=True):

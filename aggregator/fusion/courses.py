@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from aggregator.fusion.example_cap import Capped
 from aggregator.fusion.parts import find_part
 from aggregator.fusion.types import DeviceReport, Group, Memory, Received, Server, State, View
 from aggregator.recipes import Recipe
@@ -63,14 +64,17 @@ class Course:
         for name in [n for n, w in kept.items() if f"/{self.name}/" in n and not _finite(w)]:
             del kept[name]
 
-    def reports(self, scores: Mapping[str, float]) -> dict[str, DeviceReport]:
-        """What was made of every update; `scores` by device."""
+    def reports(self, scores: Mapping[str, float], capped: Mapping[str, Capped]) -> dict[str, DeviceReport]:
+        """What was made of every update; `scores`, and who was `capped`, by device."""
         total = sum(self.weights) or 1.0
         shares = {u.device: w / total for u, w in zip(self.view.updates, self.weights, strict=True)}
         shares |= self.alone_shares
         return {
             u.device: DeviceReport(
-                weight=shares.get(u.device, 0.0), score=scores.get(u.device), screened=self.screened.get(u.device)
+                weight=shares.get(u.device, 0.0),
+                score=scores.get(u.device),
+                screened=self.screened.get(u.device),
+                capped=capped.get(u.device),
             )
             for u in self.group.updates
         }

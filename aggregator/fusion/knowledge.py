@@ -49,8 +49,8 @@ def predictors_of(updates: Sequence[Received]) -> Teachers:
 
 
 def label_counts(updates: Sequence[Received], classes: int) -> Tensor:
-    """(K, C); a device that tells none has its examples spread over all labels."""
-    rows = [u.label_counts or (u.num_examples / classes,) * classes for u in updates]
+    """(K, C); a device that tells none, or zeros alone, has its examples spread over all labels."""
+    rows = [u.label_counts if any(u.label_counts) else (u.num_examples / classes,) * classes for u in updates]
     return torch.tensor(rows, dtype=torch.float32)
 
 

@@ -1,5 +1,6 @@
 """One round, fused: every prototype's updates in, the next model of each out. Pure: no disk, no clock but a stopwatch.
 
+    cap                            no claimed number of examples is beyond a multiple of the median (example_cap.py)
     screen -> weigh -> average     per prototype, over the whole models that came in time (courses.py)
     teach                          once, over the whole models of all prototypes, late ones too (teaching.py)
     distill                        per prototype: the student starts from its own average
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from aggregator.fusion.courses import Course, average, screen, weigh
+from aggregator.fusion.example_cap import cap_examples
 from aggregator.fusion.types import Fused, Group, Memory, Server
 from aggregator.recipes import Recipe
 
@@ -61,7 +63,8 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
     watch = Stopwatch()
     with watch("screen"):
         ordered = sorted(groups, key=lambda group: group.name)
-        courses = [screen(recipe, group, server, number, memory) for group in ordered]
+        bounded, capped = cap_examples(ordered, recipe.max_examples_ratio, across=recipe.generation is not None)
+        courses = [screen(recipe, group, server, number, memory) for group in bounded]
     this = _Round(recipe=recipe, courses=courses, server=server, number=number, memory=memory, watch=watch)
     if recipe.needs_source or server.source is not None:
         _taught(this)
@@ -83,7 +86,7 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
     return Fused(
         states={course.name: course.state for course in courses},
         memory=memory,
-        devices={name: report for course in courses for name, report in course.reports(this.scores).items()},
+        devices={name: report for course in courses for name, report in course.reports(this.scores, capped).items()},
         metrics={course.name: course.metrics for course in courses},
         seconds=watch.seconds,
         knowledge=knowledge,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from aggregator.fusion.example_cap import Capped
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 
@@ -32,7 +33,7 @@ class Received:
     device: str
     num_examples: int  # n_k
     state: Callable[[], Mapping[str, Tensor]]
-    label_counts: tuple[int, ...] = ()
+    label_counts: tuple[float, ...] = ()  # whole numbers, unless they were scaled (example_cap.py)
     predictor_only: bool = False  # then `state` has the predictor's tensors alone
     model: bool = True  # False: no tensor of a model came, `extra` is all there is
     extra: Callable[[], Mapping[str, Tensor]] = dict  # reads what came beside the model: logits by label
@@ -111,6 +112,7 @@ class DeviceReport:
     weight: float  # its share in its prototype's average
     score: float | None = None  # share of the median logits that are its own (FedRAD), of all teachers' together
     screened: str | None = None  # why it was left out
+    capped: Capped | None = None  # where it claimed more examples than it counted for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +125,8 @@ class Fused:
     metrics: Mapping[str, dict[str, float]]  # by prototype: average_accuracy, ensemble_accuracy, distill_steps, ...
     seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, score, distill, generate
     knowledge: Knowledge | None = None  # what devices learn from in the next round, beside their models
+
+    def counted(self, device: str, claimed: int) -> int:
+        """The examples that a device counted for in this round."""
+        report = self.devices.get(device)
+        return claimed if report is None or report.capped is None else report.capped.counted

@@ -68,6 +68,10 @@ def _facts(recipe: Recipe) -> dict[str, Any]:
     return facts
 
 
+def _cap(ratio: float) -> str:
+    return f"a device counts for {ratio:g} times its prototype's median number of examples at most" if ratio else "no"
+
+
 def _stages(recipe: Recipe) -> dict[str, str]:
     average = recipe.average
     if recipe.bn != "mean":
@@ -76,6 +80,7 @@ def _stages(recipe: Recipe) -> dict[str, str]:
         average += f", momentum {recipe.server_momentum:g} at the aggregator"
     stages = {
         "devices": ", ".join(f"{name} = {value:g}" for name, value in recipe.local.items()) or "as configured",
+        "cap": _cap(recipe.max_examples_ratio),
         "screen": ", ".join(("shapes and finiteness", *recipe.screen)),
         "weigh": recipe.weigh,
         "average": average,

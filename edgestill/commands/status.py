@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from aggregator.fusion.example_cap import capped_text
 from edgestill.output import out, print_json
 
 __all__ = ["DEVICE_COLUMNS", "device_row", "status"]
@@ -71,6 +72,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         lines += [f"excluded from round {last['number']}: {d}: {why}" for d, why in list(last["excluded"].items())[:3]]
     left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
     lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
+    capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
+    lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
     return lines
 
@@ -110,6 +113,7 @@ def device_row(device: dict[str, Any]) -> list[str]:
     counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
     fused = device["fused"] or {}
     weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
+    weight += ", capped" * bool(fused.get("capped"))
     return [device["id"], state, device["prototype"] or "", *counts, weight, _percent(fused.get("score"))]
 
 

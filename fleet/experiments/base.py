@@ -26,12 +26,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "UNCAPPED",
     "Cell",
     "Experiment",
     "Fact",
@@ -49,6 +51,8 @@ __all__ = [
     "within",
 ]
 
+#: Overrides of every experiment's recipe: the papers weigh devices by all of their examples.
+UNCAPPED: Mapping[str, Any] = MappingProxyType({"max_examples_ratio": 0.0})
 Facts = Mapping[str, Any]  # what a run measured
 Results = Mapping[str, Facts]  # by run, of one seed
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
-from fleet.experiments.base import AllResults, Cell, Experiment, Fact, Facts, Measure, Setting, at_most, below
+from fleet.experiments.base import (
+    UNCAPPED,
+    AllResults,
+    Cell,
+    Experiment,
+    Fact,
+    Facts,
+    Measure,
+    Setting,
+    at_most,
+    below,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +59,7 @@ def scene(way: str, attack: str) -> SimulationConfig:
         options={"min_size": 32},
         rounds=ROUNDS,
         recipe=recipe,
-        fusion=fusion,
+        fusion={**UNCAPPED, **fusion},
         validation_size=0,
         attack=attack,
         score_ensemble=False,

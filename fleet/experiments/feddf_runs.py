@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fleet.config import SimulationConfig
-from fleet.experiments.base import Fact, Facts, Results, Setting
+from fleet.experiments.base import UNCAPPED, Fact, Facts, Results, Setting
 
 if TYPE_CHECKING:
     from fleet.datasets import Dataset
@@ -47,7 +47,7 @@ def follow(
     from fleet.datasets import load
     from fleet.simulate import Simulation
 
-    config = replace(config, seed=setting.seed)
+    config = replace(config, seed=setting.seed, fusion={**UNCAPPED, **config.fusion})
     dataset = subset(load(config.dataset), train, test, seed=setting.seed)
     if halve:
         dataset, config = _halve(dataset, config, setting)

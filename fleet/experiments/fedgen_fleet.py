@@ -22,6 +22,7 @@ from aggregator.fusion.types import Fused, Group, Memory, Received, Server, Stat
 from aggregator.recipes import Recipe, find_recipe
 from edge_agent.guidance import Guidance
 from edge_agent.objective import guidance_rng
+from fleet.experiments.base import UNCAPPED
 from fleet.experiments.fedgen_losses import Generated, cross_entropy, distilled, draw_round, guided
 from fleet.experiments.fedgen_patches import Scratch
 from fleet.experiments.fedgen_plans import MODEL, PREDICTOR, Plan
@@ -60,7 +61,7 @@ class Fleet:
 
     def __init__(self, users: Users, plan: Plan, *, seed: int) -> None:
         self.users, self.plan, self.seed = users, plan, seed
-        self.recipe: Recipe = find_recipe(plan.recipe, plan.fusion)
+        self.recipe: Recipe = find_recipe(plan.recipe, {**UNCAPPED, **plan.fusion})
         self.spec = PrototypeSpec(*parse_prototype("cnn:fp32"), tuple(users.x.shape[1:]), users.classes, 32)
         start = build(self.spec, generator=torch_rng(seed, "init")).state_dict()
         self.state: State = {n: t.clone() for n, t in start.items() if not n.endswith("num_batches_tracked")}

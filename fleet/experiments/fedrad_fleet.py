@@ -20,6 +20,7 @@ from aggregator.fusion.types import Fused, Group, Memory, Received, Server, Stat
 from aggregator.recipes import Recipe, find_recipe
 from fleet.attacks import Attack, parse_attacks, seat
 from fleet.datasets import Dataset
+from fleet.experiments.base import UNCAPPED
 from fleet.experiments.fedrad_authors import dropout_error, fuse_with_dropout
 from fleet.experiments.fedrad_plans import Plan
 from fleet.experiments.fedrad_step import train_by_hand
@@ -106,7 +107,8 @@ def make_fleet(dataset: Dataset, recipe: str, alpha: float | None, attack: str, 
 
 
 def _recipe(name: str, plan: Plan) -> Recipe:
-    overrides: dict[str, Any] = {"server_momentum": plan.server_momentum} if plan.server_momentum else {}
+    overrides: dict[str, Any] = dict(UNCAPPED)
+    overrides |= {"server_momentum": plan.server_momentum} if plan.server_momentum else {}
     overrides |= plan.fusion if find_recipe(name).needs_source else {}
     overrides |= plan.fedrad if name == "fedrad" else {}
     return find_recipe(name, overrides)

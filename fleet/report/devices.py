@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 import numpy as np
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from aggregator.fusion.example_cap import capped_text
 from fleet.dotplot import dotplot_figure
 from fleet.report.facts import RunFacts
 from fleet.report.style import DPI, Theme, grid, legend, name_panel
@@ -34,6 +35,8 @@ class Verdict:
     weights: tuple[float, ...]  # shares of its prototype's average
     left_out: int  # rounds
     reason: str  # of the last time it was left out
+    capped: int = 0  # rounds in which it counted for less than it claimed
+    claim: str = ""  # the last time, in words
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -47,6 +50,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
     found = []
     for device in sorted(run.fleet, key=lambda d: (order.get(d.prototype, len(order)), d.device)):
         judged = [by_device[device.device] for by_device in run.judged if device.device in by_device]
+        claims = [j.capped for j in judged if j.capped is not None]
         reasons = [j.screened for j in judged if j.screened is not None]
         found.append(
             Verdict(
@@ -58,6 +62,8 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 weights=tuple(j.weight for j in judged if j.weight is not None),
                 left_out=len(reasons),
                 reason=reasons[-1] if reasons else "",
+                capped=len(claims),
+                claim=capped_text(asdict(claims[-1])) if claims else "",
             )
         )
     return found

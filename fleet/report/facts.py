@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from aggregator.fusion.example_cap import Capped
 from fleet.runs import PrototypeResult, RoundResult, read_run
 from wire.errors import ConfigError, DataError
 
@@ -34,6 +35,7 @@ class Judged:
     weight: float | None = None
     score: float | None = None
     screened: str | None = None
+    capped: Capped | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

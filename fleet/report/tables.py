@@ -126,10 +126,11 @@ def devices(run: RunFacts) -> Markup:
         left_out = f"{v.left_out}×: {v.reason}" if v.left_out else DASH
         score = f"{fmean(v.scores):.3f}" if v.scores else DASH
         share = percent(fmean(v.weights) if v.weights else None)
-        rows.append([v.device, v.prototype, f"{v.examples:,}", score, share, left_out, v.attack or DASH])
-    columns = ["device", "prototype", "samples", "mean score", "mean share", "left out", "attack"]
+        capped = f"{v.capped}×: {v.claim}" if v.capped else DASH
+        rows.append([v.device, v.prototype, f"{v.examples:,}", score, share, capped, left_out, v.attack or DASH])
+    columns = ["device", "prototype", "samples", "mean score", "mean share", "capped", "left out", "attack"]
     columns, rows = _without_empty(columns, rows)
-    text = [n for n, name in enumerate(columns) if name in ("prototype", "left out", "attack")]
+    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "attack")]
     more = len(run.fleet) - MOST
     caption = "How fusion judged each device, mean over its rounds"
     return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)

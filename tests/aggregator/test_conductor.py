@@ -66,3 +66,21 @@ def test_the_report_of_a_fused_round_is_kept_with_its_models(
     assert journal.report(2) == report
     assert journal.completed() == 2
     assert "the update of 'b' was left out: no better than chance" in caplog.text
+
+
+def test_capped_devices_are_named_in_one_line_when_the_round_closes(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conductor.journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    fair = {"weight": 0.1, "score": None, "screened": None, "capped": None}
+    capped = {**fair, "capped": {"claimed": 2**53, "counted": 270, "labels": None}}
+    devices = {"a": fair, **{f"x{n}": capped for n in range(7)}}
+    answer = {"task": "fuse", "round": 2, "models": [], "report": {"devices": devices, "seconds": {}}}
+    monkeypatch.setattr(conductor.worker, "take", lambda: answer)
+    conductor.drive_worker()
+    (line,) = [record.getMessage() for record in caplog.records if "max_examples_ratio" in record.getMessage()]
+    assert line.startswith(
+        "round 2: capped by [fusion] max_examples_ratio: 'x0' claimed 9,007,199,254,740,992 examples, "
+    )
+    assert line.endswith("'x4' claimed 9,007,199,254,740,992 examples, counted for 270; and 2 more")

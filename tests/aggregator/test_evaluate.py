@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from aggregator.evaluate import evaluate
+from aggregator.evaluate import evaluate, mean_train_loss
 
 
 class Fixed(nn.Module):
@@ -28,3 +28,11 @@ def test_the_mode_of_the_model_is_restored(training: bool) -> None:
     model = nn.Sequential(Fixed(), nn.Dropout(0.9)).train(training)
     assert evaluate(model, torch.zeros(2, 1), torch.tensor([0, 0])).accuracy == 1.0  # dropout is off
     assert model.training is training
+
+
+def test_train_losses_are_averaged_by_examples_over_those_that_report_one() -> None:
+    assert mean_train_loss([(1.0, 1), (4.0, 3)]) == pytest.approx(13 / 4)
+    assert mean_train_loss([(1.0, 1), (math.nan, 2**53), (math.inf, 5)]) == 1.0
+    assert mean_train_loss([(1e308, 2**53), (1e308, 2**53)]) == pytest.approx(1e308), "no overflow on the way"
+    assert mean_train_loss([(math.nan, 3)]) is None
+    assert mean_train_loss([]) is None

@@ -41,7 +41,7 @@ def fuser(tmp_path: Path) -> Fuser:
 
 
 def send(
-    fuser: Fuser, device: str, spec: PrototypeSpec, body: bytes, kind: str = "state", examples: int = 5
+    fuser: Fuser, device: str, spec: PrototypeSpec, body: bytes, kind: str = "state", examples: int = 5, **facts: object
 ) -> UpdateRow:
     header = UpdateHeader(
         round=1,
@@ -49,7 +49,7 @@ def send(
         prototype=str(spec),
         update=kind,
         num_examples=examples,
-        label_counts=(),
+        label_counts=facts.get("label_counts", ()),
         base=None,
         metrics={"train_loss": float(examples)},
     )
@@ -105,6 +105,30 @@ def test_the_fused_model_has_the_bits_of_the_recipe_in_memory(fuser: Fuser, spec
     assert header.parents == (base, *(row.digest for row in rows))
     assert header.metrics["train_loss"] == pytest.approx((1 + 4 + 9) / 6)
     assert fuse(fuser, spec, base, rows)[0] == digest
+
+
+def test_the_published_train_loss_weighs_devices_by_what_they_counted_for(fuser: Fuser) -> None:
+    base, _ = fuser.start(FP32, SEED)
+    body = encode(pack(trained(FP32, 0)))
+    rows = [send(fuser, f"d{n}", FP32, body, examples=examples) for n, examples in enumerate([10, 10, 10**9])]
+    _, header = fuse(fuser, FP32, base, rows)
+    assert header.metrics["train_loss"] == pytest.approx((10 * 10 + 10 * 10 + 30 * 1e9) / 50)
+
+
+def test_averages_by_label_read_the_label_counts_of_stored_updates(fuser: Fuser) -> None:
+    """d0 alone has label 0: row 0 of the predictor is its own, as in the simulated fleet."""
+    base, _ = fuser.start(FP32, SEED)
+    packed = [pack(trained(FP32, n), floats="fp32") for n in range(2)]
+    counts = [(4, 0, 0), (0, 2, 2)]
+    rows = [
+        send(fuser, f"d{n}", FP32, encode(p), examples=4, label_counts=c)
+        for n, (p, c) in enumerate(zip(packed, counts, strict=True))
+    ]
+    group = StoredGroup(spec=FP32, base=base, rows=rows)
+    ((digest, _),), _ = fuser.fuse(find_recipe("fedavg", {"average": "by-label"}), 1, [group], Memory())
+    found = tensors_of(fuser, digest)["predictor.weight"]
+    np.testing.assert_allclose(found[0], packed[0]["predictor.weight"][0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], packed[1]["predictor.weight"][1], rtol=1e-6)
 
 
 def test_the_scores_are_those_of_the_fused_model_and_at_its_precision(fuser: Fuser) -> None:

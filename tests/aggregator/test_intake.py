@@ -11,6 +11,7 @@ import pytest
 
 from aggregator.intake import Asked, check_update, read_state
 from aggregator.rounds import Verdict
+from edge_agent.private_counts import told_counts, told_examples
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from wire.envelope import seal
 from wire.errors import DeviceError
@@ -133,10 +134,30 @@ def test_the_round_is_judged_before_the_tensors_are_decoded() -> None:
         ({"update": "delta", "base": None}, "a difference to model None"),
         ({"num_examples": 0}, "0 examples"),
         ({"label_counts": (1, 2, 3)}, "counts of 3 labels, the fleet has 2 classes"),
+        ({"num_examples": 2**53}, "trained on 9007199254740992 examples, but its label counts sum to 9$"),
+        ({"num_examples": 8}, "trained on 8 examples, but its label counts sum to 9$"),
+        ({"label_counts": (2**53, 2**53)}, "trained on 9 examples, but its label counts sum to 18014398509481984$"),
+        ({"num_examples": 2, "label_counts": (0, 0)}, "trained on 2 examples, but its label counts sum to 0$"),
     ],
 )
 def test_a_header_that_says_something_else_is_refused(changes: dict, words: str) -> None:
     refused(update(b"never decoded", **changes), words)
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    "privacy", [{}, {"epsilon": 0.5}, {"width": 10}, {"epsilon": 0.05, "width": 50}, {"epsilon": 0.001}], ids=str
+)
+def test_what_an_honest_agent_tells_passes_in_every_mode_of_privacy(privacy: dict) -> None:
+    """Exact, noised, binned, both; and so noised that both counts may come to 0."""
+    for n in range(40):
+        told = told_counts((n, 3), secret=bytes([n]), **privacy)
+        assert Round().check(update(num_examples=told_examples(told), label_counts=told)).header.label_counts == told
+
+
+@pytest.mark.light
+def test_a_device_may_tell_no_label_counts_and_then_its_examples_have_nothing_to_agree_with() -> None:
+    assert Round().check(update(num_examples=2**53, label_counts=())).header.num_examples == 2**53
 
 
 @pytest.mark.light

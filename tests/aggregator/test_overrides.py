@@ -6,7 +6,7 @@ import pytest
 
 from aggregator.generation import PAPER, REFERENCE, Generation
 from aggregator.overrides import GENERATOR, KEYS, LOCAL, OPTIONS, parse_overrides, read_recipe, recipe_text
-from aggregator.recipes import RECIPES, Distillation, find_recipe
+from aggregator.recipes import MAX_EXAMPLES_RATIO, RECIPES, Distillation, find_recipe
 from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
@@ -98,3 +98,13 @@ def test_the_journals_text_gives_the_recipe_again() -> None:
     text = recipe_text("fedrad", overrides)
     assert text == recipe_text("fedrad", dict(reversed(overrides.items())))
     assert read_recipe(text) == find_recipe("fedrad", overrides)
+
+
+def test_the_ratio_of_the_example_cap_is_set_like_any_field_and_checked() -> None:
+    assert find_recipe("fedavg").max_examples_ratio == MAX_EXAMPLES_RATIO
+    assert {recipe.max_examples_ratio for recipe in RECIPES.values()} == {MAX_EXAMPLES_RATIO}
+    assert find_recipe("edgestill", parse_overrides(["max_examples_ratio=10"])).max_examples_ratio == 10
+    assert read_recipe(recipe_text("fedavg", {"max_examples_ratio": 0.0})).max_examples_ratio == 0
+    for text in ("0.5", "-1", "1e7", "Infinity", "NaN", "many"):
+        with pytest.raises(ConfigError, match="max_examples_ratio"):
+            parse_overrides([f"max_examples_ratio={text}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,21 @@ def test_status_and_device_list_show_weights_scores_and_who_was_left_out(
         assert "left out" in out
     _, out, _ = run(capsys, "status", "--config", config)
     assert "left out of the last round: pi-1: accuracy 0.050 is below chance" in " ".join(out.split())
+
+
+def test_status_and_device_list_name_who_was_capped(config: Path, capsys: pytest.CaptureFixture) -> None:
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    claim = {"claimed": 2**53, "counted": 270, "labels": None}
+    journal.add_report(1, {"devices": {"pi-0": {"weight": 0.18, "score": None, "screened": None, "capped": claim}}})
+    journal.close()
+    for command in (["status"], ["device", "list"]):
+        _, out, _ = run(capsys, *command, "--config", config)
+        assert re.search(r"18\.0 %,\s+capped", out)
+    _, out, _ = run(capsys, "status", "--config", config)
+    words = "capped in the last round: pi-0: claimed 9,007,199,254,740,992 examples, counted for 270"
+    assert words in " ".join(out.split())
+    _, out, _ = run(capsys, "status", "--config", config, "--json")
+    assert json.loads(out)["devices"][0]["fused"]["capped"] == claim
 
 
 def test_status_of_a_running_aggregator_without_a_broker_says_so(config: Path, capsys: pytest.CaptureFixture) -> None:

@@ -115,6 +115,17 @@ def test_sign_flip_moves_a_model_the_other_way_by_as_much() -> None:
     torch.testing.assert_close(flipped[name] - received[name], received[name] - honest[name])
 
 
+def test_inflating_scales_label_counts_up_to_the_largest_count_and_nothing_else() -> None:
+    assert Attack("inflate", 4.0).claims((1, 0, 3)) == (4, 0, 12)
+    assert Attack("inflate", 2.0**53).claims((1, 0, 3)) == (2**51, 0, 3 * 2**51)
+    assert sum(Attack("inflate", 1e300).claims((7, 11, 13))) <= 2**53
+    assert Attack("inflate", 4.0).claims((0, 0)) == (0, 0)
+    assert attack("faulty").claims((1, 2)) == (1, 2)
+    assert not attack("inflate").tampers
+    assert attack("inflate").labels(Y, 4).tolist() == Y.tolist()
+    assert tampered("inflate") == {"w": [3.0, 1.0], "b": [2.0]}
+
+
 def test_orders_are_parsed() -> None:
     assert parse_attacks("faulty:6, malicious:4") == (Order(Attack("faulty", 20.0), 6), Order(Attack("malicious"), 4))
     assert parse_attacks("scaled=5@2+7") == (Order(Attack("scaled", 5.0), 2, (2, 7)),)

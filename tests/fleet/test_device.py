@@ -44,6 +44,28 @@ def test_attackers_train_on_wrong_labels_or_send_another_model() -> None:
     assert [d.get("attack") for d in simulation.new_run().fleet][:2] == ["malicious", "faulty"]
 
 
+def test_an_inflating_device_trains_honestly_and_claims_more_than_it_has() -> None:
+    config = replace(CONFIG, prototypes=("mlp:fp32",), attack="inflate=1000@0")
+    simulation, honest = (Simulation(c, toy()) for c in (config, replace(config, attack="")))
+    lie, truth = updates_of(simulation)[0], updates_of(honest)[0]
+    assert lie.num_examples == 1000 * truth.num_examples == sum(lie.label_counts)
+    assert lie.label_counts == tuple(1000 * count for count in truth.label_counts)
+    assert all(torch.equal(w, truth.state()[name]) for name, w in lie.state().items())
+    assert simulation.new_run().fleet[0]["labels"] == list(truth.label_counts), "run.json has what there is"
+    capped = simulation.run_round(1).devices["sim-0"]["capped"]
+    assert capped["claimed"] == lie.num_examples
+    assert capped["counted"] < lie.num_examples / 100
+
+
+@pytest.mark.parametrize(("ratio", "most"), [(0, 1.0), (3, 3 / 17)])
+def test_one_liar_of_fifteen_has_the_whole_average_or_three_seventeenths_of_it(ratio: float, most: float) -> None:
+    """The devices have 12 samples each."""
+    config = replace(CONFIG, prototypes=("mlp:fp32",), devices=15, partition="iid", attack=f"inflate={2**53}@7")
+    result = Simulation(replace(config, fusion={"max_examples_ratio": ratio}), toy()).run_round(1)
+    assert result.devices["sim-07"]["weight"] == pytest.approx(most, abs=1e-9)
+    assert (result.devices["sim-07"]["capped"] is None) == (not ratio)
+
+
 def test_devices_that_keep_their_extractors_go_on_from_them() -> None:
     config = replace(CONFIG, prototypes=("mlp:fp32",), devices=2, update="predictor")
     simulation = Simulation(config, toy())

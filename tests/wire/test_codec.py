@@ -188,6 +188,10 @@ def test_a_message_over_the_limit_is_refused_before_it_is_decoded():
         (lambda: Missing(transfer="t", ranges=((3, 4), (4, 5))), "Missing.ranges: 4 .. 5"),
         (lambda: Hyper(batch_size=1, lr=0.1, epochs=1, steps=1), "Hyper.epochs, Hyper.steps"),
         (lambda: msgspec.structs.replace(JOB, bits=1), "Job.bits: is 1 with update 'state'"),
+        (
+            lambda: About(board="b", prototype="mlp:w1", precision="w1", label_counts=(2**53, 1)),
+            "About.label_counts: sum to 9007199254740993, more than a count can be",
+        ),
         (lambda: Metrics(train_loss=-math.inf), "Metrics.train_loss: holds NaN or infinity"),
     ],
 )

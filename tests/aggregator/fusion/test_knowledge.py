@@ -40,6 +40,12 @@ def test_counts_are_the_devices_own_or_spread_over_all_labels() -> None:
     assert counts.tolist() == [[1.0, 2.0, 3.0], [0.0, 4.0, 2.0], [3.0, 3.0, 3.0]]
 
 
+def test_a_round_of_devices_whose_counts_are_all_zero_makes_a_generator_too() -> None:
+    """Noise may leave nothing of small counts, and a device may send zeros: neither stops the round."""
+    found = made(SMALL, [update("a", 1, num_examples=1, label_counts=(0, 0, 0))], SERVER, 1, Memory())
+    assert found.tensors["labels"].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+
+
 def test_the_generator_is_published_with_the_labels_to_draw() -> None:
     found = made(SMALL, UPDATES, SERVER, 1, Memory())
     assert (found.prototype, found.input_shape, found.classes, found.latent) == ("generator:paper", (4,), 3, 2)

@@ -26,6 +26,11 @@ def made_up() -> Results:
     return {run: {"accuracy": {p: [0.0] + [level(run)] * 3 for p in PROTOTYPES}, "bytes_up": sent} for run in RUNS}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_published_page_weighs_by_all_examples(way: str) -> None:
+    assert scene(way, ATTACK).fusion["max_examples_ratio"] == 0
+
+
 def test_every_cell_can_be_measured_chosen_and_drawn() -> None:
     cells, results = EXPERIMENT.cells("paper"), made_up()
     names = [cell.name for cell in cells]

@@ -13,6 +13,7 @@ from fleet.config import SimulationConfig
 from fleet.datasets import load
 from fleet.experiments.base import Setting
 from fleet.experiments.feddf_runs import best, first_to, follow, gap, halved, last, rounds_to, subset
+from fleet.simulate import Simulation
 
 RESULTS = {
     "a": {"accuracy": {"p": [10.0, 40.0, 30.0, 50.0, 45.0]}, "ensemble": {"p": [20.0, 50.0, 60.0, 52.0, 48.0]}},
@@ -85,6 +86,19 @@ def test_fedavg_and_feddf_are_followed_in_the_same_fleet(tmp_path: Path) -> None
     assert taught["screened"] == [0, 0]
     with np.load(tmp_path / "b" / "unlabeled.npz") as kept:
         assert (set(kept.files), len(kept["x"])) == ({"x"}, 200)
+
+
+def test_the_fleets_of_the_paper_weigh_by_all_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[SimulationConfig] = []
+    real = Simulation.__init__
+
+    def init(self: Simulation, config: SimulationConfig, *rest: object) -> None:
+        configs.append(config)
+        real(self, config, *rest)
+
+    monkeypatch.setattr(Simulation, "__init__", init)
+    follow(setting(tmp_path), replace(TINY, rounds=1, fusion={"weigh": "examples"}), train=300)
+    assert [config.fusion for config in configs] == [{"max_examples_ratio": 0.0, "weigh": "examples"}]
 
 
 def test_the_seed_of_the_setting_counts(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(a, b))
 
 
+@pytest.mark.parametrize("recipe", ["fedavg", "fedgen", "feddistill"])
+def test_users_weigh_by_all_their_examples_as_in_the_paper(recipe: str) -> None:
+    fleet = Fleet(users(plan(recipe)), plan(recipe), seed=0)
+    assert fleet.recipe.max_examples_ratio == 0
+
+
 def test_users_are_tested_on_labels_that_they_train_on() -> None:
     everybody = users(plan())
     for own, rows in zip(everybody.own, everybody.slices, strict=True):

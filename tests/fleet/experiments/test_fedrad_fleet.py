@@ -35,6 +35,11 @@ def test_attackers_sit_where_fedrads_do_and_malicious_ones_have_zeros_only(digit
     assert [d.id for d, zero in zip(fleet.devices, zeros, strict=True) if zero] == [n for n in names if n > "sim-14"]
 
 
+@pytest.mark.parametrize("recipe", ["fedavg", "fedrad", "comed"])
+def test_devices_weigh_by_all_their_examples_as_in_the_paper(digits, recipe):
+    assert fleet_of(digits, recipe).recipe.max_examples_ratio == 0
+
+
 def test_the_servers_set_is_withheld_from_all_in_our_plan(digits):
     fedrad, fedavg = fleet_of(digits), fleet_of(digits, "fedavg")
     assert [len(d.y) for d in fedrad.devices] == [len(d.y) for d in fedavg.devices]

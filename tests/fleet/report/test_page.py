@@ -103,6 +103,15 @@ def test_every_string_of_a_run_is_text(tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(&#x27;x&#x27;)" in text
 
 
+def test_a_capped_device_stands_in_the_table_with_its_claim(tmp_path: Path) -> None:
+    assert "capped" not in page_of(written(tmp_path / "fair"))
+    run = a_run()
+    for result in run.rounds[1:]:
+        result.devices["sim-2"]["capped"] = {"claimed": 10**6, "counted": 30 + result.round, "labels": None}
+    text = page_of(written(tmp_path / "lied", run))
+    assert '<td class="text">2×: claimed 1,000,000 examples, counted for 33</td>' in text
+
+
 def test_settings_in_which_runs_differ_are_marked(tmp_path: Path) -> None:
     text = page_of(written(tmp_path / "a"), written(tmp_path / "b", a_run(seed=1)))
     marked = re.findall(r'<tr class="differs"><th scope="row">([^<]+)</th><td class="text">(\d)</td>', text)
