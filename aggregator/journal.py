@@ -64,6 +64,19 @@ class Journal:
         """Keep a fact."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    # epochs: jobs and offers carry the number, and devices refuse those of an older one
+
+    def epoch(self) -> int:
+        """The epoch that jobs and offers carry; 0 if none was begun yet."""
+        return int(self.get("epoch", "0"))
+
+    def begin_epoch(self, now: float) -> int:
+        """Begin the next epoch: `now`, or one more than before where the clock has gone back; durable on return."""
+        with self.transaction():
+            epoch = max(int(now), self.epoch() + 1)
+            self.put("epoch", str(epoch))
+        return epoch
+
     # devices
 
     def devices(self) -> list[DeviceRow]:
@@ -228,6 +241,10 @@ class Journal:
     def model_sizes(self) -> dict[str, int]:
         """The size of every model, by digest."""
         return dict(self.db.execute("SELECT digest, size FROM models").fetchall())
+
+    def model_numbers(self) -> dict[str, int]:
+        """The number of every model, by digest."""
+        return dict(self.db.execute("SELECT digest, number FROM models").fetchall())
 
     def find_models(self, start: str) -> list[ModelRow]:
         """The models whose digest begins with `start`, or the one with that number."""

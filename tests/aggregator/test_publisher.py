@@ -105,11 +105,6 @@ def test_nothing_to_do_is_an_empty_retained_message(publisher: Publisher, broker
     assert len(broker.log) == 2
 
 
-def test_devices_with_the_same_instruction_share_one_signature(publisher: Publisher, broker: Broker) -> None:
-    publisher.say({}, {f"d{i}": offer() for i in range(5)})
-    assert len(set(broker.retained.values())) == 1
-
-
 def test_an_artifact_is_cleared_chunk_by_chunk(publisher: Publisher, broker: Broker) -> None:
     digest = publisher._blobs.put(DATA)
     publisher.say({digest: len(DATA)}, {})

@@ -50,6 +50,7 @@ FLEET, DEVICE, PROTOTYPE = "f", "pi-1", "mlp:fp32"
 SHAPE, CLASSES, LATENT = (1, 4, 4), 3, 8
 AGENT = "from edgestill.commands.agent import app; app(prog_name='agent')"
 KEY = generate_key()  # the aggregator's
+EPOCH = 1_760_000_000
 
 
 def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) -> tuple[str, bytes]:
@@ -66,16 +67,31 @@ def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) ->
     return digest_of(sealed), sealed
 
 
-def make_job(digest: str, number: int = 1, **other: object) -> Job:
+def make_job(digest: str, of_round: int = 1, **other: object) -> Job:
     facts = {
-        "round": number,
+        "round": of_round,
         "deadline": time.time() + 600,
         "prototype": PROTOTYPE,
         "update": "state",
         "hyper": Hyper(batch_size=4, lr=0.1, epochs=2, seed=7),
         "model": digest,
+        "device": DEVICE,
+        "epoch": EPOCH,
+        "number": of_round,
     }
     return Job(**(facts | other))
+
+
+def make_offer(digest: str, of_round: int = 0, **other: object) -> Offer:
+    facts = {
+        "round": of_round,
+        "prototype": PROTOTYPE,
+        "model": digest,
+        "device": DEVICE,
+        "epoch": EPOCH,
+        "number": of_round + 1,
+    }
+    return Offer(**(facts | other))
 
 
 def write_samples(path: Path, n: int = 24, seed: int = 0) -> None:

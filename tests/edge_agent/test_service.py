@@ -21,16 +21,18 @@ from tests.edge_agent.scripted import (
     ScriptedAggregator,
     make_artifact,
     make_job,
+    make_offer,
     start_agent,
     wait_for,
     write_device,
 )
 from wire.errors import ConfigError, DataError
 from wire.keys import load_private_key
-from wire.messages import About, Hyper, Metrics, Offer, State
+from wire.messages import About, Hyper, Metrics, State
 from wire.topics import DeviceTopic
 
 Start = Callable[..., subprocess.Popen]
+CHECK = "check the path and its permissions"
 ENDLESS = Hyper(batch_size=4, lr=1e-4, steps=10**9)
 
 
@@ -243,7 +245,7 @@ def test_an_offer_is_taken_and_a_rejected_update_is_not_sent_again(
         aggregator.accept = False
         aggregator.publish_model(sealed)
         start()
-        aggregator.instruct(Offer(round=0, prototype="mlp:fp32", model=digest))
+        aggregator.instruct(make_offer(digest))
         wait_for(lambda: (folder / "state" / "taken").exists())
         assert (folder / "state" / "current.onnx").exists()
         aggregator.instruct(make_job(digest))
@@ -271,7 +273,7 @@ def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
         Service(read_agent_config(config))
     process = start_agent(config)
     assert process.wait(20) == DataError.exit_code
-    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; give an .npz with x and y\n"
+    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; {CHECK}\n"
     os.chmod(folder / "device.pem", 0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         Service(read_agent_config(config))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleet.datasets.arrays import read_npz
+from models.npz import read_npz
 from wire.errors import DataError
 
 
