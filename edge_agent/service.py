@@ -61,7 +61,7 @@ __all__ = ["Service"]
 
 log = logging.getLogger("edgestill.agent")
 IDLE_S = 5.0  # nothing to do: look around this often all the same
-BUSY_S = 1.0  # with a child to watch
+BUSY_S = 1.0  # with a child or a helper to watch
 FAULT_S = 1.0  # after a fault of ours that may come again at once
 METRICS_EXPIRY_S = 600  # where the broker knows MQTT 5
 
@@ -174,7 +174,7 @@ class Service:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        wait = min(self._agent.due - now, BUSY_S if self._child else IDLE_S)
+        wait = min(self._agent.due - now, BUSY_S if self._child or self._counter.busy else IDLE_S)
         if self._beat_every is not None:
             wait = min(wait, self._beat_at + self._beat_every - now)
         return max(wait, 0.0)

@@ -45,7 +45,7 @@ from edge_agent.newest import Newest, epoch_of, round_of
 from wire.chunks import Content, encode_chunk
 from wire.errors import WireError
 from wire.files import write_atomic
-from wire.ids import transfer_id
+from wire.ids import check_digest, transfer_id
 
 __all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store", "learned_path"]
 
@@ -95,8 +95,9 @@ class Store:
         """One more than at the last start; if that is not known, a number of the clock, which is larger than any."""
         path = self.root / "session"
         try:
-            number = int(read_small(path)) + 1
-            if not 1 <= number <= MAX_SESSION:
+            text = read_small(path)
+            number = int(text) + 1
+            if not text.endswith(b"\n") or not 1 <= number <= MAX_SESSION:  # cut short, it would be a smaller number
                 raise ValueError
         except FileNotFoundError:
             number = 1
@@ -218,10 +219,12 @@ class Store:
     def taken(self) -> str | None:
         """The model last taken from an offer."""
         try:
-            return read_small(self.root / "taken", 64).decode()
+            digest = read_small(self.root / "taken", 64).decode()
+            check_digest(digest)
+            return digest
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, WireError) as error:
             set_aside(self.root, self.root / "taken", str(error))
             return None
 

@@ -28,7 +28,8 @@ log = logging.getLogger("edgestill.agent")
 FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError)}
 KILL_S = 5.0
 COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
-COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 10.0, 1000.0
+COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 2.0, 2000.0
+POLL_S = 0.02  # with less, `communicate` gives up before it has looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +191,19 @@ class LabelCounter:
         return self._finish(COUNT_S)
 
     def poll(self, now: float) -> tuple[int, ...] | None:
-        """The counts, if they were missing and are there now; does not wait for them."""
+        """The counts, if they were missing and are there now; hardly waits for them."""
         if now >= self._again:
             self._start()
         try:
-            return self._finish(0.0)
+            return self._finish(POLL_S)
         except DataError as error:
             log.warning("%s", error)  # training will tell it again, for as long as it is so
             return None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the process runs, or soon will."""
+        return self._process is not None or self._again < time.monotonic() + 2 * COUNT_AGAIN_S
 
     def kill(self) -> None:
         """End the process, if there is one."""

@@ -171,12 +171,16 @@ class ScriptedAggregator:
         self._thread.join(5)
         self._link.stop()
 
+    @staticmethod
+    def cut(sealed: bytes, chunk: int = 1024, digest: str | None = None) -> tuple[Content, list[bytes]]:
+        content = Content(digest=digest or digest_of(sealed), size=len(sealed), chunk_size=chunk)
+        spans = [content.span(n) for n in range(content.count)]
+        return content, [encode_chunk(content, n, sealed[o : o + size]) for n, (o, size) in enumerate(spans)]
+
     def publish_model(self, sealed: bytes) -> None:
-        content = Content(digest=digest_of(sealed), size=len(sealed), chunk_size=self.chunk)
-        for n in range(content.count):
-            offset, size = content.span(n)
-            topic = str(ModelChunk(FLEET, content.digest, n))
-            self._retain(topic, encode_chunk(content, n, sealed[offset : offset + size]))
+        content, chunks = self.cut(sealed, self.chunk)
+        for n, chunk in enumerate(chunks):
+            self._retain(str(ModelChunk(FLEET, content.digest, n)), chunk)
 
     def instruct(self, instruction: Job | Offer | None) -> None:
         topic = str(DeviceTopic(FLEET, DEVICE, "job"))
@@ -196,6 +200,11 @@ class ScriptedAggregator:
 
     def states(self) -> list[str]:
         return [m.status for m in self.heard if isinstance(m, State)]
+
+    def abouts(self) -> list[About]:
+        """What the device said of itself, without repetitions."""
+        told = self.of_kind(About)
+        return [about for i, about in enumerate(told) if about not in told[:i]]
 
     def of_kind(self, kind: type) -> list:
         return [m for m in self.heard if isinstance(m, kind)]

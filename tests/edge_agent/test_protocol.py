@@ -161,12 +161,12 @@ def test_a_job_of_another_prototype_is_refused_once_and_reported() -> None:
 
 def test_a_job_that_was_finished_before_a_restart_is_not_trained_again() -> None:
     device = agent(finished=[instruction_key(job())])
-    assert device.handle(Instructed(job())) == []
+    assert doing(device.handle(Instructed(job()))) == []
 
 
 def test_a_job_whose_update_is_in_the_outbox_is_not_trained_again() -> None:
     device = agent(outbox=[spooled(job())])
-    assert device.handle(Instructed(job())) == []
+    assert doing(device.handle(Instructed(job()))) == []
 
 
 def test_the_same_round_with_another_model_is_another_job() -> None:
@@ -273,7 +273,7 @@ def test_a_child_of_the_older_epoch_that_was_faster_than_the_order_to_stop_is_no
 def test_the_same_round_and_model_of_a_new_epoch_are_trained_and_taken_again() -> None:
     finished = [instruction_key(job(2))]
     device = agent(newest=Newest(epoch=7, round=2), finished=finished, taken=B)
-    assert device.handle(Instructed(job(2))) == []
+    assert doing(device.handle(Instructed(job(2)))) == []
     assert doing(device.handle(Instructed(job(2, epoch=8)))) == [Look(A)]
     taker = agent(newest=Newest(epoch=7, round=2), taken=B)
     assert doing(taker.handle(Instructed(offer(2, B, epoch=8)))) == [Look(B)]
@@ -332,7 +332,7 @@ def test_an_offer_is_fetched_and_taken_once() -> None:
 
 
 def test_an_offer_that_was_taken_before_a_restart_is_not_taken_again() -> None:
-    assert agent(taken=B).handle(Instructed(offer(model=B))) == []
+    assert doing(agent(taken=B).handle(Instructed(offer(model=B)))) == []
 
 
 def test_a_rollback_is_an_offer_like_any_other() -> None:

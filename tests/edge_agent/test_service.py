@@ -107,6 +107,7 @@ POINTS = [
     "agent-started",
     "agent-announced",
     "agent-job-received",
+    "agent-followed",
     "agent-model-chunk:3",
     "agent-model-fetched",
     "agent-training-started",
