@@ -10,11 +10,9 @@ import errno
 import logging
 import signal
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from edge_agent.board import temperature_c
 from edge_agent.config import AgentConfig
@@ -41,6 +39,7 @@ from edge_agent.events import (
     TrainingFailed,
     Unsubscribe,
 )
+from edge_agent.faults import tell_fault
 from edge_agent.mail import Mail
 from edge_agent.protocol import Agent
 from edge_agent.request import make_request
@@ -118,7 +117,7 @@ class Service:
                 try:
                     self._turn()
                 except Exception as error:  # a fault of ours: no message and no disk may end the agent
-                    self._unexpected("a turn of the agent", error)
+                    tell_fault("a turn of the agent", error)
                     time.sleep(FAULT_S)
         finally:
             self._end()
@@ -221,7 +220,7 @@ class Service:
         except OSError as error:
             self._disk_trouble(error)
         except Exception as error:  # a fault of ours that a message has found: it costs this message alone
-            self._unexpected(topic, error)
+            tell_fault(topic, error)
 
     def _feed(self, event: Event) -> None:
         self._events.append(event)
@@ -234,14 +233,7 @@ class Service:
                 except TransportError as error:
                     log.error("%s", error)
                 except Exception as error:
-                    self._unexpected(f"{type(action).__name__}", error)
-
-    def _unexpected(self, what: str, error: Exception) -> None:
-        """One line, with the place, so that it can be reported; the traceback is for --debug."""
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}:{last.lineno}"
-        log.error("%s: %s: %s (%s); passed over, please report it", what, type(error).__name__, error, place)
-        log.debug("%s", what, exc_info=error)
+                    tell_fault(type(action).__name__, error)
 
     def _disk_trouble(self, error: OSError) -> None:
         log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)

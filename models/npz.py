@@ -44,7 +44,6 @@ _DAMAGE = (
     ArithmeticError,
     SyntaxError,
     EOFError,
-    MemoryError,
     RuntimeError,
 )
 
@@ -73,6 +72,8 @@ def read_npz(
             if total > limit:
                 raise DataError(f"{path}: its arrays take {total:,} bytes, the limit is {limit:,}; store fewer samples")
             return {name: _read_member(path, archive, info, how) for name, info in wanted.items()}
+    except MemoryError:
+        raise DataError(f"{path}: takes more memory than this process may have; store fewer samples") from None
     except _DAMAGE as error:
         raise DataError(f"{path}: not a readable .npz ({_why(error)}); save it anew {how}") from None
     except OSError as error:
@@ -88,6 +89,8 @@ def read_npy(path: Path, *, limit: int | None = None) -> Array:
             raise DataError(f"{path}: {size:,} bytes, the limit is {limit:,}; store fewer inputs")
         with path.open("rb") as file:
             return _read_array(file, size, f"{path}: the array", "with numpy.save")
+    except MemoryError:
+        raise DataError(f"{path}: takes more memory than this process may have; store fewer inputs") from None
     except _DAMAGE as error:
         raise DataError(f"{path}: not a readable .npy ({_why(error)}); save it with numpy.save") from None
     except OSError as error:

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from edge_agent.newest import Newest, instruction_key
+from edge_agent.store import Store, learned_path
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.pack import pack_state
@@ -65,6 +67,9 @@ def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) ->
     nonce = bytes.fromhex(digest_of(payload))[:12]
     sealed = seal(payload, key=KEY, kind="model", sender=AGGREGATOR, fleet=FLEET, round=number, nonce=nonce)
     return digest_of(sealed), sealed
+
+
+DIGEST, SEALED = make_artifact()
 
 
 def make_job(digest: str, of_round: int = 1, **other: object) -> Job:
@@ -126,6 +131,33 @@ path = "samples.npz"
     return config
 
 
+def used(folder: Path, port: int = 1) -> tuple[Path, dict[str, Path]]:
+    """A device that has worked before, and the files of its state folder by name."""
+    config = write_device(folder, port)
+    root = folder / "state"
+    store = Store(root, prototype=PROTOTYPE)
+    store.next_session()
+    store.follow(Newest(epoch=EPOCH, round=1, numbers={PROTOTYPE: 1}))
+    store.models.path(DIGEST).write_bytes(SEALED)
+    key = instruction_key(make_job(DIGEST))
+    (root / "outbox" / key).mkdir()
+    (root / "outbox" / key / "update").write_bytes(b"u" * 1000)
+    entry = f'{{"round": 1, "digest": "{digest_of(b"u" * 1000)}", "size": 1000, "update": "state"}}'
+    (root / "outbox" / key / "entry.json").write_text(entry)
+    (root / "taken").write_text("a" * 64)
+    (root / "settings.json").write_text('{"version": 3, "settings": {"train.threads": "1"}}')
+    for name in ("current.onnx", "current.safetensors", "current.json", "child.lock"):
+        (root / name).write_bytes(b"something")
+    for what in ("residual", "extractor", "label-logits"):
+        learned_path(root, PROTOTYPE, what).write_bytes(b"something")
+    store.close()
+    files = {path.name: path for path in root.iterdir() if path.is_file()}
+    files |= {"update": root / "outbox" / key / "update", "entry.json": root / "outbox" / key / "entry.json"}
+    files["model"] = root / "models" / DIGEST
+    files["learned"] = learned_path(root, PROTOTYPE, "residual")
+    return config, files
+
+
 def start_agent(config: Path, **environment: str) -> subprocess.Popen:
     """A real agent process; its log goes to agent.log beside the config."""
     with (config.parent / "agent.log").open("ab") as log:
@@ -154,6 +186,7 @@ class ScriptedAggregator:
         self.updates: dict[str, bytes] = {}
         self.chunks: list[tuple[str, int]] = []
         self.retained: dict[str, bytes] = {}
+        self.deaf_to: set[str] = set()  # transfers that are never answered
         self._receivers: dict[str, Receiver] = {}
         self._new: dict[str, int] = {}
         self._link = Link(broker, client_id="scripted", filters=aggregator_filters(FLEET))
@@ -234,7 +267,8 @@ class ScriptedAggregator:
         match parse(topic):
             case UpdateChunk(_, _, transfer, n):
                 self.chunks.append((transfer, n))
-                self._take_chunk(transfer, payload)
+                if transfer not in self.deaf_to:
+                    self._take_chunk(transfer, payload)
             case DeviceTopic(_, _, leaf):
                 kinds = {"state": State, "about": About, "metrics": Metrics, "reported": Reported}
                 envelope = open_envelope(payload, public_key=self.device_key, fleet=FLEET, sender=DEVICE, kinds=(leaf,))

@@ -11,27 +11,24 @@ import pytest
 
 from edge_agent.config import read_agent_config
 from edge_agent.events import Fetched, Resumed
-from edge_agent.newest import Newest, instruction_key
 from edge_agent.service import Service
-from edge_agent.store import Store, learned_path
+from edge_agent.store import Store
 from edge_agent.training import LabelCounter
 from tests.brokers import Broker, Mosquitto
 from tests.edge_agent.scripted import (
-    EPOCH,
+    DIGEST,
     PROTOTYPE,
+    SEALED,
     ScriptedAggregator,
-    make_artifact,
     make_job,
     make_offer,
     start_agent,
+    used,
     wait_for,
     write_device,
 )
-from wire.ids import digest_of
 from wire.keys import load_private_key
 from wire.messages import State
-
-DIGEST, SEALED = make_artifact()
 
 
 def _fifo(path: Path) -> None:
@@ -62,33 +59,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "fifo": _fifo,
     "unreadable": _unreadable,
 }
-
-
-def used(folder: Path, port: int = 1) -> tuple[Path, dict[str, Path]]:
-    """A device that has worked before, and the files of its state folder by name."""
-    config = write_device(folder, port)
-    root = folder / "state"
-    store = Store(root, prototype=PROTOTYPE)
-    store.next_session()
-    store.follow(Newest(epoch=EPOCH, round=1, numbers={PROTOTYPE: 1}))
-    store.models.path(DIGEST).write_bytes(SEALED)
-    key = instruction_key(make_job(DIGEST))
-    (root / "outbox" / key).mkdir()
-    (root / "outbox" / key / "update").write_bytes(b"u" * 1000)
-    entry = f'{{"round": 1, "digest": "{digest_of(b"u" * 1000)}", "size": 1000, "update": "state"}}'
-    (root / "outbox" / key / "entry.json").write_text(entry)
-    (root / "taken").write_text("a" * 64)
-    (root / "settings.json").write_text('{"version": 3, "settings": {"train.threads": "1"}}')
-    for name in ("current.onnx", "current.safetensors", "current.json", "child.lock"):
-        (root / name).write_bytes(b"something")
-    for what in ("residual", "extractor", "label-logits"):
-        learned_path(root, PROTOTYPE, what).write_bytes(b"something")
-    store.close()
-    files = {path.name: path for path in root.iterdir() if path.is_file()}
-    files |= {"update": root / "outbox" / key / "update", "entry.json": root / "outbox" / key / "entry.json"}
-    files["model"] = root / "models" / DIGEST
-    files["learned"] = learned_path(root, PROTOTYPE, "residual")
-    return config, files
 
 
 #: Those whose content the agent itself does not read.
