@@ -238,8 +238,7 @@ def _prepare(archive: Path, folder: Path, now: float) -> int:
         journal = Journal(folder / JOURNAL)
         try:
             check_state(journal, Blobs(folder / "blobs"), folder)
-            with journal.transaction():
-                epoch = journal.begin_epoch(now)
+            epoch = journal.begin_epoch(now)
         finally:
             journal.close()
     except EdgestillError as error:

@@ -78,6 +78,7 @@ class Conductor:
         self.config, self.journal, self.blobs, self.worker = config, journal, blobs, worker
         self._publisher, self._clock, self._muted = publisher, clock, muted
         self.key = publisher.key
+        self.epoch = journal.epoch() or journal.begin_epoch(clock())
         self.state = restore(journal, rules_of(config), config.devices, clock())
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
@@ -424,7 +425,6 @@ class Conductor:
 
     def _instructions(self) -> dict[str, Instruction]:
         current = self.journal.current()
-        offers = {name: Offer(round=model.round, prototype=name, model=model.digest) for name, model in current.items()}
         jobs = self._jobs()
         wanted: dict[str, Instruction] = {}
         for device, seen in sorted(self.state.devices.items()):
@@ -432,31 +432,42 @@ class Conductor:
                 wanted[device] = None
             elif device in jobs:
                 wanted[device] = jobs[device]
-            elif seen.prototype in offers:
-                wanted[device] = offers[seen.prototype]
+            elif seen.prototype in current:
+                wanted[device] = self._offer(device, current[seen.prototype])
         return wanted
+
+    def _offer(self, device: str, model: ModelRow) -> Offer:
+        return Offer(
+            round=model.round,
+            prototype=model.prototype,
+            model=model.digest,
+            device=device,
+            epoch=self.epoch,
+            number=model.number,
+        )
 
     def _jobs(self) -> dict[str, Job]:
         row = self.journal.last_round()
         if not self._in_round or row is None:
             return {}
         generator = self._generator(row)
-        made: dict[tuple[str, str], Job] = {}
-        jobs = {}
-        for i in self.journal.invitations(row.number):
-            if (i.prototype, i.model) not in made:
-                made[i.prototype, i.model] = Job(
-                    round=row.number,
-                    deadline=self.state.deadline,
-                    prototype=i.prototype,
-                    update=row.update,  # type: ignore[arg-type]
-                    hyper=row.hyper,
-                    model=i.model,
-                    bits=row.bits,  # type: ignore[arg-type]
-                    generator=generator,
-                )
-            jobs[i.device] = made[i.prototype, i.model]
-        return jobs
+        numbers = self.journal.model_numbers()
+        return {
+            i.device: Job(
+                round=row.number,
+                deadline=self.state.deadline,
+                prototype=i.prototype,
+                update=row.update,  # type: ignore[arg-type]
+                hyper=row.hyper,
+                model=i.model,
+                bits=row.bits,  # type: ignore[arg-type]
+                generator=generator,
+                device=i.device,
+                epoch=self.epoch,
+                number=numbers[i.model],
+            )
+            for i in self.journal.invitations(row.number)
+        }
 
     def _generator(self, row: RoundRow) -> str | None:
         """What devices learn from in this round beside their models: made at the end of one before it."""

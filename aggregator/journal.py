@@ -73,14 +73,17 @@ class Journal:
         """Keep a fact."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    # epochs: jobs and offers carry the number, and devices refuse those of an older one
+
     def epoch(self) -> int:
-        """Which life of the fleet this is: grows when a backup is restored; 0 before the first start."""
+        """The epoch that jobs and offers carry; 0 if none was begun yet."""
         return int(self.get("epoch", "0"))
 
     def begin_epoch(self, now: float) -> int:
-        """A new epoch, later than every one before; inside a transaction."""
-        epoch = max(int(now), self.epoch() + 1)
-        self.put("epoch", str(epoch))
+        """Begin the next epoch: `now`, or one more than before where the clock has gone back; durable on return."""
+        with self.transaction():
+            epoch = max(int(now), self.epoch() + 1)
+            self.put("epoch", str(epoch))
         return epoch
 
     # devices
@@ -254,6 +257,10 @@ class Journal:
     def model_sizes(self) -> dict[str, int]:
         """The size of every model, by digest."""
         return dict(self.db.execute("SELECT digest, size FROM models").fetchall())
+
+    def model_numbers(self) -> dict[str, int]:
+        """The number of every model, by digest."""
+        return dict(self.db.execute("SELECT digest, number FROM models").fetchall())
 
     def find_models(self, start: str) -> list[ModelRow]:
         """The models whose digest begins with `start`, or the one with that number."""

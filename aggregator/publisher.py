@@ -45,7 +45,6 @@ class Publisher:
         self._said: dict[str, Instruction] = {}
         self._there: set[str] = set()  # artifacts
         self._damaged: dict[str, str] = {}  # artifacts that cannot be published, and why
-        self._sealed: dict[bytes, bytes] = {}  # one signature serves all devices with the same instruction
 
     def forget(self) -> None:
         """A new connection: nothing was said."""
@@ -75,7 +74,6 @@ class Publisher:
                 return count
             self._said[device] = instruction
             count += 1
-        self._sealed.clear()
         return count
 
     def clear(self, digest: str, size: int) -> bool:
@@ -114,10 +112,7 @@ class Publisher:
     def _payload(self, instruction: Instruction) -> bytes:
         if instruction is None:
             return b""
-        message = encode_message(instruction)
-        if message not in self._sealed:
-            self._sealed[message] = self._seal(message, "job", instruction.round)
-        return self._sealed[message]
+        return self._seal(encode_message(instruction), "job", instruction.round)
 
     def _seal(self, message: bytes, kind: str, number: int) -> bytes:
         return seal(

@@ -10,18 +10,20 @@ the board asks again with the keys that it has made.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from edge_agent.config import AgentConfig, EnrolConfig
-from edge_agent.folders import lock, remove
+from edge_agent.faults import tell_fault
+from edge_agent.folders import lock, read_small, remove, set_aside
 from edge_agent.systemd import notify, watchdog_seconds
 from transport.config import TlsConfig
 from transport.link import Connected, Link, Received
@@ -29,7 +31,7 @@ from wire.codec import decode_message
 from wire.crashpoints import reach
 from wire.enrolment import fingerprint, make_request, name_of, shown
 from wire.envelope import open_envelope
-from wire.errors import ConfigError, EnvelopeError, SignatureError, WireError
+from wire.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError, WireError
 from wire.files import write_atomic
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, generate_key, load_private_key, save_private_key
@@ -124,6 +126,12 @@ class Enrolment:
         except WireError as error:
             log.warning("%s: %s", self._answers, error)
             return
+        except OSError as error:  # the answer comes again: it is asked for until it is kept
+            log.error("%s: %s; free some space or mend it", self._claim.identity, error.strerror or error)
+            return
+        except Exception as error:
+            tell_fault(self._answers, error)
+            return
         said = f"{answer.status}{f': {answer.reason}' if answer.reason else ''}"
         if said != self._told:
             log.log(logging.ERROR if answer.status == "refused" else logging.INFO, "enrolment: %s", said)
@@ -135,9 +143,10 @@ class Enrolment:
         try:
             cert = x509.load_der_x509_certificate(raw)
             cert.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
+            mine = cert.public_key() == self._tls.public_key() and name_of(cert.subject) == self.config.device
+        except Exception:  # cryptography has classes for unknown versions, curves, extensions, ... that share no other
             raise SignatureError("enrolment: the certificate is not one of the fleet's authority") from None
-        if cert.public_key() != self._tls.public_key() or name_of(cert.subject) != self.config.device:
+        if not mine:
             raise EnvelopeError("enrolment: the certificate is for another key or device")
         reach("agent-certified")
         write_atomic(self._claim.identity / "tls.pem", cert.public_bytes(serialization.Encoding.PEM))
@@ -160,8 +169,17 @@ class Enrolment:
 
 
 def own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateKey]:
-    """The TLS key and the signing key in the folder, each made if it is not there."""
+    """The TLS key and the signing key in the folder, each made if it is not there, or is none.
+
+    New keys in the place of damaged ones are another board to the aggregator, if it has heard of the former.
+    """
     tls, signing = folder / "tls.key", folder / "device.key"
+    for path, load in ((tls, _private), (signing, load_private_key)):
+        if os.path.lexists(path):
+            try:
+                load(path)
+            except EdgestillError as error:
+                set_aside(folder, path, str(error))
     if not tls.exists():
         made = ec.generate_private_key(ec.SECP256R1())
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -173,8 +191,8 @@ def own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateKe
 
 def _private(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+        key = serialization.load_pem_private_key(read_small(path), password=None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"key {path}: cannot be used: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"key {path}: not an elliptic-curve key")
@@ -183,6 +201,6 @@ def _private(path: Path) -> ec.EllipticCurvePrivateKey:
 
 def _certificate(path: Path) -> x509.Certificate:
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
+        return x509.load_pem_x509_certificate(read_small(path))
     except (OSError, ValueError) as error:
         raise ConfigError(f"certificate {path}: cannot be used: {error}") from None

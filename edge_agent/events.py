@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from edge_agent.newest import Newest
 from wire.messages import Ack, Job, Offer
 from wire.ranges import Ranges
 
@@ -20,6 +21,7 @@ __all__ = [
     "Event",
     "FetchFailed",
     "Fetched",
+    "Follow",
     "Instructed",
     "Look",
     "Report",
@@ -156,6 +158,14 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """Keep on the disk what is the newest now; `forget` before what belongs to an older epoch."""
+
+    newest: Newest
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Is this model at hand? Answer with `Fetched` or `Resumed`."""
 
@@ -236,6 +246,7 @@ class Say:
 
 Action: TypeAlias = (
     Announce
+    | Follow
     | Look
     | Subscribe
     | Unsubscribe

@@ -1,16 +1,22 @@
-"""Folders as units: made durable, moved in one step, told apart by name."""
+"""Folders as units: made durable, moved in one step; and files of them that may be damaged, or no files at all."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import IO
 
 from wire.errors import ConfigError
 
-__all__ = ["lock", "move", "remove", "sync"]
+__all__ = ["DAMAGED", "lock", "move", "read_small", "remove", "set_aside", "sync"]
+
+log = logging.getLogger("edgestill.agent")
+DAMAGED = "damaged"  # a folder beside what it was taken from
+MAX_SMALL = 2**20
 
 
 def sync(folder: Path) -> None:
@@ -49,3 +55,44 @@ def lock(path: Path) -> IO[bytes]:
             f"{path}: another agent holds it; stop that one, or give this one its own state_dir"
         ) from None
     return file
+
+
+def read_small(path: Path, limit: int = MAX_SMALL) -> bytes:
+    """The bytes of a small file; FileNotFoundError if there is none, ValueError says why it is not usable."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("not a file")
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    if len(data) > limit:
+        raise ValueError(f"over {limit} bytes")
+    return data
+
+
+def set_aside(root: Path, path: Path, why: str) -> None:
+    """Take what cannot be used out of the way, into damaged/ of the state folder `root`, and say so in one line.
+
+    The last of each name is kept there. What cannot be renamed is removed.
+    """
+    log.warning("%s: %s; set aside in %s/", os.fsencode(path).decode(errors="backslashreplace"), why, DAMAGED)
+    folder = root / DAMAGED
+    try:
+        if not folder.is_dir():
+            remove(folder)
+            folder.mkdir()
+        remove(folder / path.name)
+        move(path, folder / path.name)
+    except OSError:
+        try:
+            remove(path)
+        except OSError as error:
+            log.error("%s: cannot be removed: %s; do it by hand", path, error.strerror or error)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A FIFO would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

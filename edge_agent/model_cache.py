@@ -1,32 +1,51 @@
 """Received models on disk, by digest: whole ones in models/, those still coming in partial/.
 
 A chunk is stored as it comes; which are there is written down every 16 chunks, and checked by hash after a restart, so
-a chunk that a power cut tore is simply missing again. The digest of the whole is checked before a model counts. The
-least recently used models are thrown away beyond a bound on their size.
+a chunk that a power cut tore is simply missing again. The digest of the whole is checked before a model counts, and
+again when it is next wanted: one that the disk has damaged since is thrown away and fetched anew. The least recently
+used models are thrown away beyond a bound on their size.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import stat
 from pathlib import Path
 
 from edge_agent.events import ChunkStored, Fetched, FetchFailed, Resumed
-from edge_agent.folders import move, remove
+from edge_agent.folders import move, read_small, remove
 from wire.chunks import MAX_CHUNKS, decode_chunk
 from wire.errors import TransferError
 from wire.files import write_atomic
+from wire.ids import digest_of
+from wire.storage import blocks
 from wire.transfer import Receiver
 
-__all__ = ["ModelCache"]
+__all__ = ["ModelCache", "file_digest"]
 
+log = logging.getLogger("edgestill.agent")
 SAVE_EVERY = 16
+MAX_STATE = 2**21  # bytes: 16 for each of 2**16 chunks, and little else
+
+
+def file_digest(path: Path, size: int | None = None) -> str:
+    """SHA-256 of a file, of this size if it is given; OSError or ValueError if there is no such file."""
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode) or (size is not None and facts.st_size != size):
+        raise ValueError(f"{path.name} is not a file of the right size")
+    file = _PartFile(path, os.O_RDONLY)
+    try:
+        return digest_of(blocks(file, facts.st_size))
+    finally:
+        file.close()
 
 
 class _PartFile:
     """A storage whose writes are on the disk, whole, when they return, or raise: a buffer would hide a full disk."""
 
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> None:
+        self._handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def read(self, offset: int, size: int) -> bytes:
         return os.pread(self._handle, size, offset)
@@ -67,7 +86,7 @@ class ModelCache:
 
     def look(self, digest: str) -> Fetched | Resumed:
         """Is the model here, or what of it?"""
-        if self.path(digest).exists():
+        if self._whole(digest):
             os.utime(self.path(digest))
             return Fetched(digest)
         coming = self._coming.get(digest) or self._restore(digest)
@@ -75,13 +94,31 @@ class ModelCache:
             return Resumed(digest)
         return Resumed(digest, coming.receiver.content.count, coming.receiver.missing(limit=MAX_CHUNKS))
 
+    def _whole(self, digest: str) -> bool:
+        path = self.path(digest)
+        if not os.path.lexists(path):
+            return False
+        try:
+            if file_digest(path) == digest:
+                return True
+            why = "its bytes have changed"
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        log.warning("%s: a damaged model (%s); thrown away, it is fetched again", path, why)
+        remove(path)
+        return False
+
     def add(self, digest: str, chunk: bytes) -> ChunkStored:
         """Store a chunk; `TransferError` if it is damaged or of another model, OSError if the disk refuses it."""
         decoded = decode_chunk(chunk)
         if decoded.content.digest != digest:
             raise TransferError(f"chunk {decoded.n} of {decoded.content.digest[:12]}… on the topic of {digest[:12]}…")
         coming = self._coming.get(digest)
+        if coming is not None and coming.receiver.content != decoded.content:
+            self._start_over(digest)  # the one or the other is wrong: only the whole tells
+            coming = None
         if coming is None:
+            self._make_room(digest)
             file = _PartFile(self._partial / digest)
             coming = self._coming[digest] = _Coming(Receiver(decoded.content, file), file)
         if coming.receiver.accept(decoded):
@@ -93,7 +130,7 @@ class ModelCache:
 
     def check(self, digest: str) -> Fetched | FetchFailed:
         """All chunks are here: the model is, if the whole has its digest; else it is thrown away."""
-        if self.path(digest).exists():
+        if self._whole(digest):
             return Fetched(digest)
         coming = self._coming.pop(digest, None)
         if coming is None:
@@ -121,32 +158,46 @@ class ModelCache:
                 if coming is not None:
                     coming.file.close()
                 remove(path)
-        models = sorted((path for path in self._models.iterdir()), key=lambda path: path.stat().st_mtime_ns)
-        total = sum(path.stat().st_size for path in models)
+        models = sorted((path for path in self._models.iterdir()), key=lambda path: path.lstat().st_mtime_ns)
+        total = sum(path.lstat().st_size for path in models)
         for path in models:
             if total <= (0 if everything else self._limit):
                 return
             if path.name not in needed:
-                total -= path.stat().st_size
+                total -= path.lstat().st_size
                 remove(path)
 
     def _restore(self, digest: str) -> _Coming | None:
-        state = self._partial / f"{digest}.state"
-        if not state.exists():
+        if not (self._partial / f"{digest}.state").exists():
             return None
+        try:
+            return self._reopen(digest)
+        except (TransferError, OSError, ValueError) as error:
+            log.warning("%s: %s; starting over", self._partial / digest, error)
+            self._discard(digest)
+            return None
+
+    def _reopen(self, digest: str) -> _Coming:
         file = _PartFile(self._partial / digest)
         try:
-            receiver = Receiver.restore(state.read_bytes(), file)
-        except TransferError:
+            receiver = Receiver.restore(read_small(self._partial / f"{digest}.state", MAX_STATE), file)
+            if receiver.content.digest != digest:
+                raise TransferError("saved for another model")
+        except (TransferError, OSError, ValueError):
             file.close()
-            self._discard(digest)
-            return None
-        if receiver.content.digest != digest:
-            file.close()
-            self._discard(digest)
-            return None
+            raise
         coming = self._coming[digest] = _Coming(receiver, file)
         return coming
+
+    def _start_over(self, digest: str) -> None:
+        self._coming.pop(digest).file.close()
+        self._discard(digest)
+
+    def _make_room(self, digest: str) -> None:
+        """For the file of a new transfer: nothing but a file may be there."""
+        for path in (self._partial / digest, self._partial / f"{digest}.state"):
+            if os.path.lexists(path) and not path.is_file():
+                remove(path)
 
     def _discard(self, digest: str) -> None:
         remove(self._partial / digest)

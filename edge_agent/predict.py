@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.npz import read_npy
 from quant.onnx_check import open_session, run_graph
 from wire.errors import DataError, ModelError
 
@@ -18,13 +19,8 @@ BATCH = 64
 
 def load_inputs(path: Path) -> NDArray[Any]:
     """The inputs in an .npy file: (N, ...), float32 or int64 as the model takes them."""
-    try:
-        x = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a readable .npy ({error}); save it with numpy.save") from None
-    if not isinstance(x, np.ndarray) or x.ndim < 2 or not len(x):
+    x = read_npy(path)
+    if x.ndim < 2 or not len(x):
         raise DataError(f"{path}: give one array (N, ...) of N inputs; save it with numpy.save")
     return x.astype(np.float32) if x.dtype.kind == "f" else x
 

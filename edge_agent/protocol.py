@@ -10,9 +10,11 @@ on whatever the device is told meanwhile. And there is the work, of which there 
     WAITING    FETCHING             IDLE               -               (upload)        -                 TRAINING
 
 A new instruction is a job whose round was neither answered nor spooled nor given up, or an offer of a model that was
-not taken yet. The same instruction again changes nothing but a job's deadline; a job of an earlier round than one heard
-since the connection was made is late and passed over, and so is an offer older than the job at work. A child that has
-ended well although it was to be stopped has left an update, and that is uploaded like any other.
+not taken yet. The same instruction again changes nothing but a job's deadline, which only moves on. One that names
+another device, or is older than what was followed (`edge_agent/newest.py`), is refused and leaves the work as it is; an
+offer older than the job at work is late and passed over. A newer epoch ends whatever goes on: the work stops, uploads
+are dropped, and its first instruction is followed like any other. A child that has ended well although it was to be
+stopped has left an update, and that is uploaded like any other of its epoch.
 
 Time comes by `Tick` only, from a clock that never jumps. An event that makes no sense in a state is passed over: every
 message may come twice, late, or never.
@@ -21,11 +23,8 @@ message may come twice, late, or never.
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import msgspec
 
 from edge_agent.download import Download
 from edge_agent.events import (
@@ -38,6 +37,7 @@ from edge_agent.events import (
     Event,
     Fetched,
     FetchFailed,
+    Follow,
     Instructed,
     Look,
     Report,
@@ -51,8 +51,9 @@ from edge_agent.events import (
     TrainingDone,
     TrainingFailed,
 )
+from edge_agent.newest import Newest, epoch_of, instruction_key, plain_key
 from edge_agent.upload import Upload
-from wire.codec import encode_message
+from wire.envelope import MAX_ROUND
 from wire.messages import Job, Missing, Offer, Rejected
 
 __all__ = ["Agent", "Phase", "instruction_key", "seconds_left"]
@@ -60,6 +61,7 @@ __all__ = ["Agent", "Phase", "instruction_key", "seconds_left"]
 ANNOUNCE_S, MAX_ANNOUNCE_S = 30.0, 600.0  # again until an instruction shows that the aggregator has heard
 RETRY_S = (2.0, 10.0)  # before the second and the third attempt; there is no fourth
 MAX_DEADLINE_S = 7 * 24 * 3600.0
+MAX_REFUSED = 1000  # instructions whose refusal is told; a broker may have recorded any number
 
 
 class Phase(enum.Enum):
@@ -81,17 +83,19 @@ class _Work:
 
 
 class Agent:
-    """One device. `finished` and `outbox` are what the disk remembers, `taken` the model last taken from an offer."""
+    """One device. The rest is what the disk remembers; `taken` is the model last taken from an offer."""
 
     def __init__(
         self,
         prototype: str,
         *,
+        device: str,
+        newest: Newest = Newest(),  # noqa: B008 - frozen
         finished: Iterable[str] = (),
         outbox: Iterable[Spooled] = (),
         taken: str | None = None,
     ) -> None:
-        self.prototype = prototype
+        self.prototype, self.device = prototype, device
         self.phase = Phase.IDLE
         self.online = False
         self.uploads = {spooled.transfer: Upload(spooled) for spooled in outbox}
@@ -100,7 +104,8 @@ class Agent:
         self._retry_at = float("inf")
         self._over = set(finished) | {upload.spooled.key for upload in self.uploads.values()}
         self._taken = taken
-        self._newest = 0  # round of the newest job heard since the connection was made
+        self._newest = newest
+        self._refused: set[tuple[str, str, int]] = set()
         self._announce_wait, self._announce_at = ANNOUNCE_S, float("inf")
 
     def handle(self, event: Event) -> list[Action]:
@@ -144,7 +149,6 @@ class Agent:
 
     def _connected(self) -> list[Action]:
         self.online = True
-        self._newest = 0  # the retained instruction that comes next is the truth, whatever was heard before
         self._announce_wait = ANNOUNCE_S
         actions = self._announce()
         for upload in self.uploads.values():
@@ -175,19 +179,20 @@ class Agent:
     # ---- instructions
 
     def _instructed(self, new: Job | Offer | None, deadline: float | None) -> list[Action]:
+        refusal = "" if new is None else self._refusal(new)
+        if new is not None and refusal:
+            return self._refuse(new, refusal)
         self._announce_at = float("inf")
         if new is None:
-            self._newest = 0
             return self._drop()
         key = instruction_key(new)
         if self._work is not None and key == self._work.key:
-            self._work.deadline = deadline
+            self._put_off(new, deadline)
             return []
         if self._late(new):
             return [Say("debug", f"round {new.round}: {_name(new)} came late, passed over")]
-        self._newest = max(self._newest, new.round) if isinstance(new, Job) else self._newest
-        actions = self._drop()
-        if key in self._over or (isinstance(new, Offer) and new.model == self._taken):
+        actions = [*self._follow(new), *self._drop()]
+        if self._is_over(key) or (isinstance(new, Offer) and new.model == self._taken):
             return actions
         if new.prototype != self.prototype:
             self._over.add(key)
@@ -195,11 +200,51 @@ class Agent:
             return [*actions, Say("error", f"round {new.round}: {reason}; refused"), *_report(new, reason)]
         return [*actions, Say("info", f"round {new.round}: {_name(new)}"), *self._begin(key, new, deadline)]
 
+    def _refusal(self, new: Job | Offer) -> str:
+        if not (new.device and new.epoch):
+            return "it names no device and no epoch; update the aggregator"
+        if new.device != self.device:
+            return f"it is for device {new.device!r}; does the broker mix up its topics?"
+        return self._newest.refusal(new)
+
+    def _refuse(self, new: Job | Offer, reason: str) -> list[Action]:
+        """Say so once: a broker may send a recorded message for ever."""
+        mark = instruction_key(new), new.device, new.number
+        if mark in self._refused or len(self._refused) >= MAX_REFUSED:
+            return []
+        self._refused.add(mark)
+        text = f"{_name(new)} refused: {reason}"
+        return [Say("warning", f"round {new.round}: {text}"), *_report(new, text)]
+
+    def _follow(self, new: Job | Offer) -> list[Action]:
+        """It is the newest from here on; with a new epoch, nothing of the older one counts any longer."""
+        before = self._newest
+        self._newest = before.after(new, mine=new.prototype == self.prototype)
+        if self._newest.epoch == before.epoch or not before.epoch:
+            return [] if self._newest == before else [Follow(self._newest)]
+        text = f"epoch {new.epoch}: the aggregator has begun anew, a restored backup perhaps"
+        if self.uploads:
+            text += f"; {len(self.uploads)} updates of the older epoch are dropped"
+        actions = [Say("warning", text), *self._drop(), Follow(self._newest, forget=True)]
+        self.uploads.clear()
+        self._over.clear()
+        self._taken = None
+        return actions
+
+    def _put_off(self, same: Job | Offer, deadline: float | None) -> None:
+        """A deadline only moves on: a job with an earlier one is the same job of before."""
+        assert self._work is not None
+        at_work = self._work.instruction
+        if isinstance(same, Job) and isinstance(at_work, Job) and same.deadline >= at_work.deadline:
+            self._work.instruction, self._work.deadline = same, deadline
+
     def _late(self, new: Job | Offer) -> bool:
-        if isinstance(new, Job):
-            return new.round < self._newest
         at_work = self._work.instruction if self._work else None
-        return isinstance(at_work, Job) and new.round < at_work.round
+        of_now = isinstance(at_work, Job) and new.epoch == at_work.epoch
+        return isinstance(new, Offer) and at_work is not None and of_now and new.round < at_work.round
+
+    def _is_over(self, key: str) -> bool:
+        return key in self._over or plain_key(key) in self._over
 
     def _begin(self, key: str, new: Job | Offer, deadline: float | None) -> list[Action]:
         digests = sorted(_digests(new))
@@ -253,7 +298,7 @@ class Agent:
             if isinstance(self._work.instruction, Offer):
                 self._taken = self._work.instruction.model
             self._work, self.phase = None, Phase.IDLE
-        if spooled is None or spooled.transfer in self.uploads:
+        if spooled is None or spooled.transfer in self.uploads or self._of_before(spooled):
             return []
         self._over.add(key)
         self.uploads[spooled.transfer] = upload = Upload(spooled)
@@ -271,6 +316,10 @@ class Agent:
         self._over.add(key)
         self._work, self.phase = None, Phase.IDLE
         return [Say("error", f"{where}: {reason}; given up"), *_report(work.instruction, reason)]
+
+    def _of_before(self, spooled: Spooled) -> bool:
+        """Whether it was trained for an older epoch, by a child that was faster than the order to stop."""
+        return epoch_of(spooled.key) not in (None, self._newest.epoch)
 
     def _at_work(self, key: str) -> bool:
         return self.phase is Phase.TRAINING and self._work is not None and self._work.key == key
@@ -290,14 +339,6 @@ class Agent:
             text = f"round {spooled.round}: the update was rejected: {ack.reason}"
             return [Say("warning", text), Settle(spooled, accepted=False)]
         return [Say("info", f"round {spooled.round}: the update was accepted"), Settle(spooled, accepted=True)]
-
-
-def instruction_key(instruction: Job | Offer) -> str:
-    """A file name for this job or offer; a deadline that was put off does not make another one of it."""
-    if isinstance(instruction, Offer):
-        return f"offer-{instruction.model[:32]}"
-    same = encode_message(msgspec.structs.replace(instruction, deadline=0.0))
-    return f"{instruction.round:010d}-{hashlib.blake2b(same, digest_size=8).hexdigest()}"
 
 
 def seconds_left(deadline: float, wall_clock: float) -> float | None:
@@ -320,4 +361,4 @@ def _name(instruction: Job | Offer) -> str:
 
 
 def _report(instruction: Job | Offer, reason: str) -> list[Action]:
-    return [Report(instruction.round, reason)]
+    return [Report(min(instruction.round, MAX_ROUND), reason)]

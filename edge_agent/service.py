@@ -12,6 +12,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from edge_agent.board import temperature_c
 from edge_agent.config import AgentConfig
@@ -23,6 +24,7 @@ from edge_agent.events import (
     Disconnected,
     Event,
     Fetched,
+    Follow,
     Look,
     Report,
     Resumed,
@@ -37,13 +39,14 @@ from edge_agent.events import (
     TrainingFailed,
     Unsubscribe,
 )
+from edge_agent.faults import tell_fault
 from edge_agent.mail import Mail
 from edge_agent.protocol import Agent
 from edge_agent.request import make_request
 from edge_agent.settings import Settings
 from edge_agent.store import Store
 from edge_agent.systemd import notify, watchdog_seconds
-from edge_agent.training import Child, Ended, label_counts
+from edge_agent.training import Child, Ended, LabelCounter
 from transport import link as transport
 from wire.crashpoints import reach
 from wire.errors import TransportError, WireError
@@ -57,7 +60,8 @@ __all__ = ["Service"]
 
 log = logging.getLogger("edgestill.agent")
 IDLE_S = 5.0  # nothing to do: look around this often all the same
-BUSY_S = 1.0  # with a child to watch
+BUSY_S = 1.0  # with a child or a helper to watch
+FAULT_S = 1.0  # after a fault of ours that may come again at once
 METRICS_EXPIRY_S = 600  # where the broker knows MQTT 5
 
 
@@ -70,15 +74,20 @@ class Service:
         self._aggregator = config.aggregator_key()
         key = load_private_key(config.private_key)
         self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
-        self._labels = label_counts(config.data.path)
-        if config.data.count_epsilon is not None or config.data.count_bins is not None:
-            self._labels = ()  # an update tells them with their noise; the length of a list would tell the last label
+        self._counter = LabelCounter(config.data.path)
+        self._labels: tuple[int, ...] = ()
+        self._count_labels(self._counter.wait())
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
         self._settings = Settings(config, config.state_dir)
         self._use_settings()
         self._session = self.store.next_session()
         self._agent = Agent(
-            config.prototype, finished=self.store.finished(), outbox=self.store.outbox(), taken=self.store.taken
+            config.prototype,
+            device=config.device,
+            newest=self.store.newest,
+            finished=self.store.finished(),
+            outbox=self.store.outbox(),
+            taken=self.store.taken,
         )
         self._link = transport.Link(
             config.broker,
@@ -86,6 +95,7 @@ class Service:
             filters=agent_filters(config.fleet, config.device),
             will=self._mail.state(State(status="lost", session=self._session)),
         )
+        self._unsaved: Follow | None = None  # not on the disk yet
         self._child: Child | None = None
         self._work: Job | Offer | None = None  # what the child is at
         self._events: deque[Event] = deque()
@@ -97,14 +107,18 @@ class Service:
     def run(self) -> int:
         """Serve until told to stop; 0."""
         log.info("%s of %s, session %d: starting", self.config.device, self.config.fleet, self._session)
-        for spooled in self.store.outbox():
-            log.info("round %d: an update waits in the outbox", spooled.round)
+        for upload in self._agent.uploads.values():
+            log.info("round %d: an update waits in the outbox", upload.spooled.round)
         reach("agent-started")
         self._link.start()
         notify("READY=1")
         try:
             while not self._stopping:
-                self._turn()
+                try:
+                    self._turn()
+                except Exception as error:  # a fault of ours: no message and no disk may end the agent
+                    tell_fault("a turn of the agent", error)
+                    time.sleep(FAULT_S)
         finally:
             self._end()
         return 0
@@ -137,11 +151,29 @@ class Service:
                 self._bytes_down += len(payload)
                 self._receive(topic, payload)
         self._watch()
+        self._try_again()
         self._beat()
+
+    def _try_again(self) -> None:
+        """What could not be done when it was due: a full disk, a helper that was killed."""
+        try:
+            self._follow()
+        except OSError as error:
+            self._disk_trouble(error)
+        counts = self._counter.poll(time.monotonic())
+        if counts is not None:
+            self._count_labels(counts)
+            self._announce()
+
+    def _count_labels(self, counts: tuple[int, ...] | None) -> None:
+        """With noise, an update tells them; the length of a list would tell the last label."""
+        data = self.config.data
+        if counts is not None and data.count_epsilon is None and data.count_bins is None:
+            self._labels = counts
 
     def _patience(self) -> float:
         now = time.monotonic()
-        wait = min(self._agent.due - now, BUSY_S if self._child else IDLE_S)
+        wait = min(self._agent.due - now, BUSY_S if self._child or self._counter.busy else IDLE_S)
         if self._beat_every is not None:
             wait = min(wait, self._beat_at + self._beat_every - now)
         return max(wait, 0.0)
@@ -154,6 +186,7 @@ class Service:
 
     def _end(self) -> None:
         notify("STOPPING=1")
+        self._counter.kill()
         if self._child is not None:
             self._child.kill()
         self._link.stop([self._mail.state(State(status="offline", session=self._session))])
@@ -186,6 +219,8 @@ class Service:
             log.warning("%s: %s", topic, error)
         except OSError as error:
             self._disk_trouble(error)
+        except Exception as error:  # a fault of ours that a message has found: it costs this message alone
+            tell_fault(topic, error)
 
     def _feed(self, event: Event) -> None:
         self._events.append(event)
@@ -197,11 +232,14 @@ class Service:
                     self._disk_trouble(error)
                 except TransportError as error:
                     log.error("%s", error)
+                except Exception as error:
+                    tell_fault(type(action).__name__, error)
 
     def _disk_trouble(self, error: OSError) -> None:
         log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            self.store.models.evict(self._agent.needed, everything=True)
+            with suppress(OSError):
+                self.store.models.evict(self._agent.needed, everything=True)
 
     # ---- settings
 
@@ -232,6 +270,10 @@ class Service:
                 getattr(log, level)("%s", text)
             case Announce():
                 self._announce()
+            case Follow(newest, forget):
+                owed = self._unsaved is not None and self._unsaved.forget
+                self._unsaved = Follow(newest, forget or owed)
+                self._follow()
             case Look(digest):
                 self._look(digest)
             case Subscribe(digest, numbers):
@@ -275,6 +317,18 @@ class Service:
         ):
             self._link.publish(topic, payload, retain=True)
         reach("agent-announced")
+
+    def _follow(self) -> None:
+        """Keep what is the newest; on a full disk it is tried again, and again."""
+        if self._unsaved is None:
+            return
+        if self._unsaved.forget:
+            self.store.forget_before(self._unsaved.newest.epoch)
+            reach("agent-epoch-forgotten")
+            self._unsaved = Follow(self._unsaved.newest)
+        self.store.follow(self._unsaved.newest)
+        self._unsaved = None
+        reach("agent-followed")
 
     def _contradict(self, said: State) -> None:
         """The will of a connection that broke can be published after the next connection's `online`."""

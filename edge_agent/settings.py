@@ -15,9 +15,11 @@ from typing import Literal
 import msgspec
 
 from edge_agent.config import AgentConfig
+from edge_agent.folders import read_small, set_aside
 from edge_agent.settable import sort_out, with_settings
+from wire.codec import encode_message
 from wire.crashpoints import reach
-from wire.errors import ConfigError
+from wire.errors import ConfigError, WireError
 from wire.files import write_atomic
 from wire.messages import Desired, Reported
 
@@ -43,7 +45,7 @@ class Settings:
     """The settings of the device whose agent.toml says `base`; `config` is what counts."""
 
     def __init__(self, base: AgentConfig, folder: Path) -> None:
-        self._base, self._path = base, folder / FILE
+        self._base, self._path, self._folder = base, folder / FILE, folder
         self.config = base
         self._kept = self._load()
         if self._kept.on_trial:
@@ -97,16 +99,7 @@ class Settings:
 
     def report(self) -> Reported | None:
         """What to tell the aggregator; None if nothing was ever desired."""
-        kept = self._kept
-        if not kept.version:
-            return None
-        return Reported(
-            version=kept.version,
-            status=kept.status,
-            settings=kept.settings,
-            refused=kept.refused,
-            reason=kept.reason,
-        )
+        return _reported(self._kept) if self._kept.version else None
 
     def _use(self) -> None:
         try:
@@ -119,17 +112,30 @@ class Settings:
 
     def _load(self) -> _Kept:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(read_small(self._path), type=_Kept)
+            if kept.version:
+                encode_message(_reported(kept))  # what cannot be told again was not written here
+            return kept
         except FileNotFoundError:
             return _Kept()
-        except msgspec.MsgspecError as error:
-            log.warning("%s: %s; it counts for nothing", self._path, error)
+        except (ValueError, msgspec.MsgspecError, WireError) as error:
+            set_aside(self._folder, self._path, f"no settings ({error})")
             return _Kept()
 
     def _keep(self, **changes: object) -> None:
         kept = msgspec.structs.replace(self._kept, **changes)
         write_atomic(self._path, msgspec.json.encode(kept))
         self._kept = kept
+
+
+def _reported(kept: _Kept) -> Reported:
+    return Reported(
+        version=kept.version,
+        status=kept.status,
+        settings=kept.settings,
+        refused=kept.refused,
+        reason=kept.reason,
+    )
 
 
 def _of_training(settings: dict[str, str]) -> dict[str, str]:

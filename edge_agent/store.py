@@ -1,6 +1,7 @@
 """What an agent remembers: one folder, in which everything is whole or not there.
 
-    session                    how often the agent was started
+    session                    a number that grows with every start of the agent
+    newest.json                the newest epoch, round and models that were followed: edge_agent/newest.py
     outbox/<job>/              an update that was not answered yet: update (the sealed bytes), entry.json, and what
                                goes to other places once it is spooled: current.*, extractor, label-logits, residual
     finished/<job>.accepted/   entry.json of a job that was answered; or <job>.rejected
@@ -11,25 +12,40 @@
     current.onnx, current.safetensors, current.json       the model for the application on the board
     taken                      digest of the model last taken from an offer
     models/, partial/          see edge_agent/model_cache.py
+    damaged/                   what could not be used, and was set aside with a line in the log
 
 The steps of a job are renames: the child writes and syncs a folder in staging/ and renames it into outbox/; what it
 holds for other places is renamed there; the answer renames the rest into finished/. A rename happens or does not, and
 needs no room on a full disk. After a kill at any point, `Store` finishes the renames that were begun.
+
+A new epoch of the aggregator ends what is kept by round: outbox/, finished/, ready/, taken and the residual, which is
+what the updates of before still owed. All of it is removed before newest.json names the epoch: killed in between, the
+agent is told the new epoch again and removes the rest. Of later work by a child of before, the key tells the epoch.
+Models stay, as their digests name them; so does what the device has learned for itself, and the board's own model.
+
+Nothing in the folder stops the agent: what is damaged or of the wrong kind is set aside, or fetched or made again.
 """
 
 from __future__ import annotations
 
-import json
+import logging
+import os
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from edge_agent.events import Spooled
-from edge_agent.folders import lock, move, remove
-from edge_agent.model_cache import ModelCache
+from edge_agent.folders import lock, move, read_small, remove, set_aside
+from edge_agent.model_cache import ModelCache, file_digest
+from edge_agent.newest import Newest, epoch_of, round_of
 from wire.chunks import Content, encode_chunk
-from wire.errors import ConfigError, WireError
+from wire.errors import WireError
 from wire.files import write_atomic
-from wire.ids import transfer_id
+from wire.ids import check_digest, transfer_id
 
 __all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store", "learned_path"]
 
@@ -37,8 +53,21 @@ __all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
 RESIDUAL, EXTRACTOR, LABEL_LOGITS = "residual", "extractor", "label-logits"
 KEEPING = ("predictor", "logits")  # kinds of updates with which the device goes on from a model of its own
-FOLDERS = ("outbox", "finished", "ready", "staging", "learned")
+NEWEST = "newest.json"
+FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
+FILES = ("agent.lock", "child.lock", "session", NEWEST, "settings.json", "taken", *CURRENT)
 KEEP_FINISHED = 256
+MAX_SESSION = 2**52
+log = logging.getLogger("edgestill.agent")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """entry.json of an update, as edge_agent/spool.py writes it."""
+
+    round: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    digest: str
+    size: Annotated[int, Meta(ge=0)]
+    update: str | None = None
 
 
 class Store:
@@ -47,13 +76,15 @@ class Store:
     def __init__(self, root: Path, *, prototype: str, cache_mb: int = 256) -> None:
         self.root = root
         self._prototype = prototype
-        for name in FOLDERS:
-            (root / name).mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
+        self._check_kinds()
         self._lock = lock(root / "agent.lock")
         for stale in (root / "staging").iterdir():
             remove(stale)
         self.models = ModelCache(root, limit=cache_mb * 2**20)
         self._contents: dict[str, tuple[Path, Content]] = {}  # of the outbox, by transfer
+        self.newest = self._read_newest()
+        self._drop_older()
         self._finish_renames()
 
     def close(self) -> None:
@@ -61,16 +92,68 @@ class Store:
         self._lock.close()
 
     def next_session(self) -> int:
-        """One more than at the last start."""
+        """One more than at the last start; if that is not known, a number of the clock, which is larger than any."""
         path = self.root / "session"
         try:
-            number = int(path.read_text()) + 1
+            text = read_small(path)
+            number = int(text) + 1
+            if not text.endswith(b"\n") or not 1 <= number <= MAX_SESSION:  # cut short, it would be a smaller number
+                raise ValueError
         except FileNotFoundError:
             number = 1
         except ValueError:
-            raise ConfigError(f"{path}: holds no number; write one into it that is larger than any before") from None
+            number = self._time() + 1
+            set_aside(self.root, path, f"holds no number of a session; this is session {number}")
         write_atomic(path, f"{number}\n")
         return number
+
+    def _time(self) -> int:
+        """By the clock or, where a board has none after a power cut, at least that of the newest file."""
+        times = [time.time()]
+        for path in self.root.iterdir():
+            with suppress(OSError):
+                times.append(path.lstat().st_mtime)
+        return int(min(max(times), MAX_SESSION - 1))
+
+    # ---- epochs
+
+    def forget_before(self, epoch: int) -> None:
+        """Remove what belongs to an epoch before this one: the aggregator has begun anew."""
+        for name in ("outbox", "finished", "ready"):
+            for path in (self.root / name).iterdir():
+                if epoch_of(path.name.partition(".")[0]) != epoch:
+                    remove(path)
+        remove(self.root / "taken")
+        for path in (self.root / "learned").glob(f"*.{RESIDUAL}"):
+            remove(path)
+
+    def follow(self, newest: Newest) -> None:
+        """Keep what is the newest now."""
+        write_atomic(self.root / NEWEST, msgspec.json.encode(newest))
+        self.newest = newest
+
+    def _read_newest(self) -> Newest:
+        """What was kept; if it is damaged or gone, what the names of jobs still tell."""
+        kept = Newest()
+        try:
+            kept = msgspec.json.decode(read_small(self.root / NEWEST), type=Newest)
+        except FileNotFoundError:
+            pass
+        except (ValueError, msgspec.MsgspecError) as error:
+            set_aside(self.root, self.root / NEWEST, str(error))
+        keys = [path.name.partition(".")[0] for name in ("outbox", "finished") for path in (self.root / name).iterdir()]
+        epoch, number = max(((epoch_of(key) or 0, round_of(key)) for key in keys), default=(0, 0))
+        if epoch and (epoch, number) > (kept.epoch, kept.round):
+            return Newest(epoch=epoch, round=number, numbers=kept.numbers if kept.epoch == epoch else {})
+        return kept
+
+    def _drop_older(self) -> None:
+        """A kill may have come before all of an older epoch was removed, or its child have been faster than the end."""
+        for name in ("outbox", "finished"):
+            for path in (self.root / name).iterdir():
+                if epoch_of(path.name.partition(".")[0]) not in (None, self.newest.epoch):
+                    log.warning("%s: of an older epoch; dropped", path)
+                    remove(path)
 
     # ---- jobs
 
@@ -80,19 +163,19 @@ class Store:
         return [spooled for spooled in found if spooled is not None]
 
     def spooled(self, key: str) -> Spooled | None:
-        """The update of this job, if it is in the outbox; one whose bytes are damaged is not, and is removed."""
+        """The update of this job, if it is in the outbox; one whose bytes are damaged is not, and is set aside."""
         folder = self.root / "outbox" / key
-        if not folder.is_dir():
+        if not os.path.lexists(folder):
             return None
         try:
-            entry = json.loads((folder / "entry.json").read_bytes())
-            content = Content(digest=entry["digest"], size=entry["size"])
-            if (folder / "update").stat().st_size != content.size:
-                raise ValueError
-            spooled = Spooled(key, int(entry["round"]), transfer_id(content.digest), content.count)
-        except (OSError, ValueError, KeyError, TypeError, WireError):
-            remove(folder)
+            entry = msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry)
+            content = Content(digest=entry.digest, size=entry.size)
+            if file_digest(folder / "update", content.size) != content.digest:
+                raise ValueError("its update is damaged")
+        except (OSError, ValueError, msgspec.MsgspecError, WireError) as error:
+            set_aside(self.root, folder, f"no whole update ({error})")
             return None
+        spooled = Spooled(key, entry.round, transfer_id(content.digest), content.count)
         self._contents[spooled.transfer] = folder / "update", content
         return spooled
 
@@ -136,31 +219,56 @@ class Store:
     def taken(self) -> str | None:
         """The model last taken from an offer."""
         try:
-            return (self.root / "taken").read_text()
-        except OSError:
+            digest = read_small(self.root / "taken", 64).decode()
+            check_digest(digest)
+            return digest
+        except FileNotFoundError:
+            return None
+        except (ValueError, WireError) as error:
+            set_aside(self.root, self.root / "taken", str(error))
             return None
 
     def _take(self, folder: Path) -> None:
         for name in CURRENT:
-            if (folder / name).exists():
-                move(folder / name, self.root / name)
+            self._put(folder / name, self.root / name)
         for name in (EXTRACTOR, LABEL_LOGITS):
-            if (folder / name).exists():
-                move(folder / name, learned_path(self.root, self._prototype, name))
+            self._put(folder / name, learned_path(self.root, self._prototype, name))
+
+    def _put(self, source: Path, target: Path) -> None:
+        """Rename a file, if it is there; a file takes no folder's place."""
+        if source.exists():
+            if target.is_dir():
+                set_aside(self.root, target, "a folder where a file belongs")
+            move(source, target)
 
     def _tidy(self, folder: Path) -> None:
         """What is left of an answered job: its residual counts if the aggregator has the update, else it never was."""
         self._take(folder)
         residual = folder / RESIDUAL
         if folder.suffix == ".accepted" and residual.exists():
-            move(residual, learned_path(self.root, self._prototype, RESIDUAL))
+            self._put(residual, learned_path(self.root, self._prototype, RESIDUAL))
         for path in folder.iterdir():
             if path.name != "entry.json":
                 remove(path)
 
+    def _check_kinds(self) -> None:
+        """Every name is a file or a folder, as it must be; what is something else makes room."""
+        for name in FOLDERS:
+            path = self.root / name
+            if os.path.lexists(path) and not path.is_dir():
+                set_aside(self.root, path, "not a folder")
+            path.mkdir(exist_ok=True)
+        learned = (self.root / "learned").iterdir()
+        for path in (*(self.root / name for name in FILES), *learned):
+            if os.path.lexists(path) and not path.is_file():
+                set_aside(self.root, path, "not a file")
+
     def _finish_renames(self) -> None:
         for folder in sorted((self.root / "finished").iterdir()):
-            self._tidy(folder)
+            if folder.is_dir():
+                self._tidy(folder)
+            else:
+                set_aside(self.root, folder, "not a folder")
         for folder in sorted((self.root / "outbox").iterdir()):
             self._take(folder)
         for folder in (self.root / "ready").iterdir():
@@ -174,10 +282,9 @@ class Store:
 
 def _kind_of(folder: Path) -> str | None:
     try:
-        kind: str | None = json.loads((folder / "entry.json").read_bytes()).get("update")
-    except (OSError, ValueError):
+        return msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry).update
+    except (OSError, ValueError, msgspec.MsgspecError):
         return None
-    return kind
 
 
 def learned_path(root: Path, prototype: str, what: str) -> Path:

@@ -19,7 +19,7 @@ from edge_agent.objective import counts_logits, make_objective
 from edge_agent.request import Request
 from edge_agent.spool import leave, spool
 from edge_agent.store import CURRENT, EXTRACTOR, LABEL_LOGITS, RESIDUAL, learned_path
-from edge_agent.updates import make_update, read_kept, start_state
+from edge_agent.updates import check_kept, make_update, read_kept, start_state
 from edge_agent.work import local_update
 from models.build import build
 from models.samples import Samples
@@ -40,6 +40,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     torch.set_num_threads(request.threads)
     tell("loading")
     work = open_assignment(request)
+    check_kept(Path(request.state_dir), request.prototype, tell)
     model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced at once
     if request.round is None:
         own = learned_path(Path(request.state_dir), request.prototype, EXTRACTOR)
@@ -117,9 +118,9 @@ def _accuracy(graph: bytes, held: Samples) -> float:
     try:
         session = open_session(graph)
         parts = [run_graph(session, held.x[i : i + 256]).argmax(1) for i in range(0, len(held), 256)]
-    except ModelError:
+        return float(np.mean(np.concatenate(parts) == held.y))
+    except (ModelError, ValueError, IndexError):
         return 0.0
-    return float(np.mean(np.concatenate(parts) == held.y))
 
 
 def _spool(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +20,16 @@ from typing import Any
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
 from wire.errors import ConfigError, DataError, ModelError, WireError
 
-__all__ = ["Child", "Ended", "child_environment", "explain", "label_counts"]
+__all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
+
+log = logging.getLogger("edgestill.agent")
 
 #: What another attempt will not mend.
 FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError)}
 KILL_S = 5.0
+COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
+COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 2.0, 2000.0
+POLL_S = 0.02  # with less, `communicate` gives up before it has looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ class Child:
                     self._errors.append(text)
 
 
-def explain(code: int, text: str) -> str:
+def explain(code: int, text: str, who: str = "the training child") -> str:
     """An exit code in words."""
     if code < 0:
         try:
@@ -146,10 +153,10 @@ def explain(code: int, text: str) -> str:
         except ValueError:
             name = f"signal {-code}"
         guess = "; did the system run out of memory?" if -code == signal.SIGKILL else ""
-        return f"the training child was killed by {name}{guess}{f' ({text})' if text else ''}"
+        return f"{who} was killed by {name}{guess}{f' ({text})' if text else ''}"
     if code in (OUT_OF_MEMORY, DISK_FULL) or code in FINAL:
-        return text or f"the training child ended with exit code {code}"
-    return f"the training child failed with exit code {code}{f': {text}' if text else ''}"
+        return text or f"{who} ended with exit code {code}"
+    return f"{who} failed with exit code {code}{f': {text}' if text else ''}"
 
 
 def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str, str]:
@@ -165,12 +172,80 @@ def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str,
     return environment
 
 
-def label_counts(path: Path) -> tuple[int, ...]:
-    """Examples per class, counted in a process of its own: NumPy would stay in the agent's memory for ever."""
-    command = [sys.executable, "-m", "edge_agent.data", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
-    if done.returncode == DataError.exit_code:
-        raise DataError(done.stdout)
-    if done.returncode:
-        raise DataError(f"{path}: cannot be read: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    return tuple(json.loads(done.stdout))
+class LabelCounter:
+    """Counts the examples per class in a process of its own: NumPy would stay in the agent's memory for ever.
+
+    Whatever ends that process, the agent goes on without the counts, and has them counted again after a while: they
+    tell the aggregator how many examples there are, and no round depends on it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wait = COUNT_AGAIN_S
+        self._again = self._until = float("inf")
+        self._process: subprocess.Popen[str] | None = None
+
+    def wait(self) -> tuple[int, ...] | None:
+        """Count now; None if the process was killed, or hangs. `DataError` if the samples cannot be read."""
+        self._start()
+        return self._finish(COUNT_S)
+
+    def poll(self, now: float) -> tuple[int, ...] | None:
+        """The counts, if they were missing and are there now; hardly waits for them."""
+        if now >= self._again:
+            self._start()
+        try:
+            return self._finish(POLL_S)
+        except DataError as error:
+            log.warning("%s", error)  # training will tell it again, for as long as it is so
+            return None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the process runs, or soon will."""
+        return self._process is not None or self._again < time.monotonic() + 2 * COUNT_AGAIN_S
+
+    def kill(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "edge_agent.data", str(self._path)]
+        self._again, self._until = float("inf"), time.monotonic() + COUNT_S
+        try:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=child_environment()
+            )
+        except OSError as error:
+            self._later(f"cannot start: {error.strerror or error}")
+
+    def _finish(self, patience: float) -> tuple[int, ...] | None:
+        if self._process is None:
+            return None
+        try:
+            told, errors = self._process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() < self._until:
+                return None
+            self.kill()
+            self._later(f"no answer for {COUNT_S:g} s")
+            return None
+        code, self._process = self._process.returncode, None
+        if code == DataError.exit_code:
+            raise DataError(told)
+        if code:
+            self._later(explain(code, (errors.strip().splitlines() or [""])[-1], "the helper"))
+            return None
+        try:
+            return tuple(int(count) for count in json.loads(told))
+        except (ValueError, TypeError):
+            self._later("its answer makes no sense")
+            return None
+
+    def _later(self, why: str) -> None:
+        self._again = time.monotonic() + self._wait
+        log.warning("%s: the samples are not counted: %s; tried again in %g s", self._path, why, self._wait)
+        self._wait = min(10 * self._wait, MAX_COUNT_AGAIN_S)

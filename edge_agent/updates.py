@@ -11,7 +11,7 @@ Logits by label, where the job asks for them, go up with a state or a predictor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,15 +20,17 @@ from typing import Any, cast
 import torch
 from numpy.typing import NDArray
 
-from edge_agent.store import EXTRACTOR, KEEPING, RESIDUAL
+from edge_agent.folders import DAMAGED, set_aside
+from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS, RESIDUAL, learned_path
 from models.roles import merge_state, slice_state
 from models.split import Prototype
 from quant.delta import encode_delta
 from quant.pack import pack_state, unpack
 from wire.errors import ConfigError, EdgestillError, ModelError
+from wire.packed import Packed
 from wire.tensors import Tensor, decode, encode
 
-__all__ = ["Made", "make_update", "read_kept", "share", "start_state", "with_own"]
+__all__ = ["Made", "check_kept", "make_update", "read_kept", "share", "start_state", "with_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,21 @@ def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None)
         raise ConfigError("a delta update without a number of bits; set delta_bits in [update]")
     new = cast("dict[str, NDArray[Any]]", pack_state(model.state_dict(), floats="fp32"))
     base = {name: value.numpy() for name, value in unpack(decode(published)).items()}
-    left = cast("dict[str, NDArray[Any]] | None", read_kept(residual))
+    kept = read_kept(residual)
+    left = None if kept is None else {n: t for n, t in kept.items() if not isinstance(t, Packed)}
     if left is not None and any(name not in new or value.shape != new[name].shape for name, value in left.items()):
         left = None  # of another model
     tensors, rest = encode_delta(new, base, left, bits)
     return Made(encode(tensors), {RESIDUAL: encode(rest)})
+
+
+def check_kept(root: Path, prototype: str, tell: Callable[..., None]) -> None:
+    """Set aside what the device has kept of earlier rounds and cannot be read, and say so; the work goes on without."""
+    for what in (RESIDUAL, EXTRACTOR, LABEL_LOGITS):
+        path = learned_path(root, prototype, what)
+        if path.exists() and read_kept(path) is None:
+            tell("warning", text=f"{path}: damaged; set aside in {DAMAGED}/, and begun anew")
+            set_aside(root, path, "damaged")
 
 
 def read_kept(path: Path) -> dict[str, Tensor] | None:

@@ -9,7 +9,6 @@ A device's own samples and the aggregator's validation set are such files; its u
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.npz import read_npz
 from wire.errors import DataError
 
 __all__ = ["Samples", "count_labels", "load_inputs", "load_labels", "load_samples"]
 
 MAX_CLASSES = 10_000
-HOW = "save it anew with numpy.savez(path, x=x, y=y)"
+HOW = "with numpy.savez(path, x=x, y=y)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,11 @@ def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
 
 
 def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise DataError(f"{path}: one array, not an .npz with x and y; {HOW}")
-        with loaded as file:
-            missing = [name for name in names if name not in file.files]
-            if missing:
-                raise DataError(f"{path}: no array {missing[0]!r}, only {' '.join(file.files) or 'none'}; {HOW}")
-            return {name: file[name] for name in (*names, *optional) if name in file.files}
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; give an .npz with x and y") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .npz ({_why(error)}); {HOW}") from None
+    arrays = read_npz(path, (*names, *optional), how=HOW)
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise DataError(f"{path}: no array {missing[0]!r}; save it anew {HOW}")
+    return arrays
 
 
 def _labels(path: Path, y: NDArray[Any]) -> NDArray[np.int64]:
@@ -110,8 +102,3 @@ def _inputs(path: Path, x: NDArray[Any], mean: NDArray[Any] | None, std: NDArray
     if inputs.shape != x.shape or not np.isfinite(inputs).all():
         raise DataError(f"{path}: mean and std do not fit x of {x.shape}; give one number per channel, std not 0")
     return inputs
-
-
-def _why(error: Exception) -> str:
-    """NumPy's reason; whatever is no array it takes for a pickle, and advises to trust it."""
-    return "no NumPy file" if "pickle" in str(error) else str(error)

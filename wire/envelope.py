@@ -1,16 +1,19 @@
 """Signed envelopes: who says what, in which round, and that nobody altered it.
 
-Format, version 1:
+Format:
 
     bytes  what
-    1      version, 0x01
+    1      version
     1      length h of the head
     h      head: MessagePack array [kind, sender, round, nonce of 12 bytes]
     p      payload
     64     Ed25519 signature of  context || fleet || 0x00 || SHA-256(all bytes before the signature)
 
-`context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose, another
-version or another fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself
+The version tells what the payload may hold: 2 where a message has fields that version 1 did not know (`VERSIONS`
+below), else 1. Both are read, so that what an older edgestill has stored, and an older sender sends, still opens.
+
+`context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose or another
+fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself
 would read it twice and want it in one piece with the context.
 
 The signature is checked before the head is parsed: nothing that a stranger wrote reaches the MessagePack decoder.
@@ -35,7 +38,8 @@ from wire.ids import check_id
 
 __all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal", "sealed_size"]
 
-VERSION = 1
+VERSIONS = {"job": 2}  # by kind, where not 1
+READABLE = (1, 2)
 CONTEXT = b"edgestill envelope 1\0"
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 12
@@ -93,7 +97,7 @@ def seal(
     if len(nonce) != NONCE_BYTES:
         raise EnvelopeError(f"envelope of {sender!r}: nonce of {len(nonce)} bytes, must be {NONCE_BYTES}")
     head = _encoder.encode(_Head(kind, sender, round, nonce))
-    opening = bytes([VERSION, len(head)]) + head
+    opening = bytes([VERSIONS.get(kind, 1), len(head)]) + head
     return b"".join([opening, *payload, key.sign(_to_sign(fleet, opening, *payload))])
 
 
@@ -119,8 +123,8 @@ def open_envelope(
         raise EnvelopeError(f"envelope of {len(data)} bytes, at most {max_bytes} are allowed")
     if len(data) < 2 + SIGNATURE_BYTES:
         raise EnvelopeError(f"envelope of {len(data)} bytes: too short to hold a signature")
-    if data[0] != VERSION:
-        raise EnvelopeError(f"envelope of version {data[0]}: only version {VERSION} is known; update the older side")
+    if data[0] not in READABLE:
+        raise EnvelopeError(f"envelope of version {data[0]}: only 1 and 2 are known; update the older side")
     _verify(data, public_key, fleet)
     start, end = 2 + data[1], len(data) - SIGNATURE_BYTES
     if start > end:

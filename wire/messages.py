@@ -1,8 +1,9 @@
 """The typed messages that devices and the aggregator exchange: frozen, complete, and checked on both sides.
 
 A message travels as a MessagePack array: its tag, then its fields in the order written here. Fields are never
-reordered or dropped; a new one goes last, with a default, and raises the envelope's version. Unknown fields are
-refused. `encode_message` reads back what it wrote, so nobody can send what nobody would accept.
+reordered or dropped; a new one goes last, with a default, and raises the version of the envelopes that carry the
+message (`VERSIONS` in `wire/envelope.py`), so that an older reader says "update" and not "unknown field". Unknown
+fields are refused. `encode_message` reads back what it wrote, so nobody can send what nobody would accept.
 
     State      up    the device is online, offline or lost
     About      up    what the device is and has
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 Id: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,48}\Z")]
+IdOrNone: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{0,48}\Z")]  # "": none
 Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 PrototypeName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}:[a-z0-9]{1,16}\Z")]
 Text: TypeAlias = Annotated[str, Meta(max_length=200)]
@@ -120,7 +122,11 @@ class Hyper(Message, frozen=True, kw_only=True):
 
 
 class Job(Message, frozen=True, kw_only=True, tag="job"):
-    """What a device is asked to do in one round."""
+    """What a device is asked to do in one round.
+
+    It names its device, as one signature would else be good for every device. Epoch, round and number of the model
+    only grow, so a device can tell a recorded job from a new one: `edge_agent/newest.py`.
+    """
 
     round: Round
     deadline: Amount  # seconds since 1970, UTC
@@ -130,6 +136,9 @@ class Job(Message, frozen=True, kw_only=True, tag="job"):
     model: Digest  # of the artifact to start from
     bits: Literal[1, 2, 4, 8] | None = None  # of a delta
     generator: Digest | None = None
+    device: IdOrNone = ""  # envelopes of version 1 do not name it
+    epoch: Count = 0  # of the aggregator's journal: a restored backup begins a new one
+    number: Count = 0  # of the model, in the order of publication
 
     def __post_init__(self) -> None:
         Message.__post_init__(self)
@@ -144,6 +153,9 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
     prototype: PrototypeName
     model: Digest
     generator: Digest | None = None
+    device: IdOrNone = ""  # as in `Job`
+    epoch: Count = 0
+    number: Count = 0
 
 
 class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):

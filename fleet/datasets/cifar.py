@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fleet.datasets.arrays import read_npz
 from fleet.datasets.dataset import Array, Dataset, Labels, empty_like
+from fleet.datasets.files import MAX_BYTES
+from models.npz import read_npz
 from wire.errors import DataError
 
 __all__ = ["cifar_archive", "cifar_subset"]
@@ -45,7 +46,7 @@ def cifar_archive(
 
 def cifar_subset(name: str, path: Path, class_names: tuple[str, ...]) -> Dataset:
     """From an `.npz` with `x_train` uint8 (N, 32, 32, 3) and `y_train`; `x_test` and `y_test` may be left out."""
-    arrays = read_npz(path)
+    arrays = read_npz(path, limit=MAX_BYTES)
     parts = [_checked(path, arrays, part) for part in ("train", "test") if part == "train" or "x_test" in arrays]
     (x_train, y_train), (x_test, y_test) = parts if len(parts) == 2 else (parts[0], empty_like(parts[0][0]))
     return _dataset(name, x_train, y_train, x_test, y_test, class_names, variant="subset")

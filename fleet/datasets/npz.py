@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.datasets.arrays import read_npz
 from fleet.datasets.dataset import Array, Dataset, Kind
+from fleet.datasets.files import MAX_BYTES
 from fleet.datasets.own import own_dataset
+from models.npz import read_npz
 from wire.errors import DataError
 
 __all__ = ["npz_file"]
@@ -23,7 +24,7 @@ _LAYOUT = "save x_train and y_train (and x_test, y_test), or x and y"
 
 def npz_file(path: Path) -> Dataset:
     """The dataset in a user's `.npz`."""
-    arrays = read_npz(path)
+    arrays = read_npz(path, limit=MAX_BYTES)
     plain = "x" in arrays and "x_train" not in arrays
     vocab = _vocab(path, arrays)
     x, kind = _samples(path, arrays, "x" if plain else "x_train", vocab)

@@ -11,7 +11,7 @@ import pytest
 from aggregator.blobs import Blobs
 from aggregator.conductor import Conductor
 from aggregator.config import load_fleet_config
-from aggregator.events import Stored
+from aggregator.events import AboutHeard, Stored
 from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
@@ -20,6 +20,7 @@ from tests.aggregator.journals import a_model, a_round, an_update, asked
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.ids import AGGREGATOR
+from wire.messages import Job, Offer
 
 pytestmark = pytest.mark.light
 
@@ -84,3 +85,26 @@ def test_capped_devices_are_named_in_one_line_when_the_round_closes(
         "round 2: capped by [fusion] max_examples_ratio: 'x0' claimed 9,007,199,254,740,992 examples, "
     )
     assert line.endswith("'x4' claimed 9,007,199,254,740,992 examples, counted for 270; and 2 more")
+
+
+def test_jobs_and_offers_name_their_device_the_epoch_and_the_number_of_the_model(conductor: Conductor) -> None:
+    for device in "ab":
+        conductor.feed(AboutHeard(device, "mlp:fp32"))
+    told = conductor._instructions()
+    number = conductor.journal.current()["mlp:fp32"].number
+    assert number == 1
+    job, offer = told["b"], told["a"]
+    assert (type(job), job.device, job.epoch, job.number) == (Job, "b", 5, number)
+    assert (type(offer), offer.device, offer.epoch, offer.number) == (Offer, "a", 5, number)
+
+
+def test_the_epoch_of_a_journal_outlives_a_restart_and_a_new_one_is_told(conductor: Conductor) -> None:
+    def again() -> Conductor:
+        c = conductor
+        made = {"blobs": c.blobs, "worker": c.worker, "publisher": c._publisher, "clock": lambda: 9000.0}
+        return Conductor(c.config, journal=c.journal, **made)
+
+    assert conductor.epoch == 5  # the clock, when the journal was new
+    assert again().epoch == 5
+    conductor.journal.begin_epoch(8000.0)
+    assert again().epoch == 8000

@@ -225,3 +225,22 @@ def test_reports_of_the_newest_rounds_are_kept(journal: Journal) -> None:
     assert journal.report(2) == journal.report(10**6) == {}
     assert journal.report(3) == {"devices": {"a": {"weight": 3}}}
     assert journal.report(REPORTS + 2)["devices"]["a"]["weight"] == REPORTS + 2
+
+
+def test_an_epoch_is_the_time_and_only_grows(tmp_path: Path, journal: Journal) -> None:
+    assert journal.epoch() == 0
+    assert journal.begin_epoch(1_760_000_000.9) == 1_760_000_000
+    assert journal.begin_epoch(1_760_000_000.9) == 1_760_000_001  # a clock that stands, or has gone back
+    assert journal.begin_epoch(12.0) == 1_760_000_002
+    assert journal.begin_epoch(1_760_000_500.0) == 1_760_000_500
+    assert Journal(tmp_path / "journal.db", read_only=True).epoch() == 1_760_000_500
+
+
+def test_a_board_that_thinks_it_is_1970_begins_an_epoch_all_the_same(journal: Journal) -> None:
+    assert journal.begin_epoch(0.0) == 1
+
+
+def test_models_have_the_numbers_of_their_publication(journal: Journal) -> None:
+    for name in "abc":
+        journal.add_model(replace(a_model(), digest=digest(name)))
+    assert journal.model_numbers() == {digest("a"): 1, digest("b"): 2, digest("c"): 3}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aggregator.blobs import Blobs
@@ -105,9 +106,14 @@ def test_nothing_to_do_is_an_empty_retained_message(publisher: Publisher, broker
     assert len(broker.log) == 2
 
 
-def test_devices_with_the_same_instruction_share_one_signature(publisher: Publisher, broker: Broker) -> None:
-    publisher.say({}, {f"d{i}": offer() for i in range(5)})
-    assert len(set(broker.retained.values())) == 1
+def test_an_instruction_is_signed_for_its_device_alone(publisher: Publisher, broker: Broker) -> None:
+    told = {f"d{i}": msgspec.structs.replace(offer(), device=f"d{i}") for i in range(3)}
+    publisher.say({}, told)
+    for device, wanted in told.items():
+        sealed = broker.retained[str(DeviceTopic(FLEET, device, "job"))]
+        assert decode_instruction(opened(sealed, "job")) == wanted
+    publisher.say({}, told)
+    assert len(broker.log) == 3
 
 
 def test_an_artifact_is_cleared_chunk_by_chunk(publisher: Publisher, broker: Broker) -> None:

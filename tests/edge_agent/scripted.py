@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from edge_agent.newest import Newest, instruction_key
+from edge_agent.store import Store, learned_path
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.pack import pack_state
@@ -50,6 +52,7 @@ FLEET, DEVICE, PROTOTYPE = "f", "pi-1", "mlp:fp32"
 SHAPE, CLASSES, LATENT = (1, 4, 4), 3, 8
 AGENT = "from edgestill.commands.agent import app; app(prog_name='agent')"
 KEY = generate_key()  # the aggregator's
+EPOCH = 1_760_000_000
 
 
 def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) -> tuple[str, bytes]:
@@ -66,16 +69,34 @@ def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) ->
     return digest_of(sealed), sealed
 
 
-def make_job(digest: str, number: int = 1, **other: object) -> Job:
+DIGEST, SEALED = make_artifact()
+
+
+def make_job(digest: str, of_round: int = 1, **other: object) -> Job:
     facts = {
-        "round": number,
+        "round": of_round,
         "deadline": time.time() + 600,
         "prototype": PROTOTYPE,
         "update": "state",
         "hyper": Hyper(batch_size=4, lr=0.1, epochs=2, seed=7),
         "model": digest,
+        "device": DEVICE,
+        "epoch": EPOCH,
+        "number": of_round,
     }
     return Job(**(facts | other))
+
+
+def make_offer(digest: str, of_round: int = 0, **other: object) -> Offer:
+    facts = {
+        "round": of_round,
+        "prototype": PROTOTYPE,
+        "model": digest,
+        "device": DEVICE,
+        "epoch": EPOCH,
+        "number": of_round + 1,
+    }
+    return Offer(**(facts | other))
 
 
 def write_samples(path: Path, n: int = 24, seed: int = 0) -> None:
@@ -110,6 +131,33 @@ path = "samples.npz"
     return config
 
 
+def used(folder: Path, port: int = 1) -> tuple[Path, dict[str, Path]]:
+    """A device that has worked before, and the files of its state folder by name."""
+    config = write_device(folder, port)
+    root = folder / "state"
+    store = Store(root, prototype=PROTOTYPE)
+    store.next_session()
+    store.follow(Newest(epoch=EPOCH, round=1, numbers={PROTOTYPE: 1}))
+    store.models.path(DIGEST).write_bytes(SEALED)
+    key = instruction_key(make_job(DIGEST))
+    (root / "outbox" / key).mkdir()
+    (root / "outbox" / key / "update").write_bytes(b"u" * 1000)
+    entry = f'{{"round": 1, "digest": "{digest_of(b"u" * 1000)}", "size": 1000, "update": "state"}}'
+    (root / "outbox" / key / "entry.json").write_text(entry)
+    (root / "taken").write_text("a" * 64)
+    (root / "settings.json").write_text('{"version": 3, "settings": {"train.threads": "1"}}')
+    for name in ("current.onnx", "current.safetensors", "current.json", "child.lock"):
+        (root / name).write_bytes(b"something")
+    for what in ("residual", "extractor", "label-logits"):
+        learned_path(root, PROTOTYPE, what).write_bytes(b"something")
+    store.close()
+    files = {path.name: path for path in root.iterdir() if path.is_file()}
+    files |= {"update": root / "outbox" / key / "update", "entry.json": root / "outbox" / key / "entry.json"}
+    files["model"] = root / "models" / DIGEST
+    files["learned"] = learned_path(root, PROTOTYPE, "residual")
+    return config, files
+
+
 def start_agent(config: Path, **environment: str) -> subprocess.Popen:
     """A real agent process; its log goes to agent.log beside the config."""
     with (config.parent / "agent.log").open("ab") as log:
@@ -138,6 +186,7 @@ class ScriptedAggregator:
         self.updates: dict[str, bytes] = {}
         self.chunks: list[tuple[str, int]] = []
         self.retained: dict[str, bytes] = {}
+        self.deaf_to: set[str] = set()  # transfers that are never answered
         self._receivers: dict[str, Receiver] = {}
         self._new: dict[str, int] = {}
         self._link = Link(broker, client_id="scripted", filters=aggregator_filters(FLEET))
@@ -155,12 +204,16 @@ class ScriptedAggregator:
         self._thread.join(5)
         self._link.stop()
 
+    @staticmethod
+    def cut(sealed: bytes, chunk: int = 1024, digest: str | None = None) -> tuple[Content, list[bytes]]:
+        content = Content(digest=digest or digest_of(sealed), size=len(sealed), chunk_size=chunk)
+        spans = [content.span(n) for n in range(content.count)]
+        return content, [encode_chunk(content, n, sealed[o : o + size]) for n, (o, size) in enumerate(spans)]
+
     def publish_model(self, sealed: bytes) -> None:
-        content = Content(digest=digest_of(sealed), size=len(sealed), chunk_size=self.chunk)
-        for n in range(content.count):
-            offset, size = content.span(n)
-            topic = str(ModelChunk(FLEET, content.digest, n))
-            self._retain(topic, encode_chunk(content, n, sealed[offset : offset + size]))
+        content, chunks = self.cut(sealed, self.chunk)
+        for n, chunk in enumerate(chunks):
+            self._retain(str(ModelChunk(FLEET, content.digest, n)), chunk)
 
     def instruct(self, instruction: Job | Offer | None) -> None:
         topic = str(DeviceTopic(FLEET, DEVICE, "job"))
@@ -180,6 +233,11 @@ class ScriptedAggregator:
 
     def states(self) -> list[str]:
         return [m.status for m in self.heard if isinstance(m, State)]
+
+    def abouts(self) -> list[About]:
+        """What the device said of itself, without repetitions."""
+        told = self.of_kind(About)
+        return [about for i, about in enumerate(told) if about not in told[:i]]
 
     def of_kind(self, kind: type) -> list:
         return [m for m in self.heard if isinstance(m, kind)]
@@ -209,7 +267,8 @@ class ScriptedAggregator:
         match parse(topic):
             case UpdateChunk(_, _, transfer, n):
                 self.chunks.append((transfer, n))
-                self._take_chunk(transfer, payload)
+                if transfer not in self.deaf_to:
+                    self._take_chunk(transfer, payload)
             case DeviceTopic(_, _, leaf):
                 kinds = {"state": State, "about": About, "metrics": Metrics, "reported": Reported}
                 envelope = open_envelope(payload, public_key=self.device_key, fleet=FLEET, sender=DEVICE, kinds=(leaf,))

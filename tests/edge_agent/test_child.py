@@ -72,7 +72,7 @@ def test_a_child_that_was_killed_leaves_nothing_and_the_next_one_the_same_bits(
 
 def test_what_cannot_work_is_not_tried_again(device: Device) -> None:
     ended = finish(start(device.request(device.job(), data="/nonexistent.npz")))
-    assert ended.reason == "/nonexistent.npz: No such file or directory; give an .npz with x and y"
+    assert ended.reason == "/nonexistent.npz: No such file or directory; check the path and its permissions"
     assert not ended.again
 
 

@@ -12,6 +12,7 @@ from edge_agent.events import (
     Disconnected,
     Fetched,
     FetchFailed,
+    Follow,
     Instructed,
     Look,
     Report,
@@ -28,6 +29,7 @@ from edge_agent.events import (
     TrainingFailed,
     Unsubscribe,
 )
+from edge_agent.newest import Newest
 from edge_agent.protocol import Agent, Phase, instruction_key, seconds_left
 from wire.messages import Accepted, Hyper, Job, Missing, Offer, Rejected
 
@@ -37,13 +39,14 @@ A, B, G = "a" * 64, "b" * 64, "c" * 64
 HYPER = Hyper(batch_size=4, lr=0.1, steps=3)
 
 
-def job(number: int = 1, **other: object) -> Job:
-    facts = {"round": number, "deadline": 1e9, "prototype": "cnn:w1", "update": "state", "hyper": HYPER, "model": A}
-    return Job(**(facts | other))
+def job(of_round: int = 1, **other: object) -> Job:
+    facts = {"round": of_round, "deadline": 1e9, "prototype": "cnn:w1", "update": "state", "hyper": HYPER, "model": A}
+    return Job(**(facts | {"device": "pi-1", "epoch": 7, "number": 1} | other))
 
 
-def offer(number: int = 1, model: str = B) -> Offer:
-    return Offer(round=number, prototype="cnn:w1", model=model)
+def offer(of_round: int = 1, model: str = B, **other: object) -> Offer:
+    facts = {"round": of_round, "prototype": "cnn:w1", "model": model, "device": "pi-1", "epoch": 7, "number": 1}
+    return Offer(**(facts | other))
 
 
 def spooled(of: Job, count: int = 1, transfer: str = "t") -> Spooled:
@@ -51,7 +54,7 @@ def spooled(of: Job, count: int = 1, transfer: str = "t") -> Spooled:
 
 
 def agent(**memory: object) -> Agent:
-    made = Agent("cnn:w1", **memory)
+    made = Agent("cnn:w1", device="pi-1", **memory)
     made.handle(Tick(100.0))
     made.handle(Connected())
     return made
@@ -66,7 +69,7 @@ def at_training(of: Job | Offer, **memory: object) -> Agent:
 
 
 def doing(actions: list[Action]) -> list[Action]:
-    return [action for action in actions if not isinstance(action, Say)]
+    return [action for action in actions if not isinstance(action, Say | Follow)]
 
 
 def said(actions: list[Action], level: str) -> str:
@@ -77,7 +80,7 @@ def said(actions: list[Action], level: str) -> str:
 
 
 def test_every_connection_is_announced() -> None:
-    device = Agent("cnn:w1")
+    device = Agent("cnn:w1", device="pi-1")
     assert device.handle(Connected()) == [Announce()]
     device.handle(Disconnected())
     assert device.handle(Connected()) == [Announce()]
@@ -125,19 +128,6 @@ def test_a_deadline_that_was_put_off_is_the_same_job_and_counts_from_now_on() ->
     assert start.seconds_left == 30.0
 
 
-def test_a_job_of_an_earlier_round_is_passed_over() -> None:
-    device = at_training(job(5))
-    assert doing(device.handle(Instructed(job(4)))) == []
-    assert device.phase is Phase.TRAINING
-
-
-def test_after_a_reconnection_the_retained_job_is_the_truth_even_if_its_round_is_smaller() -> None:
-    device = at_training(job(5))
-    device.handle(Disconnected())
-    device.handle(Connected())
-    assert doing(device.handle(Instructed(job(1, model=B)))) == [StopTraining(instruction_key(job(5))), Look(B)]
-
-
 def test_a_job_of_a_later_round_ends_the_training() -> None:
     device = at_training(job(5))
     later = job(6, model=B)
@@ -171,17 +161,162 @@ def test_a_job_of_another_prototype_is_refused_once_and_reported() -> None:
 
 def test_a_job_that_was_finished_before_a_restart_is_not_trained_again() -> None:
     device = agent(finished=[instruction_key(job())])
-    assert device.handle(Instructed(job())) == []
+    assert doing(device.handle(Instructed(job()))) == []
 
 
 def test_a_job_whose_update_is_in_the_outbox_is_not_trained_again() -> None:
     device = agent(outbox=[spooled(job())])
-    assert device.handle(Instructed(job())) == []
+    assert doing(device.handle(Instructed(job()))) == []
 
 
 def test_the_same_round_with_another_model_is_another_job() -> None:
     device = agent(finished=[instruction_key(job())])
     assert doing(device.handle(Instructed(job(model=B)))) == [Look(B)]
+
+
+# ---- epochs, and what a broker has recorded
+
+
+def refusals(actions: list[Action]) -> list[str]:
+    """The warnings; each is reported too, and nothing else is done."""
+    warned = [action.text for action in actions if isinstance(action, Say)]
+    assert all(action.level == "warning" for action in actions if isinstance(action, Say))
+    assert [type(action) for action in actions if not isinstance(action, Say)] == [Report] * len(warned)
+    return warned
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (job(5, epoch=6, number=9), "its epoch 6 is older than 7"),
+        (offer(9, epoch=6, number=9), "its epoch 6 is older than 7"),
+        (job(4, number=3), "round 5 was begun before"),
+        (job(5, number=2), "its model 2 is older than 3"),
+        (offer(5, number=2), "its model 2 is older than 3"),
+        (job(6, number=3, device="pi-2"), "for device 'pi-2'"),
+        (offer(6, number=4, device="pi-2", epoch=8), "for device 'pi-2'"),
+        (job(6, device="", epoch=0, number=0), "update the aggregator"),
+        (offer(6, device="", epoch=0, number=0), "update the aggregator"),
+        (offer(6, epoch=0), "update the aggregator"),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_older_or_not_for_this_device_is_refused_once_and_the_work_goes_on(
+    new: Job | Offer, words: str, restarted: bool
+) -> None:
+    newest = Newest(epoch=7, round=5, numbers={"cnn:w1": 3})
+    device = agent(newest=newest) if restarted else at_training(job(5, number=3))
+    phase = device.phase
+    (told,) = refusals(device.handle(Instructed(new)))
+    assert words in told
+    for _ in range(3):
+        assert device.handle(Instructed(new)) == []
+        device.handle(Disconnected())
+        device.handle(Connected())
+    assert device.phase is phase
+
+
+def test_what_is_followed_is_kept_before_anything_is_done_about_it() -> None:
+    device = agent()
+    actions = device.handle(Instructed(job(5, number=3)))
+    assert [type(action) for action in actions if not isinstance(action, Say)] == [Follow, Look]
+    assert actions[0] == Follow(Newest(epoch=7, round=5, numbers={"cnn:w1": 3}))
+    later = device.handle(Instructed(offer(5, B, number=4)))
+    assert Follow(Newest(epoch=7, round=5, numbers={"cnn:w1": 4})) in later
+    again = device.handle(Instructed(offer(5, B, number=4)))
+    assert not [action for action in again if isinstance(action, Follow)]
+
+
+def test_a_replayed_offer_of_the_model_at_work_does_not_end_the_training() -> None:
+    device = at_training(job(5, number=3))
+    assert doing(device.handle(Instructed(offer(4, A, number=3)))) == []
+    assert device.phase is Phase.TRAINING
+
+
+def test_a_rollback_is_followed_and_what_it_replaced_is_not_taken_again() -> None:
+    device = at_training(offer(2, B, number=3))
+    device.handle(TrainingDone(instruction_key(offer(2, B, number=3))))
+    assert doing(device.handle(Instructed(offer(2, A, number=4)))) == [Look(A)]
+    assert len(refusals(device.handle(Instructed(offer(2, B, number=3))))) == 1
+    assert device.phase is Phase.FETCHING
+
+
+def test_numbers_count_for_each_prototype_alone() -> None:
+    device = agent(newest=Newest(epoch=7, round=5, numbers={"mlp:fp32": 90}))
+    assert doing(device.handle(Instructed(job(5, number=3)))) == [Look(A)]
+
+
+@pytest.mark.parametrize("number", [1, 5, 6])
+def test_a_newer_epoch_is_followed_at_once_whatever_its_round(number: int) -> None:
+    device = at_training(job(5, number=30), outbox=[spooled(job(4))])
+    new = job(number, epoch=8, number=2)
+    actions = device.handle(Instructed(new))
+    assert "1 updates of the older epoch are dropped" in said(actions, "warning")
+    kept = Follow(Newest(epoch=8, round=number, numbers={"cnn:w1": 2}), forget=True)
+    doings = [action for action in actions if not isinstance(action, Say)]
+    assert doings == [StopTraining(instruction_key(job(5))), kept, Look(A)]
+    assert device.uploads == {}
+    (start,) = device.handle(Fetched(A))
+    assert start.key == instruction_key(new)
+    assert device.handle(Answered(Accepted(transfer="t", round=4))) == []
+    assert refusals(device.handle(Instructed(job(6, number=31))))  # the epoch of before is over
+
+
+def test_a_child_of_the_older_epoch_that_was_faster_than_the_order_to_stop_is_not_uploaded() -> None:
+    device = at_training(job(5))
+    device.handle(Instructed(job(5, epoch=8)))
+    assert device.handle(TrainingDone(instruction_key(job(5)), spooled(job(5)))) == []
+    assert device.uploads == {}
+    assert device.phase is Phase.FETCHING
+
+
+def test_the_same_round_and_model_of_a_new_epoch_are_trained_and_taken_again() -> None:
+    finished = [instruction_key(job(2))]
+    device = agent(newest=Newest(epoch=7, round=2), finished=finished, taken=B)
+    assert doing(device.handle(Instructed(job(2)))) == []
+    assert doing(device.handle(Instructed(job(2, epoch=8)))) == [Look(A)]
+    taker = agent(newest=Newest(epoch=7, round=2), taken=B)
+    assert doing(taker.handle(Instructed(offer(2, B, epoch=8)))) == [Look(B)]
+
+
+def test_a_new_epoch_is_followed_by_a_job_for_another_prototype_too() -> None:
+    device = at_training(job(5))
+    actions = device.handle(Instructed(job(1, epoch=8, prototype="mlp:fp32")))
+    assert Follow(Newest(epoch=8, round=1), forget=True) in actions
+    assert refusals(device.handle(Instructed(job(6))))
+
+
+def test_an_upgrade_in_place_keeps_the_work_of_the_open_round() -> None:
+    """Keys of before epochs existed: these two were computed by that edgestill."""
+    one, two = "0000000003-4ca4efefe6a2befc", "0000000012-d7a4616c1e93c38a"
+    jobs = [job(3), job(12, update="delta", bits=4, generator=B)]
+    device = agent(finished=[one], outbox=[Spooled(two, 12, "t", 1)])
+    for of_now in jobs:
+        actions = device.handle(Instructed(of_now))
+        assert [type(action) for action in actions] == [Follow]
+        assert not actions[0].forget
+    assert set(device.uploads) == {"t"}
+    assert doing(device.handle(Instructed(job(13)))) == [Look(A)]
+
+
+def test_an_earlier_deadline_is_that_of_an_earlier_copy_of_the_job() -> None:
+    device = agent()
+    device.handle(Instructed(job(deadline=2e9), seconds_left=50.0))
+    device.handle(Instructed(job(deadline=1e9), seconds_left=10.0))
+    (start,) = device.handle(Fetched(A))
+    assert start.seconds_left == 50.0
+
+
+def test_a_refused_instruction_does_not_end_the_announcing() -> None:
+    device = agent(newest=Newest(epoch=7, round=5))
+    device.handle(Instructed(job(4)))
+    assert Announce() in device.handle(Tick(131.0))
+
+
+def test_refusals_of_a_thousand_recorded_messages_are_told_and_no_more() -> None:
+    device = agent(newest=Newest(epoch=7))
+    told = sum(bool(device.handle(Instructed(job(n + 1, epoch=6)))) for n in range(1100))
+    assert told == 1000
 
 
 # ---- offers
@@ -197,7 +332,7 @@ def test_an_offer_is_fetched_and_taken_once() -> None:
 
 
 def test_an_offer_that_was_taken_before_a_restart_is_not_taken_again() -> None:
-    assert agent(taken=B).handle(Instructed(offer(model=B))) == []
+    assert doing(agent(taken=B).handle(Instructed(offer(model=B)))) == []
 
 
 def test_a_rollback_is_an_offer_like_any_other() -> None:
@@ -385,7 +520,7 @@ def sent(actions: list[Action]) -> list[int]:
 
 def test_two_chunks_until_there_is_an_answer_then_at_most_six() -> None:
     device = agent(outbox=[spooled(job(), 20)])
-    assert sent(Agent("cnn:w1", outbox=[spooled(job(), 20)]).handle(Connected())) == [0, 1]
+    assert sent(Agent("cnn:w1", device="pi-1", outbox=[spooled(job(), 20)]).handle(Connected())) == [0, 1]
     assert sent(device.handle(missing((2, 20)))) == [2, 3, 4, 5, 6, 7]
     assert sent(device.handle(missing((4, 20)))) == [8, 9]
     assert sent(device.handle(missing((4, 20)))) == []
@@ -502,6 +637,7 @@ def test_the_key_of_a_job_sorts_by_round_and_does_not_depend_on_the_deadline() -
     assert sorted(keys) == [keys[0], keys[2], keys[1]]
     assert instruction_key(job(deadline=5.0)) == instruction_key(job(deadline=6.0))
     assert instruction_key(job(update="onnx")) != instruction_key(job())
+    assert instruction_key(job(9, epoch=7)) < instruction_key(job(1, epoch=10))
 
 
 def test_a_clock_that_is_wrong_by_years_means_no_deadline() -> None:

@@ -13,24 +13,32 @@ import pytest
 from edge_agent.config import read_agent_config
 from edge_agent.protocol import Phase
 from edge_agent.service import Service
+from edge_agent.store import Store
 from tests.brokers import Broker, Mosquitto
 from tests.edge_agent.devices import same, twin_update
 from tests.edge_agent.scripted import (
     DEVICE,
+    DIGEST,
+    EPOCH,
     FLEET,
+    PROTOTYPE,
+    SEALED,
     ScriptedAggregator,
     make_artifact,
     make_job,
+    make_offer,
     start_agent,
+    used,
     wait_for,
     write_device,
 )
 from wire.errors import ConfigError, DataError
 from wire.keys import load_private_key
-from wire.messages import About, Hyper, Metrics, Offer, State
+from wire.messages import About, Hyper, Metrics, State
 from wire.topics import DeviceTopic
 
 Start = Callable[..., subprocess.Popen]
+CHECK = "check the path and its permissions"
 ENDLESS = Hyper(batch_size=4, lr=1e-4, steps=10**9)
 
 
@@ -105,6 +113,7 @@ POINTS = [
     "agent-started",
     "agent-announced",
     "agent-job-received",
+    "agent-followed",
     "agent-model-chunk:3",
     "agent-model-fetched",
     "agent-training-started",
@@ -132,6 +141,52 @@ def test_killed_at_every_point_in_turn_the_round_ends_with_the_one_right_update(
         assert finished(folder) == [".accepted"]
         assert not list((folder / "state" / "outbox").iterdir())
         assert same(aggregator.update()[1], twin_update(folder / "samples.npz", sealed, job))
+        end(process)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_killed_at_every_step_into_a_new_epoch_the_agent_follows_it_with_nothing_of_the_old_one(
+    mosquitto: Mosquitto, folder: Path, start: Start
+) -> None:
+    """An update of round 1 waits in the outbox; the new epoch begins with round 1 and the same model."""
+    used(folder, mosquitto.port)
+    outbox = folder / "state" / "outbox"
+    job = make_job(DIGEST, 1, epoch=EPOCH + 1)
+    device = load_private_key(folder / "device.pem").public_key()
+    with ScriptedAggregator(mosquitto.config, device) as aggregator:
+        (old,) = (spooled.transfer for spooled in Store(folder / "state", prototype=PROTOTYPE).outbox())
+        aggregator.deaf_to.add(old)
+        aggregator.publish_model(SEALED)
+        aggregator.instruct(job)
+        for point in ("agent-job-received", "agent-epoch-forgotten", "agent-followed", "agent-training-started"):
+            assert start(EDGESTILL_CRASH_AT=point).wait(30) == -signal.SIGKILL, f"{point} was not reached"
+        process = start()
+        wait_for(lambda: finished(folder) == [".accepted"])
+        assert not list(outbox.iterdir())
+        assert same(aggregator.update()[1], twin_update(folder / "samples.npz", SEALED, job))
+        said = [line for line in log_of(folder).splitlines() if "begun anew" in line]
+        assert said, log_of(folder)
+        assert "1 updates of the older epoch are dropped" in said[0]
+        aggregator.instruct(make_job(DIGEST, 2))  # of the old epoch
+        wait_for(lambda: "job refused: its epoch" in log_of(folder))
+        wait_for(lambda: any("refused" in (m.problem or "") for m in aggregator.of_kind(Metrics)))
+        end(process)
+        assert log_of(folder).count("refused") == 1
+
+
+@pytest.mark.broker
+def test_a_new_epoch_ends_the_training_of_the_old_one_at_once(mosquitto: Mosquitto, folder: Path, start: Start) -> None:
+    digest, sealed = make_artifact()
+    with aggregator_for(mosquitto, folder) as aggregator:
+        aggregator.publish_model(sealed)
+        aggregator.instruct(make_job(digest, 9, hyper=ENDLESS))
+        process = start()
+        wait_for(lambda: "training in process" in log_of(folder))
+        (child,) = children(process)
+        aggregator.instruct(make_job(digest, 1, epoch=EPOCH + 1, hyper=ENDLESS))
+        wait_for(lambda: log_of(folder).count("training in process") == 2, 10)
+        assert _gone(child)
         end(process)
 
 
@@ -243,7 +298,7 @@ def test_an_offer_is_taken_and_a_rejected_update_is_not_sent_again(
         aggregator.accept = False
         aggregator.publish_model(sealed)
         start()
-        aggregator.instruct(Offer(round=0, prototype="mlp:fp32", model=digest))
+        aggregator.instruct(make_offer(digest))
         wait_for(lambda: (folder / "state" / "taken").exists())
         assert (folder / "state" / "current.onnx").exists()
         aggregator.instruct(make_job(digest))
@@ -271,7 +326,7 @@ def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
         Service(read_agent_config(config))
     process = start_agent(config)
     assert process.wait(20) == DataError.exit_code
-    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; give an .npz with x and y\n"
+    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; {CHECK}\n"
     os.chmod(folder / "device.pem", 0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         Service(read_agent_config(config))

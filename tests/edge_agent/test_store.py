@@ -3,16 +3,19 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from edge_agent.events import ChunkStored, Fetched, FetchFailed, Resumed
-from edge_agent.folders import move
+from edge_agent.folders import move, remove
+from edge_agent.newest import Newest, round_of
 from edge_agent.store import CURRENT, Store, learned_path
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.errors import ConfigError, TransferError
+from wire.files import write_atomic
 from wire.ids import digest_of, transfer_id
 
 pytestmark = pytest.mark.light
@@ -30,7 +33,7 @@ def leave(root: Path, key: str = KEY, *, where: str = "outbox", update: bytes = 
     folder = root / where / key
     folder.mkdir()
     (folder / "update").write_bytes(update)
-    entry = {"round": int(key[:10]), "digest": digest_of(update), "size": len(update), "update": "state"}
+    entry = {"round": round_of(key), "digest": digest_of(update), "size": len(update), "update": "state"}
     (folder / "entry.json").write_text(json.dumps(entry))
     for name, data in files.items():
         (folder / name.replace("current_", "current.")).write_bytes(data)
@@ -50,13 +53,6 @@ def test_the_session_grows_with_every_start(tmp_path: Path) -> None:
         numbers.append(store.next_session())
         store.close()
     assert numbers == [1, 2, 3]
-
-
-def test_a_session_file_that_holds_no_number_is_told(tmp_path: Path) -> None:
-    store = opened(tmp_path)
-    (tmp_path / "session").write_text("many")
-    with pytest.raises(ConfigError, match="holds no number"):
-        store.next_session()
 
 
 def test_two_agents_cannot_share_a_folder(tmp_path: Path) -> None:
@@ -126,6 +122,122 @@ def test_only_the_newest_finished_jobs_are_remembered(tmp_path: Path, monkeypatc
         leave(tmp_path, key)
         store.settle(store.spooled(key), accepted=False)
     assert [int(key[:10]) for key in store.finished()] == [2, 3]
+
+
+# ---- epochs
+
+OLD, NEW = 1_760_000_000, 1_760_000_500
+
+
+def key_in(epoch: int, number: int = 3) -> str:
+    return f"e{epoch:016d}-{number:010d}-00ff00ff00ff00ff"
+
+
+def old_epoch(root: Path) -> Store:
+    """A store in its old epoch, round 3: one update waits, one is answered, an offer was taken."""
+    store = opened(root)
+    store.follow(Newest(epoch=OLD, round=3, numbers={PROTOTYPE: 4}))
+    leave(root, key_in(OLD, 2))
+    store.settle(store.spooled(key_in(OLD, 2)), accepted=True)
+    leave(root, key_in(OLD, 3))
+    (root / "taken").write_text("a" * 64)
+    for what in ("residual", "extractor", "label-logits"):
+        learned_path(root, PROTOTYPE, what).write_bytes(b"learned")
+    (root / "current.onnx").write_bytes(b"model")
+    return store
+
+
+def test_the_newest_that_was_followed_outlives_a_restart(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    assert store.newest == Newest()
+    store.follow(Newest(epoch=OLD, round=3, numbers={PROTOTYPE: 4}))
+    store.close()
+    assert opened(tmp_path).newest == Newest(epoch=OLD, round=3, numbers={PROTOTYPE: 4})
+
+
+def test_a_new_epoch_ends_what_is_kept_by_round_and_nothing_else(tmp_path: Path) -> None:
+    store = old_epoch(tmp_path)
+    store.forget_before(NEW)
+    store.follow(Newest(epoch=NEW))
+    assert (store.outbox(), store.finished(), store.taken) == ([], [], None)
+    assert names(tmp_path / "learned") == {"cnn-w1.extractor", "cnn-w1.label-logits"}
+    assert (tmp_path / "current.onnx").read_bytes() == b"model"
+    leave(tmp_path, key_in(NEW))
+    store.forget_before(NEW)  # a full disk has it done again: what is new stays
+    assert [spooled.key for spooled in store.outbox()] == [key_in(NEW)]
+
+
+class Killed(BaseException):
+    """The power is gone."""
+
+
+def test_killed_at_any_step_of_a_new_epoch_the_next_start_comes_out_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal, each write of newest.json and the moment after it in turn is the last thing that happens."""
+    steps = 0
+    while True:
+        root = tmp_path / str(steps)
+        store = old_epoch(root)
+        left = steps
+
+        def step(*arguments: object, real: Callable[..., None]) -> None:
+            nonlocal left
+            if left == 0:
+                raise Killed
+            left -= 1
+            real(*arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("edge_agent.store.remove", partial(step, real=remove))
+            patched.setattr("edge_agent.store.write_atomic", partial(step, real=write_atomic))
+            try:
+                store.forget_before(NEW)
+                store.follow(Newest(epoch=NEW))
+                done = True
+            except Killed:
+                done = False
+        store.close()
+        again = opened(root)
+        assert again.newest.epoch == (NEW if done else OLD)  # an old one means: it is told once more
+        assert {spooled.key for spooled in again.outbox()} <= {key_in(OLD, 3)}
+        again.forget_before(NEW)
+        again.follow(Newest(epoch=NEW))
+        assert (again.outbox(), again.finished(), again.taken) == ([], [], None)
+        again.close()
+        if done:
+            break
+        steps += 1
+    assert steps == 5
+
+
+def test_an_update_that_a_child_of_the_older_epoch_left_after_all_is_dropped_at_the_next_start(tmp_path: Path) -> None:
+    store = old_epoch(tmp_path)
+    store.forget_before(NEW)
+    store.follow(Newest(epoch=NEW))
+    store.close()
+    leave(tmp_path, key_in(OLD, 4))
+    assert opened(tmp_path).outbox() == []
+    assert names(tmp_path / "outbox") == set()
+
+
+def test_without_newest_json_the_names_of_jobs_still_tell_epoch_and_round(tmp_path: Path) -> None:
+    old_epoch(tmp_path).close()
+    (tmp_path / "newest.json").write_bytes(b"\x00" * 40)
+    assert opened(tmp_path).newest == Newest(epoch=OLD, round=3)
+    assert names(tmp_path / "damaged") == {"newest.json"}
+
+
+def test_what_an_edgestill_without_epochs_has_left_is_kept_until_a_second_epoch(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    leave(tmp_path)
+    store = opened(tmp_path)
+    store.follow(Newest(epoch=OLD, round=3))
+    store.close()
+    store = opened(tmp_path)
+    assert [spooled.key for spooled in store.outbox()] == [KEY]
+    store.forget_before(NEW)
+    assert store.outbox() == []
 
 
 # ---- what stays on the device

@@ -20,6 +20,7 @@ from wire.messages import (
     Message,
     Metrics,
     Missing,
+    Offer,
     Rejected,
     Reported,
     State,
@@ -51,6 +52,8 @@ EXAMPLES: list[Message] = [
     State(status="lost", session=7),
     About(board="pi4", prototype="cnn:w1", precision="w1", label_counts=(3, 0, 9), versions={"numpy": "2.2.6"}),
     JOB,
+    msgspec.structs.replace(JOB, device="pi-07", epoch=1_760_000_000, number=12),
+    Offer(round=0, prototype="cnn:w1", model=DIGEST, device="pi-07", epoch=3, number=1),
     Accepted(transfer="9f", round=3),
     Rejected(transfer="9f", round=3, reason="'predictor.weight' is (10, 64), expected (10, 128)"),
     Missing(transfer="9f", ranges=((0, 1), (4, 9))),
@@ -151,6 +154,24 @@ def test_a_wrong_field_is_named(path, value, text):
     with pytest.raises(EnvelopeError) as caught:
         decode_message(altered(JOB, path, value), Job)
     assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize("kind", [Job, Offer])
+def test_a_job_of_before_devices_and_epochs_existed_is_read(kind):
+    message = JOB if kind is Job else Offer(round=1, prototype="cnn:w1", model=DIGEST)
+    fields = msgspec.msgpack.decode(encode_message(message))
+    old = decode_message(msgspec.msgpack.encode(fields[:-3]), kind)
+    assert (old.device, old.epoch, old.number) == ("", 0, 0)
+    assert old.model == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [((9,), "Pi 7", "Job.device: "), ((10,), -1, "Job.epoch: "), ((11,), 2**53 + 1, "Job.number: ")],
+)
+def test_device_epoch_and_number_are_checked(path, value, text):
+    with pytest.raises(EnvelopeError, match=text):
+        decode_message(altered(JOB, path, value), Job)
 
 
 def test_unknown_and_absent_fields_are_refused():

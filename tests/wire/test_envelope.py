@@ -116,8 +116,22 @@ def test_the_size_limit_is_checked_before_anything_else():
 
 
 def test_a_newer_version_is_told_from_a_forgery():
-    with pytest.raises(EnvelopeError, match="version 2: only version 1 is known"):
-        opened(b"\x02" + sealed()[1:])
+    with pytest.raises(EnvelopeError, match="version 3: only 1 and 2 are known; update the older side"):
+        opened(b"\x03" + sealed()[1:])
+
+
+def test_an_envelope_with_jobs_says_that_it_has_fields_that_version_1_did_not_know():
+    assert sealed(kind="job")[0] == 2
+    assert {sealed(kind=kind)[0] for kind in KINDS if kind != "job"} == {1}
+
+
+def test_an_envelope_of_version_1_is_read_whatever_its_kind():
+    """As an edgestill wrote it that knew no other."""
+    head = b"\x94\xa3job\xa5pi-07\x03\xc4\x0cnonce-of-12!"
+    envelope = opened(signed(b"\x01" + bytes([len(head)]) + head + b"payload"))
+    assert (envelope.kind, envelope.payload) == ("job", b"payload")
+    with pytest.raises(SignatureError):
+        opened(b"\x02" + signed(b"\x01" + bytes([len(head)]) + head + b"payload")[1:])
 
 
 def test_an_unexpected_sender_or_kind_is_refused():
