@@ -39,7 +39,7 @@ from edge_agent.events import (
     TrainingFailed,
     Unsubscribe,
 )
-from edge_agent.faults import tell_fault
+from edge_agent.faults import Nonsense, tell_fault
 from edge_agent.mail import Mail
 from edge_agent.protocol import Agent
 from edge_agent.request import make_request
@@ -95,10 +95,12 @@ class Service:
             filters=agent_filters(config.fleet, config.device),
             will=self._mail.state(State(status="lost", session=self._session)),
         )
-        self._unsaved: Follow | None = None  # not on the disk yet
+        self._unsaved: Follow | None = None  # not on the disk yet; tried again at
+        self._save_at = 0.0
         self._child: Child | None = None
         self._work: Job | Offer | None = None  # what the child is at
         self._events: deque[Event] = deque()
+        self._nonsense = Nonsense()
         self._stopping = False
         self._bytes_up = self._bytes_down = 0
         self._beat_every = watchdog_seconds()
@@ -156,10 +158,12 @@ class Service:
 
     def _try_again(self) -> None:
         """What could not be done when it was due: a full disk, a helper that was killed."""
-        try:
-            self._follow()
-        except OSError as error:
-            self._disk_trouble(error)
+        if self._unsaved is not None and time.monotonic() >= self._save_at:
+            self._save_at = time.monotonic() + IDLE_S
+            try:
+                self._follow()
+            except OSError as error:
+                self._disk_trouble(error)
         counts = self._counter.poll(time.monotonic())
         if counts is not None:
             self._count_labels(counts)
@@ -216,7 +220,7 @@ class Service:
                     reach("agent-model-chunk")
                     self._feed(stored)
         except WireError as error:
-            log.warning("%s: %s", topic, error)
+            self._nonsense.warn(f"{topic}: {error}")
         except OSError as error:
             self._disk_trouble(error)
         except Exception as error:  # a fault of ours that a message has found: it costs this message alone

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -103,7 +104,8 @@ class Child:
         """End it now; whatever it had not left in the outbox is lost."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(KILL_S)
+        with suppress(subprocess.TimeoutExpired):  # it waits for a disk, say: it ends with that
+            self._process.wait(KILL_S)
         self._join()
 
     def _listen(self, now: float) -> None:

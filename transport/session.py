@@ -35,6 +35,7 @@ log = logging.getLogger("edgestill.transport")
 ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
 TICK = 1.0
 GOODBYE = 1.0  # seconds to write DISCONNECT
+MAX_EARLY = 16 * 2**20
 NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
 TAKEN_OVER = 0x8E
 
@@ -65,6 +66,7 @@ class Session:
         self._inbox, self._waker, self._outbox = inbox, waker, Outbox(settings.outbox)
         self._max_packet = MAX_PACKET
         self._early: list[Event] = []  # came before our subscriptions were confirmed
+        self._early_bytes = 0
         self._first_subscription: int | None = None
         self._ending: str | None = None
         self._detail = ""
@@ -244,6 +246,9 @@ class Session:
             return  # no topic of ours
         if self.ready_at is None:
             self._early.append(event)
+            self._early_bytes += len(event.payload) + len(event.topic)
+            if self._early_bytes > MAX_EARLY:
+                self.reason, self._ending = "the broker sends before it has confirmed our subscriptions", "abort"
         else:
             self._inbox.put(event)
 

@@ -191,6 +191,8 @@ ROUND = ["garbage", *(pytest.param(name, marks=pytest.mark.slow) for name in DAM
 def test_with_every_file_damaged_at_once_the_next_round_is_done(
     mosquitto: Mosquitto, tmp_path: Path, damage: str, processes: list[subprocess.Popen]
 ) -> None:
+    if damage == "unreadable" and os.geteuid() == 0:
+        pytest.skip("root reads what nobody may read")
     folder = tmp_path / "pi"
     config, files = used(folder, mosquitto.port)
     config.write_text(config.read_text() + '[update]\nkind = "delta"\ndelta_bits = 4\n')
@@ -200,12 +202,12 @@ def test_with_every_file_damaged_at_once_the_next_round_is_done(
         aggregator.publish_model(SEALED)
         aggregator.instruct(make_job(DIGEST, 2))
         processes.append(start_agent(config))
-        wait_for(lambda: list((folder / "state" / "finished").glob("*-0000000002-*.accepted")))
+        wait_for(lambda: list((folder / "state" / "finished").glob("*-0000000002-*.accepted")), 120)
         assert aggregator.update()[0].round == 2
         if damage != "garbage":  # another child, another 5 s
             aggregator.instruct(make_offer(DIGEST, 2))
             taken = folder / "state" / "taken"
-            wait_for(lambda: taken.is_file() and taken.read_text() == DIGEST)
+            wait_for(lambda: taken.is_file() and taken.read_text() == DIGEST, 60)
         assert aggregator.of_kind(State)[-1].status == "online"
     log = (folder / "agent.log").read_text()
     assert "Traceback" not in log

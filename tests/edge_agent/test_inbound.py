@@ -4,6 +4,7 @@ Messages are mutated by their structure and signed with the aggregator's real ke
 aggregator would be; a broker, which cannot sign, has bytes, other keys, and what it has recorded.
 """
 
+import errno
 import logging
 import random
 import re
@@ -17,6 +18,7 @@ import msgspec
 import pytest
 
 from edge_agent.config import read_agent_config
+from edge_agent.faults import Nonsense
 from edge_agent.protocol import Phase
 from edge_agent.service import Service
 from edge_agent.training import LabelCounter
@@ -209,3 +211,33 @@ def test_a_fault_in_the_loop_is_told_and_the_loop_goes_on(
     monkeypatch.setattr("edge_agent.service.FAULT_S", 0.0)
     assert service.run() == 0
     assert caplog.text.count("a turn of the agent: RuntimeError: a bug") == 2
+
+
+def test_nonsense_without_end_is_twenty_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    nonsense = Nonsense(lambda: now)
+    for n in range(1000):
+        nonsense.warn(f"nonsense {n}")
+    assert len(caplog.records) == 20
+    now = 61.0
+    nonsense.warn("again")
+    assert [record.getMessage() for record in caplog.records[20:]] == ["980 more messages made no sense", "again"]
+
+
+def test_what_is_the_newest_is_written_as_soon_as_the_disk_takes_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = make_job("1" * 64)
+    with monkeypatch.context() as patched:
+        patched.setattr("edge_agent.store.write_atomic", full)
+        service._receive(str(DeviceTopic(FLEET, DEVICE, "job")), ScriptedAggregator.sealed(job, "job"))
+        service._try_again()
+    assert caplog.text.count("No space left on device") == 2
+    assert service._agent.phase is Phase.FETCHING
+    assert service.store.newest.epoch == 0
+    service._save_at = 0.0
+    service._try_again()
+    assert service.store.newest.epoch == EPOCH

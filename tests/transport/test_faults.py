@@ -269,3 +269,21 @@ def test_a_broker_that_talks_nonsense_ends_the_connection_and_not_the_link(answe
     with Scripted(CONNACK5, answer, answer, CONNACK5) as broker, Link(broker.config, client_id="a", filters=[]) as link:
         assert wait_for(link, Disconnected).reason
         wait_for(link, Connected, 20)
+
+
+def test_a_packet_of_256_megabytes_is_not_read() -> None:
+    huge = CONNACK5 + b"\x30\xff\xff\xff\x7f" + bytes(3_000_000)
+    with Scripted(CONNACK5, huge, CONNACK5) as broker, Link(broker.config, client_id="a", filters=[]) as link:
+        wait_for(link, Connected)
+        assert "packet of more than 4,000,000 bytes" in wait_for(link, Disconnected).reason
+        wait_for(link, Connected, 20)
+
+
+def test_a_broker_that_floods_before_it_confirms_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.session.MAX_EARLY", 100_000)
+    message = b"\x30\xeb\x07\x00\x01t" + bytes(1000)
+    with (
+        Scripted(CONNACK5, CONNACK5 + message * 200) as broker,
+        Link(broker.config, client_id="a", filters=["t"]) as link,
+    ):
+        assert "before it has confirmed" in wait_for(link, Disconnected).reason
