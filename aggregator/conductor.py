@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from aggregator.artifacts import shapes_of
+from aggregator.artifacts import published_tensors
 from aggregator.blobs import Blobs
 from aggregator.config import FleetConfig
 from aggregator.events import (
@@ -36,8 +36,9 @@ from aggregator.publisher import Instruction, Publisher
 from aggregator.restore import accuracies, restore, rules_of
 from aggregator.rounds import Phase, Verdict, judge, step
 from aggregator.rows import Invitation, ModelRow, RoundRow
+from aggregator.tensor_checks import Published
 from wire.crashpoints import reach
-from wire.errors import RoundError
+from wire.errors import EdgestillError, RoundError
 from wire.messages import Job, Offer
 
 __all__ = ["Conductor"]
@@ -65,7 +66,7 @@ class Conductor:
         self._publisher, self._clock = publisher, clock
         self.key = publisher.key
         self.state = restore(journal, rules_of(config), config.devices, clock())
-        self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+        self._published: dict[str, tuple[str, Published]] = {}  # by prototype: the artifact last asked for
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
         self._made: list[dict[str, Any]] = []  # by the worker, to be committed
         self._report: dict[str, Any] = {}  # of the round that it fused
@@ -252,13 +253,18 @@ class Conductor:
             prototype=invitation.prototype,
             model=invitation.model,
             classes=self.config.task.classes,
-            shapes=self._shapes_of(invitation.prototype, invitation.model),
+            published=self._published_by(invitation.prototype, invitation.model),
         )
 
-    def _shapes_of(self, prototype: str, digest: str) -> dict[str, tuple[int, ...]]:
-        if prototype not in self._shapes:
-            self._shapes[prototype] = shapes_of(self.blobs.read(digest))
-        return self._shapes[prototype]
+    def _published_by(self, prototype: str, digest: str) -> Published:
+        known, published = self._published.get(prototype, ("", None))
+        if published is None or known != digest:
+            try:
+                published = published_tensors(self.blobs.read(digest))
+            except EdgestillError as error:  # our own blob: no device is to blame
+                raise OSError(f"model {digest[:12]}… is damaged in blobs: {error}") from None
+            self._published[prototype] = digest, published
+        return published
 
     # what the fleet is told
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +102,7 @@ class Fuser:
             made.append(
                 self._publish(
                     self._model(group.spec),
-                    dict(fused.states[name]),
+                    _as_published(fused.states[name], bases[group.base]),
                     round=number,
                     recipe=recipe.name,
                     parents=parents,
@@ -162,6 +162,14 @@ class Fuser:
         )
         body = encode(pack_state(state, floats=wire_floats(spec)))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
+
+
+def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[Any]]) -> State:
+    """`state` with integers where the model before has integers: a mean of them is a float."""
+    dtypes = {
+        name: torch.from_numpy(np.empty(0, base[name].dtype)).dtype for name in state if base[name].dtype.kind != "f"
+    }
+    return {name: w.round().to(dtypes[name]) if name in dtypes else w for name, w in state.items()}
 
 
 def _train_loss(rows: Sequence[UpdateRow]) -> dict[str, float]:

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -135,9 +134,10 @@ class Enrolment:
         try:
             cert = x509.load_der_x509_certificate(raw)
             cert.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
+            names = cert.public_key(), name_of(cert.subject)
+        except Exception:  # every field of a malformed certificate has an exception of its own
             raise SignatureError("enrolment: the certificate is not one of the fleet's authority") from None
-        if cert.public_key() != self._tls.public_key() or name_of(cert.subject) != self.config.device:
+        if names != (self._tls.public_key(), self.config.device):
             raise EnvelopeError("enrolment: the certificate is for another key or device")
         reach("agent-certified")
         write_atomic(self._claim.identity / "tls.pem", cert.public_bytes(serialization.Encoding.PEM))

@@ -11,6 +11,7 @@ import pytest
 
 from aggregator.intake import Asked, check_update, read_state
 from aggregator.rounds import Verdict
+from aggregator.tensor_checks import Published
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from wire.envelope import seal
 from wire.errors import DeviceError
@@ -60,7 +61,11 @@ class Round:
 
         def asked(number: int) -> Asked | None:
             self.asked.append(f"asked {number}")
-            return Asked(prototype="mlp:w1", model=MODEL, classes=2, shapes=SHAPES) if self.invited else None
+            return (
+                Asked(prototype="mlp:w1", model=MODEL, classes=2, published=Published(shapes=SHAPES))
+                if self.invited
+                else None
+            )
 
         def replayed(nonce: bytes) -> bool:
             self.asked.append("replayed")
