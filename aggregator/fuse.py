@@ -174,7 +174,8 @@ def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[
 
 def _train_loss(rows: Sequence[UpdateRow]) -> dict[str, float]:
     losses = [row.metrics.get("train_loss", float("nan")) for row in rows]
-    loss = float(np.average(losses, weights=[row.num_examples for row in rows]))
+    with np.errstate(over="ignore", invalid="ignore"):  # whatever a device says of itself
+        loss = float(np.average(losses, weights=[row.num_examples for row in rows]))
     return {"train_loss": loss} if np.isfinite(loss) else {}
 
 
