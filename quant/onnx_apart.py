@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from quant.onnx_sandbox import HEAD, LENGTH
+from quant.onnx_sandbox import HEAD, LENGTH, PATIENCE
 from wire.errors import ModelError
 from wire.tensors import Limits, Tensor, decode
 
@@ -69,7 +69,7 @@ class Reader:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        until = time.monotonic() + START_S + 5 * seconds
+        until = time.monotonic() + START_S + PATIENCE * seconds
         try:
             process.stdin.write(HEAD.pack(len(graph), seconds))
             process.stdin.write(graph)

@@ -23,10 +23,11 @@ from typing import BinaryIO
 
 from wire.limits import address_space, die_with_parent, limit_resources, no_network, no_new_files, no_new_privileges
 
-__all__ = ["HEAD", "LENGTH", "main"]
+__all__ = ["HEAD", "LENGTH", "PATIENCE", "main"]
 
 HEAD, LENGTH = struct.Struct("<QI"), struct.Struct("<Q")
 MEMORY, MEMORY_PER_BYTE = 128 * 2**20, 16  # of address space, beside that of the libraries
+PATIENCE = 5  # seconds for each of processor time: a busy machine gives a process a part of its time
 ANSWER, ANSWER_PER_BYTE = 2**20, 8  # of the answer: an int32 of one byte becomes four
 WEIGHTS, REASON = b"\0", b"\1"
 PIECE = 2**20
@@ -65,14 +66,17 @@ def _read_in_fork(graph: bytes, seconds: int, *ours: BinaryIO) -> bytes:
     os.close(writing)
     try:
         most = ANSWER + ANSWER_PER_BYTE * len(graph)
-        answer = _collect(reading, most, time.monotonic() + 5 * seconds)  # a busy machine gives it a part of its time
+        answer = _collect(reading, most, time.monotonic() + PATIENCE * seconds)
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if answer is None:
-        return REASON + f"the ONNX graph takes more than {5 * seconds} s to read, or has weights without end".encode()
+        return (
+            REASON
+            + f"the ONNX graph takes more than {PATIENCE * seconds} s to read, or has weights without end".encode()
+        )
     return answer if answer and os.WIFEXITED(status) else REASON + _ending(status, seconds).encode()
 
 

@@ -17,9 +17,10 @@ with tempfile.TemporaryDirectory() as folder:
     decoders, office = Decoders(Path(folder)), Office(Path(folder) / "office")
     for at in range(number, number + count):
         made = case(kind, at)
-        print(made, [(topic, len(payload)) for topic, payload in made.messages])
+        sizes = [(topic, len(payload)) for topic, payload in made.messages]
+        sys.stdout.write(f"{made}: {sizes}\n")
         decoders.meet(made)
         office.hand_in(made)
     office.settle()
-    print(dict(decoders.heard), "accepted:", office.fuse_accepted())
+    sys.stdout.write(f"{dict(decoders.heard)}; accepted and fused: {office.fuse_accepted()}\n")
     office.close()

@@ -143,7 +143,9 @@ def _chunks(rng: random.Random, device: str) -> Iterator[tuple[str, bytes]]:
         transfer = transfer_id(digest) if rng.random() < 0.9 else rng.choice(["x", "0" * 48, "a-b"])
         topic = str(UpdateChunk(FLEET, device, transfer, min(n, 10**9 - 1) if rng.random() < 0.9 else 7))
         if rng.random() < 0.03:
-            topic = rng.choice([topic + "/x", topic.replace("/up/", "/down/"), topic[:-1] + "٣", topic[:20], topic + "9" * 200])
+            topic = rng.choice(
+                [topic + "/x", topic.replace("/up/", "/down/"), topic[:-1] + "٣", topic[:20], topic + "9" * 200]
+            )
         yield topic, payload
 
 
@@ -215,9 +217,20 @@ def _body(rng: random.Random, kind: str, prototype: str, *, mutate: bool) -> byt
 def _mutate_tensors(rng: random.Random, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     name = rng.choice([*tensors]) if tensors else "x"
     value = tensors.pop(name, np.zeros(1, np.float32))
-    match rng.choice(["drop", "name", "dtype", "shape", "shape", "values", "values", "values", "packed", "packed", "extra"]):
+    match rng.choice(
+        ["drop", "name", "dtype", "shape", "shape", "values", "values", "values", "packed", "packed", "extra"]
+    ):
         case "name":
-            names = [name + "x", name[:-1] or "y", name.upper(), "label-logits", "é" * 90, "extractor", "predictor.", "x" * 200]
+            names = [
+                name + "x",
+                name[:-1] or "y",
+                name.upper(),
+                "label-logits",
+                "é" * 90,
+                "extractor",
+                "predictor.",
+                "x" * 200,
+            ]
             tensors[rng.choice(names)] = value
         case "dtype":
             kind = rng.choice([np.uint8, np.int8, np.int32, np.int64, np.float16, np.float32])
@@ -291,9 +304,13 @@ def _odd_header(rng: random.Random, message: bytes) -> bytes:
     entry = changed[at]
     match rng.choice(["storage", "shape", "shape", "name", "double", "order", "nan", "size"]):
         case "storage":
-            changed[at] = Entry(entry.name, rng.choice([0, 1, 2, 3, 4, 5, 6, 0x7F, 0x80, 0x9F, 0xE0, 0xFF]), entry.shape)
+            changed[at] = Entry(
+                entry.name, rng.choice([0, 1, 2, 3, 4, 5, 6, 0x7F, 0x80, 0x9F, 0xE0, 0xFF]), entry.shape
+            )
         case "shape":
-            dims = rng.choice([(2**31, 2**31, 0), (2**62,), (1,) * 8, (1,) * 9, (0,), (), (2**20, 2**20), (2**27 + 1, 0)])
+            dims = rng.choice(
+                [(2**31, 2**31, 0), (2**62,), (1,) * 8, (1,) * 9, (0,), (), (2**20, 2**20), (2**27 + 1, 0)]
+            )
             changed[at] = Entry(entry.name, entry.storage, dims)
         case "name":
             names = ["", "a:b", "__metadata__", "\x1b[31m", "x" * 201, "\n", "\u202e", entry.name + ":scale"]
@@ -339,7 +356,9 @@ def _noise(rng: random.Random, body: bytes) -> bytes:
 # enrolment
 
 
-def _resigned(rng: random.Random, mutate: Callable[[Node], None], whole: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
+def _resigned(
+    rng: random.Random, mutate: Callable[[Node], None], whole: bytes, key: ec.EllipticCurvePrivateKey
+) -> bytes:
     """A certificate, or a request for one, after mutation of its contents; mostly signed again by its true key."""
     tree = parse_der(whole)
     signed = rng.random() < 0.75
@@ -379,5 +398,7 @@ def _request(rng: random.Random) -> bytes:
     request = public.public_bytes_raw() + _sealed(rng, message, "enrol", device, key=signing)
     if how == "bytes":
         at = rng.randrange(len(request))
-        request = rng.choice([request[:at], bytes(32) + request[32:], b"\xff" * 32 + request[32:], request + b"x" * 12_000])
+        request = rng.choice(
+            [request[:at], bytes(32) + request[32:], b"\xff" * 32 + request[32:], request + b"x" * 12_000]
+        )
     return request

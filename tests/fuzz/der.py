@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Node", "mutate_der", "parse_der"]
 
-#: Integer, bit string, null, OID, UTF-8, sequence, set, printable, UTC and generalized time, contexts 0 and 3, and noise.
+#: Integer, bit string, null, OID, UTF-8, sequence, set, printable, two times, contexts 0 and 3, and noise.
 TAGS = (0x02, 0x03, 0x04, 0x05, 0x06, 0x0C, 0x30, 0x31, 0x13, 0x17, 0x18, 0x1E, 0xA0, 0xA3, 0x01, 0x00, 0x1F, 0xFF)
 CONTENTS = (
     b"",

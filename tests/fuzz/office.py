@@ -50,7 +50,7 @@ def prepare_state(folder: Path, devices: dict[str, str], **changes: object) -> N
     with journal.transaction():
         for prototype in world.PROTOTYPES:
             sealed = world.artifact(prototype)
-            row = a_model(prototype, prototype, size=len(sealed), **{"digest": blobs.put(sealed)})
+            row = a_model(prototype, prototype, size=len(sealed), digest=blobs.put(sealed))
             journal.add_model(row)
         if devices:
             asked = [Invitation(device=d, prototype=p, model=world.digest(p)) for d, p in devices.items()]

@@ -12,11 +12,30 @@ __all__ = ["mutate_graph"]
 
 INTEGERS = (0, 1, -1, 2, 3, 7, 8, 13, 18, 25, 26, 70, 127, 255, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63))
 FLOATS = (0.0, -1.0, 1e38, 3.4e38, float("nan"), float("inf"), 1e-45)
-TEXTS = ("", "x", "x" * 300, "\x1b[31m", "ai.onnx", "com.microsoft", "If", "Loop", "Add", "DequantizeLinear", "Constant")
+TEXTS = (
+    "",
+    "x",
+    "x" * 300,
+    "\x1b[31m",
+    "ai.onnx",
+    "com.microsoft",
+    "If",
+    "Loop",
+    "Add",
+    "DequantizeLinear",
+    "Constant",
+)
 TEXTS = (*TEXTS, "w:q1", ":q1", "predictor.weight", "predictor.weight:q1", "label-logits", "../../../etc/passwd")
 BYTES = (b"", b"\0", b"\0" * 4, b"\xff" * 64, b"\0\0\xc0\x7f", b"\xff\xff\x7f\x7f", b"location\0/etc/passwd")
 #: Raw pieces: an unknown group, a length beyond the end, text that is not UTF-8, nested types without end.
-RAW = (b"\x0b", b"\x3a\xff\xff\xff\xff\x0f", b"\x3a\x04\x12\x02\xff\xfe", b"\xff" * 12, b"\x3a\x02\x2a\x00", b"\x08\x80")
+RAW = (
+    b"\x0b",
+    b"\x3a\xff\xff\xff\xff\x0f",
+    b"\x3a\x04\x12\x02\xff\xfe",
+    b"\xff" * 12,
+    b"\x3a\x02\x2a\x00",
+    b"\x08\x80",
+)
 
 
 def mutate_graph(rng: random.Random, data: bytes) -> bytes:

@@ -48,9 +48,7 @@ def check_depth(kind: str, decoders: Decoders, office: Office) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_500_hostile_messages_of_each_kind_are_refused_or_sound(
-    kind: str, decoders: Decoders, office: Office
-) -> None:
+def test_500_hostile_messages_of_each_kind_are_refused_or_sound(kind: str, decoders: Decoders, office: Office) -> None:
     meet_all(kind, CASES, decoders, office, IN_SANDBOX)
     check_depth(kind, decoders, office)
 
@@ -65,9 +63,7 @@ def test_what_was_accepted_of_them_can_be_fused(office: Office) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_5000_hostile_messages_of_each_kind_are_refused_or_sound(
-    kind: str, decoders: Decoders, office: Office
-) -> None:
+def test_5000_hostile_messages_of_each_kind_are_refused_or_sound(kind: str, decoders: Decoders, office: Office) -> None:
     meet_all(kind, MANY, decoders, office, MANY)
     check_depth(kind, decoders, office)
     office.fuse_accepted()

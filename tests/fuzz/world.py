@@ -1,4 +1,4 @@
-"""What the fuzzer starts from: a fleet's models, honest updates of every kind, and a card with a claim. No chance in it."""
+"""What the fuzzer starts from: a fleet's models, honest updates of every kind, a card with a claim. No chance in it."""
 
 from __future__ import annotations
 
