@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 
+from aggregator.tensor_checks import Published, describe_model
 from wire.chunks import DEFAULT_CHUNK, Content
 from wire.envelope import NONCE_BYTES, SIGNATURE_BYTES, seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
 from wire.messages import ModelHeader
-from wire.packed import Packed
-from wire.tensors import Tensor, decode
+from wire.tensors import decode
 from wire.update import decode_model, encode_model
 
-__all__ = ["content_of", "open_artifact", "payload_of", "seal_artifact", "shapes_of"]
+__all__ = ["content_of", "open_artifact", "payload_of", "published_tensors", "seal_artifact"]
 
 
 def seal_artifact(header: ModelHeader, body: bytes, *, key: Ed25519PrivateKey, fleet: str) -> bytes:
@@ -42,10 +42,6 @@ def content_of(digest: str, size: int) -> Content:
     return Content(digest=digest, size=size, chunk_size=DEFAULT_CHUNK)
 
 
-def shapes_of(sealed: bytes) -> dict[str, tuple[int, ...]]:
-    """What an update of the artifact's prototype must look like: shapes by name."""
-    return {name: _shape(tensor) for name, tensor in decode(open_artifact(sealed)[1]).items()}
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return tensor.levels.shape if isinstance(tensor, Packed) else tensor.shape
+def published_tensors(sealed: bytes) -> Published:
+    """What an update that starts from the artifact is compared with."""
+    return describe_model(decode(open_artifact(sealed)[1]))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aggregator.artifacts import shapes_of
+from aggregator.artifacts import published_tensors
 from aggregator.blobs import Blobs
 from aggregator.config import FleetConfig
 from aggregator.events import (
@@ -47,8 +47,9 @@ from aggregator.publisher import Instruction, Publisher
 from aggregator.restore import accuracies, restore, rules_of
 from aggregator.rounds import Hold, Phase, Verdict, judge, step
 from aggregator.rows import Invitation, ModelRow, Refusal, RoundRow
+from aggregator.tensor_checks import Published
 from wire.crashpoints import reach
-from wire.errors import RoundError, StorageError
+from wire.errors import EdgestillError, RoundError, StorageError
 from wire.messages import Job, Offer
 
 __all__ = ["Conductor"]
@@ -80,7 +81,7 @@ class Conductor:
         self.key = publisher.key
         self.epoch = journal.epoch() or journal.begin_epoch(clock())
         self.state = restore(journal, rules_of(config), config.devices, clock())
-        self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+        self._published: dict[str, tuple[str, Published]] = {}  # by prototype: the artifact last asked for
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
         self._answer: dict[str, Any] | None = None  # of the worker, until what follows from it is durable
         self._failures = 0
@@ -389,13 +390,20 @@ class Conductor:
             prototype=invitation.prototype,
             model=invitation.model,
             classes=self.config.task.classes,
-            shapes=self._shapes_of(invitation.prototype, invitation.model),
+            published=self._published_by(invitation.prototype, invitation.model),
         )
 
-    def _shapes_of(self, prototype: str, digest: str) -> dict[str, tuple[int, ...]]:
-        if prototype not in self._shapes:
-            self._shapes[prototype] = shapes_of(self.blobs.read(digest))
-        return self._shapes[prototype]
+    def _published_by(self, prototype: str, digest: str) -> Published:
+        known, published = self._published.get(prototype, ("", None))
+        if published is None or known != digest:
+            try:
+                published = published_tensors(self.blobs.read(digest))
+            except StorageError:
+                raise
+            except EdgestillError as error:  # our own blob: no device is to blame
+                raise StorageError(f"model {digest[:12]}… is damaged in blobs: {error}") from None
+            self._published[prototype] = digest, published
+        return published
 
     # what the fleet is told
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from aggregator.blobs import Blobs
+from aggregator.contained import OURS, Complaints, describe
 from aggregator.intake import Asked, check_update
 from aggregator.journal import Journal
 from aggregator.rounds import Verdict
@@ -76,6 +77,7 @@ class Desk:
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
+        self._complaints = Complaints()
 
     @property
     def full(self) -> bool:
@@ -98,7 +100,7 @@ class Desk:
             if (transfer_id(chunk.content.digest), chunk.n) != (transfer, topic.n):
                 raise TransferError(f"chunk {chunk.n} of {chunk.content.digest[:12]}… came under another topic")
         except TransferError as error:
-            self._garbage(device, str(error))
+            self._garbage(device, f"chunk: {error}")
             return
         try:
             result = self.uploads.add(device, chunk)
@@ -109,6 +111,14 @@ class Desk:
                 self._answer(device, Missing(transfer=transfer, ranges=result))
         except DeviceError as error:
             self._refuse(device, transfer, self._rounds.number, str(error))
+        except TransferError as error:  # cut otherwise than the chunks before it: the next one begins anew
+            self.uploads.drop(device, transfer)
+            self._garbage(device, f"chunk: {error}")
+        except OURS:
+            raise
+        except Exception as error:  # of a library, over bytes that nobody has thought of
+            log.debug("update from %r", device, exc_info=True)
+            self._refuse(device, transfer, self._rounds.number, f"it cannot be read: {describe(error)}")
 
     def reconnected(self) -> None:
         """Tell every device what its unfinished update lacks."""
@@ -185,7 +195,8 @@ class Desk:
             device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
         )
         self._refused.append(refusal)
-        log.warning("update from %r refused: %s", device, reason)
+        if self._complaints.new(device, reason):
+            log.warning("update from %r refused: %s", device, reason)
         if not reason.startswith(("late", "already", "not invited")):
             self._garbage(device, "")
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from aggregator.contained import Complaints
 from aggregator.journal import Journal
 from aggregator.rows import Command
 from wire.codec import encode_message
@@ -29,6 +31,8 @@ __all__ = ["ENROL", "Enrolments", "enrol_requests"]
 
 log = logging.getLogger("edgestill.aggregator")
 ENROL = "enrol"  # the verb of the command
+LOOKS = 20  # at requests of one topic, a minute: a board asks every few seconds
+ALL_LOOKS = 2000  # at all of them, a minute
 
 
 def enrol_requests(journal: Journal) -> dict[str, dict[str, Any]]:
@@ -54,7 +58,8 @@ class Enrolments:
         self._ca, self._learn = ca, learn
         self._known = enrol_requests(journal)
         self._unsaid = self._answered()
-        self._refused: set[str] = set()  # reasons that were logged
+        self._complaints = Complaints()
+        self._looks = _Looks()
 
     def forget(self) -> None:
         """A new connection: nothing was said."""
@@ -70,16 +75,22 @@ class Enrolments:
             self._unsaid.discard(device)
 
     def heard(self, device: str, payload: bytes, *, revoked: bool, now: float) -> None:
-        """A board asks. What is wrong with it is logged; the board is told where it can hear it."""
+        """A board asks. What is wrong with it is logged; the board is told where it can hear it.
+
+        Whoever asks has no key that is known: a request costs three signatures and two certificates to check, so that
+        each topic, and all together, have so many looks a minute; what comes in excess is passed over.
+        """
         from wire.enrolment import read_request, shown  # X.509: few fleets need it, and those seldom
 
+        if not self._looks.take(device, now):
+            return
         try:
             if revoked:
                 raise ConfigError(f"enrolment of {device!r}: the device was revoked")
             when = datetime.fromtimestamp(now, timezone.utc)
             request = read_request(payload, fleet=self._fleet, device=device, authority=self._authority(), now=when)
         except EdgestillError as error:
-            self._log_once(str(error))
+            self._log(device, str(error))
             return
         before = self._known.get(device)
         if before is None or (before["claim"] != request.claim and tuple(before["age"]) < request.age):
@@ -98,9 +109,10 @@ class Enrolments:
             reason = (
                 "this claim was used with other keys" if before["claim"] == request.claim else "a newer claim is used"
             )
-            self._log_once(
+            self._log(
+                device,
                 f"enrolment of {device!r} refused: {reason}: fingerprint {shown(request.keys)},"
-                f" the first was {shown(before['keys'])}"
+                f" the first was {shown(before['keys'])}",
             )
             refusal = {"keys": request.keys, "status": "refused", "reason": reason}
             self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, refusal), False)
@@ -163,10 +175,28 @@ class Enrolments:
             raise ConfigError("a board asks to be enrolled, but [broker.tls] names no authority; serve it over TLS")
         try:
             return x509.load_pem_x509_certificate(self._ca.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, x509.InvalidVersion) as error:
             raise ConfigError(f"{self._ca}: cannot be used: {error}") from None
 
-    def _log_once(self, reason: str) -> None:
-        if reason not in self._refused and len(self._refused) < 1000:  # a board asks again and again
-            self._refused.add(reason)
+    def _log(self, device: str, reason: str) -> None:
+        if self._complaints.new(device, reason):  # a board asks again and again
             log.warning("%s", reason)
+
+
+class _Looks:
+    """How many requests are looked at: a few a minute per topic, and so many a minute in all."""
+
+    def __init__(self) -> None:
+        self._minute = -1
+        self._taken: Counter[str] = Counter()
+
+    def take(self, device: str, now: float) -> bool:
+        """Whether one more may be looked at now."""
+        minute = int(now // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._taken.clear()
+        if self._taken[device] >= LOOKS or self._taken.total() >= ALL_LOOKS:
+            return False
+        self._taken[device] += 1
+        return True

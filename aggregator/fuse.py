@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -89,7 +90,8 @@ class Fuser:
         self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
     ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
         """The next model of every prototype of which updates came in time, and what fusion says of the round."""
-        fused = self.compute(recipe, number, groups, memory)
+        bases = _Bases(self.blobs)
+        fused = self.compute(recipe, number, groups, memory, bases)
         made = []
         for group in groups:
             if not group.rows:
@@ -100,7 +102,7 @@ class Fuser:
             made.append(
                 self._publish(
                     self._model(group.spec),
-                    dict(fused.states[name]),
+                    _as_published(fused.states[name], bases[group.base]),
                     round=number,
                     recipe=recipe.name,
                     parents=parents,
@@ -111,10 +113,17 @@ class Fuser:
             made.append(self._publish_knowledge(fused.knowledge, number, recipe.name))
         return made, fused
 
-    def compute(self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> Fused:
+    def compute(
+        self,
+        recipe: Recipe,
+        number: int,
+        groups: Sequence[StoredGroup],
+        memory: Memory,
+        bases: _Bases | None = None,
+    ) -> Fused:
         """What fusion makes of the round; nothing is written."""
-        bases = _Bases(self.blobs)
-        taken = [self._group(group, bases, label_counts=recipe.uses_label_counts) for group in groups]
+        models = _Bases(self.blobs) if bases is None else bases
+        taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
         return fuse_round(recipe, taken, self.server, number, memory)
 
     def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
@@ -174,6 +183,14 @@ def _train_loss(rows: Sequence[UpdateRow], fused: Fused) -> dict[str, float]:
     reported = [(r.metrics.get("train_loss", math.nan), fused.counted(r.device, r.num_examples)) for r in rows]
     loss = mean_train_loss(reported)
     return {} if loss is None else {"train_loss": loss}
+
+
+def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[Any]]) -> State:
+    """`state` with integers where the model before has integers: a mean of them is a float."""
+    dtypes = {
+        name: torch.from_numpy(np.empty(0, base[name].dtype)).dtype for name in state if base[name].dtype.kind != "f"
+    }
+    return {name: w.round().to(dtypes[name]) if name in dtypes else w for name, w in state.items()}
 
 
 def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:

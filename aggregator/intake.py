@@ -4,7 +4,8 @@
     invited, in time, not counted yet   `judge` of the round engine
     replay                              the nonce was not accepted before
     header                              says the same as the envelope and the job
-    decode, names and shapes, finite    of the tensors
+    decode, names and shapes, finite    of the tensors; an ONNX graph is read in a process of its own
+    dtypes and values                   `aggregator/tensor_checks.py`: what passes can be fused
 
 Before that, the topic named a known device, and size and digest were checked (`aggregator/uploads.py`). A refusal is
 a `DeviceError` whose text is the answer to the device.
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aggregator.rounds import Verdict
-from models.roles import LABEL_LOGITS, slice_state, split_extra
+from aggregator.tensor_checks import Published, check_extra, check_names, check_values
+from models.roles import split_extra
+from quant.onnx_apart import read_apart
 from wire.envelope import open_envelope
 from wire.errors import DeviceError, EdgestillError
 from wire.keys import Ed25519PublicKey
 from wire.messages import UpdateHeader
-from wire.packed import Packed
 from wire.tensors import Limits, Tensor, decode
 from wire.update import decode_update
 
@@ -42,7 +44,7 @@ class Asked:
     prototype: str
     model: str  # digest of the artifact to start from
     classes: int
-    shapes: Shapes  # of all tensors of the prototype
+    published: Published  # what that artifact holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +85,11 @@ def check_update(
         nonce = envelope.nonce
         del envelope  # a large update is held as few times as possible
         _check_header(header, device, number, wanted)
-        tensors, extra = split_extra(read_body(header.update, body, wanted.shapes))
+        tensors, extra = split_extra(read_body(header.update, body, wanted.published.shapes))
         del body
-        _check_shapes(tensors, wanted.shapes, header.update)
-        _check_extra(extra, header.update, wanted.classes)
+        check_names(tensors, wanted.published.shapes, header.update)
+        check_values(tensors, wanted.published, wanted.prototype, header.update)
+        check_extra(extra, header.update, wanted.classes)
     except EdgestillError as error:
         raise DeviceError(str(error)) from None
     return Checked(header=header, nonce=nonce, late=verdict.late)
@@ -94,15 +97,11 @@ def check_update(
 
 def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:
     """The tensors of an update of this kind; NaN and infinity are refused."""
-    if kind == "onnx":
-        from quant.onnx_weights import read_weights  # 30 MB, and few fleets send graphs
-
-        return read_weights(bytes(body))
-    # twice what is right: a wrong shape is named by _check_shapes, a bomb of 1-bit levels is not unpacked
+    # twice what is right: a wrong shape is named by check_names, a bomb of 1-bit levels is not unpacked
     values, count = sum(map(math.prod, shapes.values())), len(shapes)
     classes = shapes.get("predictor.bias", (0,))[0]  # logits by label are (C, C)
     limits = Limits(max_values=2 * values + 2 * classes**2 + 100, max_tensors=2 * count + 10)
-    return decode(body, limits=limits)
+    return read_apart(bytes(body), limits) if kind == "onnx" else decode(body, limits=limits)
 
 
 def read_state(
@@ -115,7 +114,7 @@ def read_state(
     from quant.pack import unpack  # torch: only in the worker and in simulations
 
     try:
-        _check_shapes(tensors, expected, kind)
+        check_names(tensors, expected, kind)
     except DeviceError as error:
         raise DeviceError(f"update from {device!r}: {error}") from None
     return unpack(tensors)
@@ -135,29 +134,3 @@ def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) 
     told = sum(header.label_counts)  # noised or binned counts may come to 0: an honest agent then tells 1 example
     if header.label_counts and header.num_examples != max(told, 1):
         raise DeviceError(f"trained on {header.num_examples} examples, but its label counts sum to {told}")
-
-
-def _check_extra(extra: Mapping[str, Tensor], kind: str, classes: int) -> None:
-    """What is no part of the model: logits by label."""
-    logits = extra.get(LABEL_LOGITS)
-    if logits is None:
-        if kind == "logits":
-            raise DeviceError(f"an update of logits without {LABEL_LOGITS!r}")
-        return
-    shape = logits.levels.shape if isinstance(logits, Packed) else logits.shape
-    if shape != (classes, classes):
-        raise DeviceError(f"{LABEL_LOGITS!r} is {shape}, expected {(classes, classes)}")
-
-
-def _check_shapes(tensors: Mapping[str, Tensor], expected: Shapes, kind: str) -> None:
-    if kind == "predictor":
-        expected = slice_state(dict(expected), "predictor")
-    elif kind == "logits":
-        expected = {}
-    for name in sorted(expected.keys() ^ tensors.keys()):
-        what = "missing" if name in expected else "unexpected"
-        raise DeviceError(f"tensor {name!r} is {what}; is it on this prototype?")
-    for name, value in tensors.items():
-        shape = value.levels.shape if isinstance(value, Packed) else value.shape
-        if shape != expected[name]:
-            raise DeviceError(f"{name!r} is {shape}, expected {expected[name]}")

@@ -21,6 +21,7 @@ from aggregator.blobs import Blobs
 from aggregator.commands import run_command
 from aggregator.conductor import Conductor
 from aggregator.config import FleetConfig
+from aggregator.contained import OURS, Complaints, describe
 from aggregator.desired import SET, DesiredSettings
 from aggregator.desk import Desk
 from aggregator.enrolment import ENROL, Enrolments
@@ -34,10 +35,10 @@ from aggregator.state_check import check_before_opening, check_state
 from aggregator.status import only_service, write_status
 from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
-from wire.errors import ConfigError, EdgestillError, StorageError, TopicError
+from wire.errors import ConfigError, DeviceError, EdgestillError, StorageError, TopicError
 from wire.keys import load_private_key
 from wire.messages import About, Metrics, Rejected, Reported, State
-from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
+from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
 
 __all__ = ["Service", "serve"]
 
@@ -47,6 +48,8 @@ INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
+LIVE = ("chunk", "enrol")  # kinds that nobody retains but to have them read again at every start
+MOST_EXAMPLES = 2**53
 NOTES_S = 1.0  # between two writes of what devices said of themselves
 LOCK_S = 1.0  # to wait for another process that writes to the journal
 PATIENCE_S = 0.5  # after a pass in which the disk has failed
@@ -63,6 +66,7 @@ class Service:
         self._connected = False
         self._notes: dict[str, dict[str, Any]] = {}
         self._bad: Counter[str] = Counter()  # messages that were no update, and unusable
+        self._complaints = Complaints()
         self._noted = self._told = 0.0
         self._stale = False  # whether a write has failed, so that memory may not be what the journal is
         self._failing = False  # in this pass
@@ -180,7 +184,7 @@ class Service:
                 self.conductor.resync()
                 self._stale = False
             part()
-        except (OSError, sqlite3.Error, StorageError) as error:
+        except OURS as error:
             self._stale = True
             self._disk_failed(error)
 
@@ -229,27 +233,48 @@ class Service:
                     self.desk.reconnected()
                 case Disconnected():
                     self._connected = False
-                case Received(topic, payload, _):
-                    self._received(topic, payload)
+                case Received(topic, payload, retained):
+                    self._received(topic, payload, retained)
             if self.desk.full:
                 return
 
-    def _received(self, text: str, payload: bytes) -> None:
+    def _received(self, text: str, payload: bytes, retained: bool = False) -> None:
+        """Handle one message. What its handling raises is a refusal of it, unless our own disk is at fault."""
         try:
             topic = parse(text)
         except TopicError as error:
             log.debug("%s", error)
             return
+        if isinstance(topic, ModelChunk):
+            return
+        kind = "chunk" if isinstance(topic, UpdateChunk) else topic.leaf
+        if retained and kind in LIVE:
+            log.debug("from %r: %s: retained, not read", topic.device, kind)
+            return
+        try:
+            self._handle(topic, payload)
+        except OURS:
+            raise
+        except EdgestillError as error:
+            self._refused(topic.device, kind, str(error))
+        except Exception as error:
+            log.debug("from %r: %s", topic.device, kind, exc_info=True)
+            self._refused(topic.device, kind, describe(error))
+
+    def _refused(self, device: str, kind: str, why: str) -> None:
+        if kind != "enrol":
+            self._garbage(device, f"{kind}: {why}")
+        elif self._complaints.new(device, why):  # anybody may have sent it: the device itself is not muted for it
+            log.warning("from %r: %s: %s", device, kind, why)
+
+    def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes) -> None:
         if isinstance(topic, UpdateChunk):
             self._chunk(topic, payload)
-        elif isinstance(topic, DeviceTopic) and topic.leaf == "enrol":  # it has no key that is known yet
+        elif topic.leaf == "enrol":  # it has no key that is known yet
             revoked = not self._may_speak(topic.device)
             self.enrolments.heard(topic.device, payload, revoked=revoked, now=self.now())
-        elif isinstance(topic, DeviceTopic) and self._may_speak(topic.device):
-            try:
-                self._heard(topic, payload)
-            except EdgestillError as error:
-                self._garbage(topic.device, str(error))
+        elif self._may_speak(topic.device):
+            self._heard(topic, payload)
 
     def _chunk(self, topic: UpdateChunk, payload: bytes) -> None:
         key = self.gate.key(topic.device)
@@ -281,10 +306,11 @@ class Service:
             case Metrics(round=number, problem=problem) if problem:
                 log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
+                examples = _examples(about)
                 self.conductor.feed(AboutHeard(device, about.prototype))
                 if about.prototype not in self.config.prototypes:
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
-                self._note(device, prototype=about.prototype, board=about.board, examples=sum(about.label_counts))
+                self._note(device, prototype=about.prototype, board=about.board, examples=examples)
 
     def _stored(self, row: UpdateRow) -> None:
         self.gate.good(row.device)
@@ -294,7 +320,8 @@ class Service:
 
     def _garbage(self, device: str, why: str) -> None:
         if why:
-            log.warning("from %r: %s", device, why)
+            if self._complaints.new(device, why):
+                log.warning("from %r: %s", device, why)
             self._bad[device] += 1
         until = self.gate.garbage(device)
         if until is not None:
@@ -355,6 +382,14 @@ class Service:
             )
         with self.journal.transaction():
             self.journal.put("fleet", fleet)
+
+
+def _examples(about: About) -> int:
+    """All that a device says to have; no more than a header could say, and the journal's integers hold."""
+    total = sum(about.label_counts)
+    if total > MOST_EXAMPLES:
+        raise DeviceError(f"label counts of {total} examples, at most {MOST_EXAMPLES} are believed")
+    return total
 
 
 def worker_setup(config: FleetConfig) -> dict[str, Any]:

@@ -8,12 +8,28 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["err", "out", "print_json", "print_table"]
 
 WIDEST = 1000  # columns
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+
+def _literal(text: str) -> str:
+    """Without control characters: a terminal obeys them, and devices and files choose some of the words."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+class _Console(Console):
+    """A console whose plain texts cannot steer the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints it."""
+        super().print(*(_literal(o) if isinstance(o, str) else o for o in objects), **options)
+
+
+out = _Console(highlight=False)
+err = _Console(stderr=True, highlight=False)
 
 
 def print_json(facts: Any) -> None:
@@ -27,7 +43,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     for column in columns:
         table.add_column(column, no_wrap=whole)
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(_literal(str(cell))) for cell in row))
     if not whole:
         out.print(table)
         return

@@ -49,8 +49,8 @@ def approve(
     if entry["status"] not in ("waiting", "approved"):
         raise ConfigError(f"{device} is {entry['status']}; there is nothing to approve")
     with open_authority(authority_folder(kits), fleet) as authority:
-        raw, now = base64.b64decode(entry["request"]), datetime.now(timezone.utc)
-        request = read_request(raw, fleet=fleet, device=device, authority=authority.cert, now=now)
+        now = datetime.now(timezone.utc)
+        request = read_request(_kept(entry, device), fleet=fleet, device=device, authority=authority.cert, now=now)
         _compare(request, fingerprint)
         _check_claim(request, authority)
         # not the claim itself: with it the board fetches its certificate
@@ -60,6 +60,14 @@ def approve(
         publish_revocations(kits, authority)
     save_public_key(request.signing, kits / FLEET / "devices" / f"{device}.pub")
     return Approved(device, request.keys, cert.public_bytes(serialization.Encoding.DER), len(former))
+
+
+def _kept(entry: dict[str, Any], device: str) -> bytes:
+    """The request as the aggregator has kept it."""
+    try:
+        return base64.b64decode(entry["request"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"the request of {device} is damaged in the journal; have it ask again") from None
 
 
 def _compare(request: Request, fingerprint: str | None) -> None:

@@ -52,9 +52,9 @@ def encode_delta(
         target = value.astype(np.float32)
         if name in residual:
             target += residual[name]
-        delta = target - base[name].astype(np.float32)
+        delta = np.asarray(target - base[name].astype(np.float32))
         tensors[name] = _quantize(name, delta, bits if value.ndim > 1 else 8)
-        left[name] = target - _apply(name, base[name], tensors[name])
+        left[name] = np.asarray(target - _apply(name, base[name], tensors[name]))
     return tensors, left
 
 
@@ -72,7 +72,7 @@ def _apply(name: str, base: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
     if base.dtype.kind != "f":
         return np.array(tensor.dequantize() if isinstance(tensor, Packed) else tensor, dtype=base.dtype)
     delta = tensor.dequantize() if isinstance(tensor, Packed) else tensor.astype(np.float32)
-    value = base.astype(np.float32) + delta
+    value = np.asarray(base.astype(np.float32) + delta)  # NumPy makes a number of an array without dimensions
     return np.maximum(value, 0) if name.endswith("running_var") else value
 
 

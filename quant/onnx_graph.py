@@ -43,6 +43,7 @@ ALLOWED_OPERATORS = frozenset(_OPERATORS.split())
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 MAX_BYTES = 64 * 2**20
 MAX_ELEMENTS = 64 * 2**20
+MAX_DIMS = 8  # as of a tensor message
 
 #: Bits of one element in `raw_data`.
 _BITS: dict[int, int] = {
@@ -122,8 +123,12 @@ def tensor_bytes(tensor: TensorProto, *, max_elements: int = MAX_ELEMENTS) -> by
     bits = _BITS.get(tensor.data_type)
     if bits is None:
         raise ModelError(f"{where} has data type {tensor.data_type}, which is not read")
-    if any(d < 0 for d in tensor.dims) or (count := math.prod(tensor.dims)) > max_elements:
+    if len(tensor.dims) > MAX_DIMS:
+        raise ModelError(f"{where} has {len(tensor.dims)} dimensions, at most {MAX_DIMS} are read")
+    # a dimension of 0 must not hide that others are beyond what an array can have
+    if any(d < 0 for d in tensor.dims) or math.prod(max(d, 1) for d in tensor.dims) > max_elements:
         raise ModelError(f"{where} has shape {_shown(tuple(tensor.dims))}, at most {max_elements} elements are read")
+    count = math.prod(tensor.dims)
     raw = tensor.raw_data if tensor.HasField("raw_data") else _typed_bytes(tensor, where)
     if len(raw) != (expected := -(-count * bits // 8)):
         raise ModelError(f"{where} has {len(raw)} bytes, its shape needs {expected}")

@@ -96,7 +96,13 @@ class Slot:
             if part.ndim and not tensor.dims:
                 raise ModelError(f"weight {self.name!r} is scaled per channel, the ONNX template per tensor")
             column = part.reshape(-1, *(1,) * (len(tensor.dims) - 1)) if part.ndim else part
-            _store(tensor, np.broadcast_to(column, tuple(tensor.dims)), self.name)
+            try:
+                spread = np.broadcast_to(column, tuple(tensor.dims))
+            except ValueError:
+                raise ModelError(
+                    f"weight {self.name!r}: {part.shape} do not fit a scale or mean of the ONNX template"
+                ) from None
+            _store(tensor, spread, self.name)
 
 
 def find_slots(model: onnx.ModelProto) -> list[Slot]:

@@ -24,7 +24,12 @@ EXPORT_OPSET, EXPORT_IR = 18, 8
 
 def read_weights(data: bytes, limits: GraphLimits | None = None) -> dict[str, Tensor]:
     """Every weight of a checked graph by name: arrays, and `Packed` where the graph holds levels."""
-    return {slot.name: slot.read() for slot in find_slots(check_graph(data, limits))}
+    weights: dict[str, Tensor] = {}
+    for slot in find_slots(check_graph(data, limits)):
+        if slot.name in weights:
+            raise ModelError(f"weight {slot.name!r} is twice in the ONNX graph")
+        weights[slot.name] = slot.read()
+    return weights
 
 
 def patch_weights(template: bytes, tensors: Mapping[str, Tensor], *, partial: bool = False) -> bytes:

@@ -15,6 +15,7 @@ __all__ = ["MAX_MESSAGE", "decode_ack", "decode_instruction", "decode_message", 
 
 #: Bytes of one message. The largest lists 10,000 label counts.
 MAX_MESSAGE = 128 * 1024
+LONGEST = 200  # characters of a refusal
 M = TypeVar("M", bound=Message)
 _encoder = msgspec.msgpack.Encoder()
 _ACKS = {_encoder.encode(kind.__struct_config__.tag): kind for kind in (Accepted, Rejected, Missing)}
@@ -63,9 +64,9 @@ def _decode(data: bytes, kind: Any, name: str, max_bytes: int) -> Any:
     try:
         return _decoder(kind).decode(data)
     except msgspec.ValidationError as exc:
-        raise EnvelopeError(_explain(str(exc), kind, name)) from None
+        raise EnvelopeError(_shown(_explain(str(exc), kind, name))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise EnvelopeError(f"{name}: not a MessagePack message: {exc}") from None
+        raise EnvelopeError(_shown(f"{name}: not a MessagePack message: {exc}")) from None
 
 
 def _explain(text: str, kind: Any, name: str) -> str:
@@ -81,6 +82,12 @@ def _explain(text: str, kind: Any, name: str) -> str:
         name += f".{fields[int(index)]}"
         kind = _type_of(kind, fields[int(index)])
     return f"{name}: {what}"
+
+
+def _shown(text: str) -> str:
+    """One printable line of bounded length: msgspec quotes what a stranger wrote."""
+    line = "".join(c if c.isprintable() else "?" for c in text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 def _fields(kind: Any) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
@@ -89,26 +89,38 @@ def make_request(
 
 
 def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certificate, now: datetime) -> Request:
-    """The request of `device`, if all is right with it; EnvelopeError or SignatureError says what is not."""
+    """The request of `device`, if all is right with it; EnvelopeError or SignatureError says what is not.
+
+    Certificates are parsed field by field as each is asked for, and every field of a hostile one has an exception of
+    its own (InvalidVersion, UnsupportedAlgorithm, DuplicateExtension, OverflowError, ...): all mean "malformed".
+    """
+    try:
+        return _read_request(data, fleet, device, authority, now)
+    except (EnvelopeError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of cryptography's Rust half is no Exception
+        reason = ascii(str(error).partition("\n")[0][:200])
+        raise EnvelopeError(f"enrolment of {device!r}: malformed: {type(error).__name__}: {reason}") from None
+
+
+def _read_request(data: bytes, fleet: str, device: str, authority: x509.Certificate, now: datetime) -> Request:
+    where = f"enrolment of {device!r}"
     if len(data) > MAX_REQUEST or len(data) <= KEY_BYTES:
-        raise EnvelopeError(f"enrolment of {device!r}: {len(data)} bytes are no request")
+        raise EnvelopeError(f"{where}: {len(data)} bytes are no request")
     signing = Ed25519PublicKey.from_public_bytes(data[:KEY_BYTES])
     envelope = open_envelope(data[KEY_BYTES:], public_key=signing, fleet=fleet, sender=device, kinds=("enrol",))
     message = decode_message(envelope.payload, Enrol)
-    where = f"enrolment of {device!r}"
-    try:
-        claim = x509.load_der_x509_certificate(message.claim)
-        csr = x509.load_der_x509_csr(message.csr)
-        tls, claim_key = csr.public_key(), claim.public_key()
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise EnvelopeError(f"{where}: malformed: {error}") from None
+    claim = x509.load_der_x509_certificate(message.claim)
+    csr = x509.load_der_x509_csr(message.csr)
+    tls, claim_key = csr.public_key(), claim.public_key()
     _check_claim(claim, authority, device, now, where)
     if not isinstance(tls, ec.EllipticCurvePublicKey) or not isinstance(tls.curve, ec.SECP256R1):
         raise EnvelopeError(f"{where}: its TLS key is not on P-256")
     if not csr.is_signature_valid or name_of(csr.subject) != device or message.device != device:
         raise SignatureError(f"{where}: the certificate request is not its own")
+    if not isinstance(claim_key, ec.EllipticCurvePublicKey):
+        raise SignatureError(f"{where}: the key of its claim is none that the authority issues")
     try:
-        assert isinstance(claim_key, ec.EllipticCurvePublicKey)  # the authority issues no others
         claim_key.verify(message.proof, _to_sign(fleet, device, signing, message.csr), ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
         raise SignatureError(f"{where}: it does not hold the key of its claim") from None

@@ -131,8 +131,8 @@ def open_envelope(
         raise EnvelopeError(f"envelope: head of {data[1]} bytes does not fit")
     try:
         head = _decoder.decode(data[2:start])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise EnvelopeError(f"envelope: bad head: {exc}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise EnvelopeError(f"envelope: bad head: {''.join(c if c.isprintable() else '?' for c in str(exc))}") from None
     _check_expected(head, sender, kinds)
     return Envelope(kind=head.kind, sender=head.sender, round=head.round, nonce=head.nonce, payload=data[start:end])
 

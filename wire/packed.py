@@ -57,7 +57,8 @@ class Packed:
     def dequantize(self) -> NDArray[np.float32]:
         """The float32 values, in this order of operations: mean + scale * level."""
         values = self.levels.astype(np.float32) * self._spread(self.scale)
-        return values if self.mean is None else self._spread(self.mean) + values
+        values = values if self.mean is None else self._spread(self.mean) + values
+        return np.asarray(values)  # NumPy makes a number of an array without dimensions
 
     def _spread(self, per_channel: NDArray[Any]) -> NDArray[np.float32]:
         shape = per_channel.shape + (1,) * (self.levels.ndim - 1) if per_channel.ndim else ()

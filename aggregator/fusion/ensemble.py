@@ -18,10 +18,14 @@ from aggregator.fusion.scores import count_medians
 from aggregator.fusion.teachers import STREAMS, TEACH, Running, Teach, mean_logits, median_logits, without_broken_rows
 from wire.errors import ModelError, RoundError
 
-__all__ = ["Ensemble"]
+__all__ = ["Ensemble", "UnansweredError"]
 
 BUDGET = 64 * 2**20
 UNKNOWN_CLASSES = 1000  # of graphs, which do not tell
+
+
+class UnansweredError(RoundError):
+    """A sample that no teacher has an answer to: all of them are out of float32's range there."""
 
 
 class Ensemble:
@@ -86,7 +90,13 @@ class Ensemble:
         key = _key(part, self._temperature if temperature is None else temperature)
         if key not in self._targets:
             self._pass(*key)
-        return self._targets[key]
+        targets = self._targets[key]
+        if bool(targets.isnan().any()):
+            lost = int(targets.isnan().any(1).sum())
+            raise UnansweredError(
+                f"no teacher has finite logits for {lost} of {len(targets)} samples; is the source sane?"
+            )
+        return targets
 
     def scores(self) -> Tensor:
         """Every teacher's share of the medians, (K,) float64, in the order of `devices`; see scores.py."""
@@ -104,9 +114,6 @@ class Ensemble:
 
     def _pass(self, part: Teach, temperature: float) -> None:
         targets, counts = self._run(part, temperature, self._x, scored=self._scored and self._scores is None)
-        if bool(targets.isnan().any()):
-            lost = int(targets.isnan().any(1).sum())
-            raise RoundError(f"no teacher has finite logits for {lost} of {len(targets)} samples; is the source sane?")
         self._targets[part, temperature] = targets
         if counts is not None:
             self._scores = counts.double() / counts.sum().clamp_min(1)

@@ -88,20 +88,25 @@ def make_generator(
 ) -> Knowledge | None:
     """Train the generator for this round, remember it in `memory`, and give what is to be published.
 
-    None, and the memory as it was, if predictors near the end of float32 have broken it: the last one stays.
+    None, and the memory as it was, if predictors near the end of float32 have broken it, or nobody who is trusted
+    reports any label to draw: the last one stays.
     """
     teachers = predictors_of(updates)
     _, classes, latent = teachers.weight.shape
+    counts = label_counts(updates, classes)
+    believed = None if trust is None else torch.tensor(trust, dtype=torch.float32)
+    if not float((counts if believed is None else counts * believed[:, None]).sum()) > 0:
+        return None
     generator, adam, _ = generator_of(how, classes, latent, server, memory)
     trained = train_generator(
         generator,
         adam,
         teachers,
-        label_counts(updates, classes),
+        counts,
         how,
         number=number,
         rng=torch_rng(server.seed, "fusion", number, "generator"),
-        trust=None if trust is None else torch.tensor(trust, dtype=torch.float32),
+        trust=believed,
     )
     state = _travelling(generator)
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):

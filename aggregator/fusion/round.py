@@ -123,8 +123,13 @@ def _taught(this: _Round) -> None:
         course.view = replace(course.view, ensemble=ensemble)
     _averaged(this)
     if recipe.teach is not None:
-        with watch("teach"):
-            ensemble = teaching.teach(recipe, courses, lesson, this.server)
+        try:
+            with watch("teach"):
+                ensemble = teaching.teach(recipe, courses, lesson, this.server)
+        except teaching.UnansweredError:  # devices have sent such models: nobody learns from them, the averages stay
+            for course in courses:
+                course.metrics["untaught"] = 1.0
+            return
         with watch("score"):
             teaching.report(courses, ensemble, this.server)
         with watch("distill"):

@@ -14,7 +14,7 @@ from torch import Tensor
 from aggregator.evaluate import score_state
 from aggregator.fusion.courses import Course
 from aggregator.fusion.draws import draw_samples
-from aggregator.fusion.ensemble import Ensemble
+from aggregator.fusion.ensemble import Ensemble, UnansweredError
 from aggregator.fusion.forward import OnnxTeacher, StateTeacher, Teacher
 from aggregator.fusion.parts import find_part
 from aggregator.fusion.students import Student, distill_all
@@ -24,7 +24,7 @@ from models.build import build
 from models.seeding import torch_rng
 from wire.errors import RoundError
 
-__all__ = ["Lesson", "learn", "prepare", "report", "report_together", "teach"]
+__all__ = ["Lesson", "UnansweredError", "learn", "prepare", "report", "report_together", "teach"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,9 @@ def make_update(device: str, job: Job, artifact: bytes, **changes: object) -> by
     """The sealed update of a device that adds a number of its own to every float tensor."""
     header, body = decode_model(artifact)
     shift = np.float32(int(digest_of(device.encode())[:4], 16) / 2**16 + job.round)
-    tensors = {n: (t.astype(np.float32) + shift) if t.dtype.kind == "f" else t for n, t in decode(body).items()}
+    tensors = {
+        n: np.asarray(t.astype(np.float32) + shift) if t.dtype.kind == "f" else t for n, t in decode(body).items()
+    }
     fields: dict = {
         "round": job.round,
         "device": device,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregator.artifacts import content_of, open_artifact, payload_of, seal_artifact, shapes_of
+from aggregator.artifacts import content_of, open_artifact, payload_of, published_tensors, seal_artifact
 from tests.aggregator.scripted import FLEET, key_of
 from wire.envelope import open_envelope
 from wire.ids import AGGREGATOR, digest_of
@@ -36,7 +36,7 @@ def test_a_device_can_open_it_and_so_can_we() -> None:
 
 
 def test_the_shapes_of_a_prototype_are_those_of_its_artifact() -> None:
-    assert shapes_of(sealed()) == {"predictor.weight": (2, 3), "predictor.bias": (2,)}
+    assert published_tensors(sealed()).shapes == {"predictor.weight": (2, 3), "predictor.bias": (2,)}
 
 
 def test_it_is_cut_into_chunks_of_64_kib() -> None:

@@ -15,6 +15,7 @@ from aggregator.intake import Asked
 from aggregator.journal import Journal
 from aggregator.rounds import Verdict
 from aggregator.rows import UpdateRow
+from aggregator.tensor_checks import Published
 from aggregator.uploads import Uploads
 from tests.aggregator.journals import a_round
 from tests.aggregator.scripted import FLEET, key_of, seal_update
@@ -41,7 +42,7 @@ class Rounds:
         return Verdict("already counted in round 1" if device in self.counted else "")
 
     def asked(self, device: str, number: int) -> Asked | None:
-        return Asked(prototype="mlp:fp32", model="0" * 64, classes=3, shapes=SHAPES)
+        return Asked(prototype="mlp:fp32", model="0" * 64, classes=3, published=Published(shapes=SHAPES))
 
     def now(self) -> float:
         return 7.0

@@ -6,18 +6,22 @@ import logging
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
-from aggregator.enrolment import ENROL, Enrolments, enrol_requests
+from aggregator.enrolment import ALL_LOOKS, ENROL, LOOKS, Enrolments, enrol_requests
 from aggregator.journal import Journal
 from aggregator.rows import Command
 from tests.wire.test_enrolment import Board, claim_of
-from wire.codec import decode_message
+from wire.codec import decode_message, encode_message
 from wire.enrolment import fingerprint
-from wire.envelope import open_envelope
+from wire.envelope import open_envelope, seal
+from wire.errors import EnvelopeError
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PublicKey, generate_key
-from wire.messages import Enrolled
+from wire.messages import Enrol, Enrolled
 
 KEY = generate_key()
 TOPIC = "edgestill/1/f/pi-1/enrolled"
@@ -142,3 +146,43 @@ def test_what_cannot_be_is_logged_and_kept_nowhere(desk: Desk, caplog: pytest.Lo
     assert said[what] in caplog.text
     assert desk.said == []
     assert enrol_requests(desk.journal) == {}
+
+
+def test_a_certificate_of_an_unknown_version_is_a_refusal(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    claim = claim_of(desk.folder / "ca")
+    board = Board(claim)
+    der = x509.load_pem_x509_certificate(claim.cert).public_bytes(serialization.Encoding.DER)
+    with caplog.at_level(logging.WARNING, "edgestill.aggregator"):
+        desk.hear(with_claim(board, der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x7b", 1)))
+    assert "enrolment of 'pi-1': malformed: InvalidVersion" in caplog.text
+    assert desk.said == []
+
+
+def with_claim(board: Board, claim: bytes) -> bytes:
+    """A request with another claim, signed by the board."""
+    data = board.ask()
+    envelope = open_envelope(data[32:], public_key=board.signing.public_key(), fleet="f")
+    message = msgspec.structs.replace(decode_message(envelope.payload, Enrol), claim=claim)
+    sealed = seal(encode_message(message), key=board.signing, kind="enrol", sender="pi-1", fleet="f")
+    return data[:32] + sealed
+
+
+def test_a_topic_has_so_many_looks_a_minute_and_so_have_all_together(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def look(*_: object, device: str, **__: object) -> None:
+        looked.append(device)
+        raise EnvelopeError("no")
+
+    monkeypatch.setattr("wire.enrolment.read_request", look)
+    for _ in range(3 * LOOKS):
+        desk.enrolments.heard("pi-1", b"x", revoked=False, now=60.0)
+    desk.enrolments.heard("pi-2", b"x", revoked=False, now=60.0)
+    assert looked == ["pi-1"] * LOOKS + ["pi-2"]
+    desk.enrolments.heard("pi-1", b"x", revoked=False, now=121.0)
+    assert looked[-1] == "pi-1"
+    for n in range(2 * ALL_LOOKS):
+        desk.enrolments.heard(f"stranger-{n}", b"x", revoked=False, now=180.0)
+    assert len(looked) == LOOKS + 2 + ALL_LOOKS

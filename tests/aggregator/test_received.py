@@ -1,0 +1,188 @@
+"""What the service does with a message that goes wrong: one line, a count, a mute; and with what was retained."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggregator.service import Service
+from tests.aggregator.journals import HYPER
+from tests.aggregator.running import Aggregator, wait_until
+from tests.aggregator.scripted import FLEET, key_of, make_update, write_fleet
+from tests.brokers import Broker
+from tests.fuzz import world
+from tests.fuzz.cases import _whole as chunks_of
+from tests.fuzz.office import LIMITS, Office, payload, prepare_state
+from tests.transport.events import connected, wait_for
+from transport.link import Link, Received
+from wire.chunks import Content, encode_chunk
+from wire.codec import encode_message
+from wire.envelope import seal
+from wire.ids import digest_of, transfer_id
+from wire.messages import About, Job, State
+from wire.topics import DeviceTopic, UpdateChunk
+
+DEVICE = "evil-0"
+ERRORS = [ValueError("bad"), MemoryError(), RecursionError("deep"), KeyError("x"), AssertionError()]
+OURS = [OSError("disk full"), sqlite3.OperationalError("locked"), sqlite3.IntegrityError("x")]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    office = Office(tmp_path)
+    yield office.service
+    office.close()
+
+
+def topic(leaf: str, device: str = DEVICE) -> str:
+    return str(DeviceTopic(FLEET, device, leaf))
+
+
+def said(message: About | State, device: str = DEVICE) -> bytes:
+    kind = "about" if isinstance(message, About) else "state"
+    return seal(encode_message(message), key=key_of(device), kind=kind, sender=device, fleet=FLEET)
+
+
+ABOUT = About(board="pi", prototype="cnn:fp32", precision="fp32", label_counts=(1, 2, 3))
+ONLINE = State(status="online", session=1)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_whatever_a_handler_raises_is_a_refusal_in_one_line_with_device_and_kind(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(service.gate, "open", fail)
+    with caplog.at_level(logging.WARNING, "edgestill.aggregator"):
+        for _ in range(5):
+            service._received(topic("about"), said(ABOUT))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"from 'evil-0': about: {type(error).__name__}")
+    service._keep_notes(at_once=True)
+    (row,) = [row for row in service.journal.devices() if row.id == DEVICE]
+    assert row.refused == 5
+
+
+@pytest.mark.parametrize("error", OURS, ids=repr)
+def test_what_our_own_disk_does_is_not_the_devices_fault(
+    service: Service, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(service.gate, "open", fail)
+    monkeypatch.setattr(service.desk.uploads, "add", fail)
+    with pytest.raises(type(error)):
+        service._received(topic("about"), said(ABOUT))
+    with pytest.raises(type(error)):
+        service._received(*next(chunks_of(DEVICE, b"x" * 100)))
+    assert not service._bad
+
+
+def test_a_device_that_repeats_it_is_muted(tmp_path: Path) -> None:
+    service = Office(tmp_path).service
+    service.gate._limit = 20
+    for _ in range(25):
+        service._received(topic("about"), b"garbage")
+    assert service.gate.key(DEVICE) is None
+    assert service._bad[DEVICE] == 20
+    assert service.gate.key("evil-1") is not None
+    service._end()
+
+
+def test_an_update_that_nobody_has_thought_of_is_answered_as_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("aggregator.desk.check_update", fail)
+    for arrived in chunks_of(DEVICE, b"x" * 1000):
+        service._received(*arrived)
+    assert [r.reason for r in service.desk._refused] == ["it cannot be read: MemoryError"]
+    service.desk.flush()
+    assert len(service.desk.uploads) == 0
+
+
+def test_chunks_of_one_content_that_are_cut_in_two_ways_are_refused_and_begin_anew(service: Service) -> None:
+    data = bytes(1000)
+    for size in (400, 300):
+        content = Content(digest=digest_of(data), size=len(data), chunk_size=size)
+        name = str(UpdateChunk(FLEET, DEVICE, transfer_id(content.digest), 0))
+        service._received(name, encode_chunk(content, 0, data[:size]))
+    assert service._bad[DEVICE] == 1
+    assert len(service.desk.uploads) == 0
+
+
+def test_label_counts_beyond_the_journals_integers_are_refused(service: Service) -> None:
+    many = About(board="pi", prototype="cnn:fp32", precision="fp32", label_counts=(2**53,) * 2000)
+    service._received(topic("about"), said(many))
+    assert service._bad[DEVICE] == 1
+    service._keep_notes(at_once=True)
+
+
+def test_an_enrolment_never_mutes_the_device_whose_topic_it_came_on(service: Service) -> None:
+    for n in range(100):
+        service._received(topic("enrol"), bytes([n]) * 200)
+    assert service.gate.key(DEVICE) is not None
+    assert not service._bad
+
+
+def test_retained_chunks_and_enrolments_are_not_read_and_what_a_device_is_still_is(service: Service) -> None:
+    for arrived in chunks_of(DEVICE, b"x" * 1000):
+        service._received(*arrived, True)
+    service._received(topic("enrol", world.BOARD), b"x" * 200, True)
+    assert len(service.desk.uploads) == 0
+    assert not service.desk._refused
+    assert not service.enrolments._looks._taken
+    service._received(topic("about"), said(ABOUT), True)
+    service._received(topic("state"), said(ONLINE), True)
+    seen = service.conductor.state.devices[DEVICE]
+    assert (seen.prototype, seen.status) == ("cnn:fp32", "online")
+
+
+# on both brokers
+
+
+def test_a_broker_tells_what_was_retained(broker: Broker) -> None:
+    sender = connected(Link(broker.config, client_id="sender", filters=["other"]))
+    sender.publish("kept/a", b"before", retain=True)
+    wait_until(lambda: not sender.pending())
+    with Link(broker.config, client_id="late", filters=["kept/#"]) as late:
+        first = wait_for(late, Received)
+        sender.publish("kept/a", b"after", retain=True)  # it is live for whoever listens already
+        second = wait_for(late, Received)
+    sender.stop()
+    assert first == Received("kept/a", b"before", True)
+    assert second == Received("kept/a", b"after", False)
+
+
+def test_a_retained_update_is_not_read_at_a_restart_and_a_live_one_is(broker: Broker, tmp_path: Path) -> None:
+    """The update is sound: read, it would be accepted."""
+    prepare_state(tmp_path / "state", {DEVICE: "cnn:fp32", "evil-1": "cnn:w1"})
+    names = f"!names = {list(world.PROTOTYPES)}".replace("'", '"')
+    path = write_fleet(tmp_path, broker.config, [DEVICE, "evil-1"], prototypes=names, limits=LIMITS)
+    job = Job(round=1, deadline=9.0, prototype="cnn:fp32", update="state", hyper=HYPER, model=world.digest("cnn:fp32"))
+    sealed = make_update(DEVICE, job, payload(world.artifact("cnn:fp32")))
+    arrived = list(chunks_of(DEVICE, sealed))
+    with Link(broker.config, client_id=DEVICE, filters=["other"]) as link, Aggregator(path) as service:
+        wait_until(lambda: link.connected)
+        for name, data in arrived:
+            link.publish(name, data, retain=True)
+        wait_until(lambda: not link.pending())
+        service.start()
+        wait_until(lambda: service.log.exists() and "chunk: retained, not read" in service.log.read_text(), 60)
+        journal = service.journal()
+        assert journal.updates(1) == []
+        for name, data in arrived:
+            link.publish(name, data)
+        service.until(lambda journal: [row.device for row in journal.updates(1)] == [DEVICE])
+        journal.close()
+        assert service.end() == 0
