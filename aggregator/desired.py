@@ -99,14 +99,16 @@ class DesiredSettings:
         self._wanted[desired.device] = desired
         self._unsaid.add(desired.device)
 
-    def heard(self, device: str, reported: Reported) -> None:
-        """Keep what a device reports; a repetition changes nothing."""
+    def heard(self, device: str, reported: Reported, *, quiet: bool = False) -> None:
+        """Keep what a device reports; a repetition changes nothing. Quiet: without a line in the log."""
         facts = msgspec.to_builtins(msgspec.structs.asdict(reported))
         text = json.dumps(facts, sort_keys=True)
         if self._journal.get(f"reported:{device}") == text:
             return
         with self._journal.transaction():
             self._journal.put(f"reported:{device}", text)
+        if quiet:
+            return
         log.info("device %r: settings %d %s", device, reported.version, reported.status)
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
             log.warning("device %r: settings %d: %s", device, reported.version, reason)

@@ -70,9 +70,14 @@ class Desk:
         answer: Callable[[str, Ack], None],
         garbage: Callable[[str, str], None],
         stored: Callable[[UpdateRow], None],
+        may_begin: Callable[[str], bool] = lambda _: True,
+        may_log: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """`may_begin`, `may_log`: whether a device's budget has room for a transfer, and for a line of the log."""
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
+        self._may_begin, self._may_log = may_begin, may_log
+        self._again: set[tuple[str, str]] = set()  # answered again since the last flush
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
@@ -86,13 +91,13 @@ class Desk:
         """A chunk has come."""
         device, transfer = topic.device, topic.transfer
         if (decision := self._decision(device, transfer)) is not None:
-            if topic.n == 0:  # a device that lost the answer, or somebody with a recording
-                log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
-            self._answer(device, decision)
+            self._decided_already(device, transfer, decision)
             return
         waiting = self._accepted.get(device)
         if waiting is not None and waiting.transfer == transfer:
             return  # its answer comes with the batch
+        if not self.uploads.has(device, transfer) and not self._may_begin(device):
+            return
         try:
             chunk = decode_chunk(payload)
             if (transfer_id(chunk.content.digest), chunk.n) != (transfer, topic.n):
@@ -110,6 +115,15 @@ class Desk:
         except DeviceError as error:
             self._refuse(device, transfer, self._rounds.number, str(error))
 
+    def _decided_already(self, device: str, transfer: str, decision: Ack) -> None:
+        """A device that lost the answer, or somebody with a recording; one answer serves chunks that come together."""
+        if (device, transfer) in self._again:
+            return
+        self._again.add((device, transfer))
+        if self._may_log(device):
+            log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
+        self._answer(device, decision)
+
     def reconnected(self) -> None:
         """Tell every device what its unfinished update lacks."""
         self.uploads.expire(STALE_S)
@@ -119,6 +133,7 @@ class Desk:
     def flush(self) -> None:
         """Make durable what has come since the last time, then answer, then tell of the accepted ones (`stored`)."""
         accepted, refused = self._accepted, self._refused
+        self._again.clear()
         if not accepted and not refused:
             return
         self._accepted, self._refused = {}, []
@@ -185,7 +200,8 @@ class Desk:
             device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
         )
         self._refused.append(refusal)
-        log.warning("update from %r refused: %s", device, reason)
+        if self._may_log(device):
+            log.warning("update from %r refused: %s", device, reason)
         if not reason.startswith(("late", "already", "not invited")):
             self._garbage(device, "")
 

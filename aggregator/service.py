@@ -29,6 +29,7 @@ from aggregator.gate import Gate
 from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
+from aggregator.rate_limit import RateLimiter, Standing
 from aggregator.rows import UpdateRow
 from aggregator.status import only_service, write_status
 from aggregator.uploads import Uploads
@@ -65,8 +66,14 @@ class Service:
         self.journal = Journal(state / "journal.db")
         self._claim(config.fleet)
         self.blobs = Blobs(state / "blobs")
-        filters = aggregator_filters(config.fleet)
-        self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters, inbox=INBOX)
+        self.limiter = RateLimiter(limits, self._standing)
+        self.link = Link(
+            config.broker,
+            client_id=f"edgestill-aggregator-{config.fleet}",
+            filters=aggregator_filters(config.fleet),
+            inbox=INBOX,
+            admit=self.limiter.admit,
+        )
         self.publisher = Publisher(
             self._publish,
             key=key,
@@ -116,6 +123,8 @@ class Service:
             answer=self.publisher.answer,
             garbage=self._garbage,
             stored=self._stored,
+            may_begin=self.limiter.begin,
+            may_log=self.limiter.may_log,
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
@@ -197,7 +206,8 @@ class Service:
                 case Disconnected():
                     self._connected = False
                 case Received(topic, payload, _):
-                    self._received(topic, payload)
+                    with self.limiter.charge(topic):
+                        self._received(topic, payload)
             if self.desk.full:
                 return
 
@@ -230,6 +240,13 @@ class Service:
             return
         self.desk.chunk(topic, payload, key)
 
+    def _standing(self, device: str) -> Standing:
+        """How much is heard of a device; also asked by the link, on its thread."""
+        if self.gate.muted(device):
+            return Standing.MUTED
+        known = self.gate.knows(device) and self._may_speak(device)
+        return Standing.KNOWN if known else Standing.STRANGER
+
     def _may_speak(self, device: str) -> bool:
         seen = self.conductor.state.devices.get(device)
         return seen is None or not seen.revoked
@@ -244,12 +261,14 @@ class Service:
                 seen = self.conductor.state.devices[device]
                 self._note(device, status=seen.status, session=seen.session)
             case Reported() as reported:
-                self.desired.heard(device, reported)
-            case Metrics(round=number, problem=problem) if problem:
+                self.desired.heard(device, reported, quiet=not self.limiter.may_log(device))
+            case Metrics(round=number, problem=problem) if problem and self.limiter.may_log(device):
                 log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
-                self.conductor.feed(AboutHeard(device, about.prototype))
-                if about.prototype not in self.config.prototypes:
+                before = self.conductor.state.devices.get(device)
+                if before is None or before.prototype != about.prototype:  # else nothing follows from it
+                    self.conductor.feed(AboutHeard(device, about.prototype))
+                if about.prototype not in self.config.prototypes and self.limiter.may_log(device):
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
                 self._note(device, prototype=about.prototype, board=about.board, examples=sum(about.label_counts))
 
@@ -310,8 +329,17 @@ class Service:
             "round": state.round,
             "done": state.done,
             "uploads": len(self.desk.uploads),
+            "limited": self._limited(),
         }
         write_status(self.config.state, facts)
+
+    def _limited(self) -> dict[str, int]:
+        """The devices over their budgets, told to the log too."""
+        for device, count in self.link.dropped().items():
+            self.limiter.overflowed(device, count)
+        for line in self.limiter.news():
+            log.warning("%s", line)
+        return self.limiter.limited()
 
     def _claim(self, fleet: str) -> None:
         """A state folder belongs to one fleet for good."""

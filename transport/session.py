@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import paho.mqtt.client as mqtt
@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
 from transport.config import BrokerConfig
-from transport.events import Connected, Event, Inbox, Received
+from transport.events import FRONT, Connected, Inbox, Received
 from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
@@ -48,6 +48,7 @@ class Settings:
     outbox: int  # bytes that may wait to be written
     level: MQTTProtocolVersion | None = None  # None: ask the broker
     in_flight: int = IN_FLIGHT
+    admit: Callable[[str, int], str | None] | None = None  # whose a message is, by topic and size; None: nobody's
 
 
 class Session:
@@ -64,7 +65,7 @@ class Session:
         self._client: mqtt.Client | None = None
         self._inbox, self._waker, self._outbox = inbox, waker, Outbox(settings.outbox)
         self._max_packet = MAX_PACKET
-        self._early: list[Event] = []  # came before our subscriptions were confirmed
+        self._early: list[tuple[Received, str]] = []  # came before our subscriptions were confirmed
         self._first_subscription: int | None = None
         self._ending: str | None = None
         self._detail = ""
@@ -233,19 +234,24 @@ class Session:
         version, secured = "5" if self.level == V5 else "3.1.1", ", TLS" if broker.tls else ""
         log.info("connected to %s as %r (MQTT %s%s)", broker, self.settings.identity.client_id, version, secured)
         self._inbox.put(Connected())
-        for event in self._early:
-            self._inbox.put(event)
+        for event, lane in self._early:
+            self._inbox.put(event, lane)
         self._early.clear()
 
     def _on_message(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
         try:
-            event = Received(message.topic, bytes(message.payload), message.retain)
+            topic = message.topic
         except UnicodeDecodeError:
             return  # no topic of ours
+        admit = self.settings.admit
+        lane = FRONT if admit is None else admit(topic, len(message.payload))
+        if lane is None:
+            return
+        event = Received(topic, bytes(message.payload), message.retain)
         if self.ready_at is None:
-            self._early.append(event)
+            self._early.append((event, lane))
         else:
-            self._inbox.put(event)
+            self._inbox.put(event, lane)
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, number: int, code: ReasonCode, _properties: object

@@ -57,7 +57,7 @@ class Office:
         self.said: list[tuple[str, Ack]] = []
         self.garbage: list[tuple[str, str]] = []
         self.stored: list[UpdateRow] = []
-        uploads = Uploads(folder / "parts", max_size=10**6, per_device=2, max_bytes=10**7)
+        uploads = Uploads(folder / "parts", max_size=10**6, per_device=2, max_bytes=10**7, min_chunk=10)
         self.desk = Desk(
             fleet=FLEET,
             uploads=uploads,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.uploads import IN_MEMORY, SAVE_EVERY, Finished, Uploads
+from aggregator.uploads import IN_MEMORY, SAVE_EVERY, SMALL, Finished, Uploads
 from wire.chunks import Chunk, Content, decode_chunk, describe, encode_chunk
 from wire.errors import DeviceError
 from wire.ids import transfer_id
@@ -31,7 +31,8 @@ class Clock:
 
 
 def uploads(folder: Path, **changes: object) -> Uploads:
-    return Uploads(folder, **{"max_size": 10**6, "per_device": 2, "max_bytes": 10**6, **changes})
+    limits = {"max_size": 10**6, "per_device": 2, "max_bytes": 10**6, "min_chunk": 1024}
+    return Uploads(folder, **{**limits, **changes})
 
 
 def test_chunks_in_any_order_make_the_whole(tmp_path: Path) -> None:
@@ -64,8 +65,9 @@ def test_an_update_that_would_be_whole_before_it_is_saved_needs_no_file(tmp_path
 
 def test_beyond_the_bytes_in_memory_small_updates_have_part_files_too(tmp_path: Path) -> None:
     desk = uploads(tmp_path, max_size=IN_MEMORY, max_bytes=2 * IN_MEMORY)
-    fill = Content(digest="0" * 64, size=IN_MEMORY - len(DATA), chunk_size=2**20)
-    desk.add("a", decode_chunk(encode_chunk(fill, 0, bytes(2**20))))
+    for n in range(IN_MEMORY // SMALL):  # the last leaves room for one of DATA
+        fill = Content(digest=f"{n:064x}", size=SMALL - (n == 15) * len(DATA), chunk_size=2**16)
+        desk.add(f"a{n}", decode_chunk(encode_chunk(fill, 0, bytes(2**16))))
     desk.add("b", chunks()[0])
     assert (desk.in_memory, list(tmp_path.iterdir())) == (IN_MEMORY, [])
     *_, finished = [desk.add("c", chunk) for chunk in chunks()]
