@@ -78,6 +78,11 @@ class LimitConfig:
         return self.update_mb * 10**6
 
     @property
+    def update_chunks(self) -> int:
+        """Of one sealed update, as agents cut it."""
+        return -(-self.update_bytes // DEFAULT_CHUNK)
+
+    @property
     def bytes_per_minute(self) -> int:
         """That one device may send."""
         return self.mb_per_minute * 10**6
@@ -247,11 +252,10 @@ def _limits(values: dict[str, Any], path: Path) -> LimitConfig:
     limits = LimitConfig(**values, mb_per_minute=4 * update if given is None else given)
     if limits.mb_per_minute < update:
         raise ConfigError(f"{where}: 'mb_per_minute' is {given}, less than an update may have; give {update} or more")
-    chunks = -(-limits.update_bytes // DEFAULT_CHUNK)
-    if limits.messages_per_minute < chunks:
+    if limits.messages_per_minute < limits.update_chunks:
         raise ConfigError(
-            f"{where}: 'messages_per_minute' is {limits.messages_per_minute}, an update of {update} MB has {chunks}"
-            f" chunks; give {2 * chunks} or more"
+            f"{where}: 'messages_per_minute' is {limits.messages_per_minute}, an update of {update} MB has"
+            f" {limits.update_chunks} chunks; give as many or more"
         )
     return limits
 

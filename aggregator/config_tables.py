@@ -57,8 +57,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "messages_per_minute": Key(int, 6000, least=60),
         "mb_per_minute": Key(int, None, least=1),  # by default four updates
         "reports_per_minute": Key(int, 240, least=12),
-        "transfers_per_minute": Key(int, 240, least=2),
-        "cpu_s_per_minute": Key(float, 10.0, least=0.1),
+        "transfers_per_minute": Key(int, 600, least=2),
+        "cpu_s_per_minute": Key(float, 4.0, least=0.1),
         "garbage_before_mute": Key(int, 20, least=1),
         "mute_s": Key(float, 600.0, least=0),
     },

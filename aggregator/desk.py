@@ -32,6 +32,7 @@ log = logging.getLogger("edgestill.aggregator")
 BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
 REMEMBERED = 20_000  # answers
+AGAIN_S = 1.0  # between two answers about the same decided transfer, after the first that was asked for
 STALE_S = 6 * 3600.0
 
 
@@ -77,7 +78,7 @@ class Desk:
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
         self._may_begin, self._may_log = may_begin, may_log
-        self._again: set[tuple[str, str]] = set()  # answered again since the last flush
+        self._again: OrderedDict[tuple[str, str], float] = OrderedDict()  # when decisions were last given again
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
@@ -116,10 +117,13 @@ class Desk:
             self._refuse(device, transfer, self._rounds.number, str(error))
 
     def _decided_already(self, device: str, transfer: str, decision: Ack) -> None:
-        """A device that lost the answer, or somebody with a recording; one answer serves chunks that come together."""
-        if (device, transfer) in self._again:
+        """A device that lost the answer, or somebody with a recording; a device that hears nothing asks after 3 s."""
+        key, now = (device, transfer), self._rounds.now()
+        if now - self._again.get(key, -AGAIN_S) < AGAIN_S:
             return
-        self._again.add((device, transfer))
+        self._again[key] = now
+        if len(self._again) > REMEMBERED:
+            self._again.popitem(last=False)
         if self._may_log(device):
             log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
         self._answer(device, decision)
@@ -133,7 +137,6 @@ class Desk:
     def flush(self) -> None:
         """Make durable what has come since the last time, then answer, then tell of the accepted ones (`stored`)."""
         accepted, refused = self._accepted, self._refused
-        self._again.clear()
         if not accepted and not refused:
             return
         self._accepted, self._refused = {}, []

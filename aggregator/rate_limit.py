@@ -26,6 +26,7 @@ from aggregator.token_bucket import MINUTE, Account, TokenBucket
 __all__ = ["RateLimiter", "Standing"]
 
 MAX_TOPIC = 256  # characters; wire/topics.py
+AT_ONCE = 2  # of the largest updates may come as fast as they can: one that was cut off comes again
 LINES = 30.0  # of the log, a minute and device
 STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
 STRANGER_BYTES = 256 * 1024  # of one of their messages
@@ -48,14 +49,7 @@ class RateLimiter:
         self, limits: LimitConfig, standing: Callable[[str], Standing], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._standing, self._clock = standing, clock
-        self._rates = {
-            "messages": limits.messages_per_minute,
-            "bytes": limits.bytes_per_minute,
-            "reports": limits.reports_per_minute,
-            "transfers": limits.transfers_per_minute,
-            "processor time": limits.cpu_s_per_minute,
-            "log": LINES,
-        }
+        self._limits = limits
         self._lock = threading.Lock()
         self._accounts: dict[str, Account] = {}  # of known devices
         self._strangers = TokenBucket(STRANGERS, clock())
@@ -131,9 +125,20 @@ class RateLimiter:
     def _account(self, device: str, now: float) -> Account:
         account = self._accounts.get(device)
         if account is None:
-            buckets = {kind: TokenBucket(rate, now) for kind, rate in self._rates.items()}
-            account = self._accounts[device] = Account(buckets)
+            account = self._accounts[device] = Account(self._buckets(now))
         return account
+
+    def _buckets(self, now: float) -> dict[str, TokenBucket]:
+        limits = self._limits
+        chunks, size = (AT_ONCE * amount for amount in (limits.update_chunks, limits.update_bytes))
+        return {
+            "messages": TokenBucket(limits.messages_per_minute, now, burst=chunks + limits.reports_per_minute),
+            "bytes": TokenBucket(limits.bytes_per_minute, now, burst=size),
+            "reports": TokenBucket(limits.reports_per_minute, now),
+            "transfers": TokenBucket(limits.transfers_per_minute, now),
+            "processor time": TokenBucket(limits.cpu_s_per_minute, now),
+            "log": TokenBucket(LINES, now),
+        }
 
     def _admit_stranger(self, device: str, size: int, now: float) -> bool:
         if size > STRANGER_BYTES:

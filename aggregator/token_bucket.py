@@ -12,19 +12,20 @@ MINUTE = 60.0
 
 
 class TokenBucket:
-    """`per_minute` tokens a minute, as many saved up at most.
+    """`per_minute` tokens a minute, of which `burst` are saved up at most, by default those of one minute.
 
     Unless it is empty it gives all that is asked for, and is owed the rest.
     """
 
-    __slots__ = ("_at", "_level", "per_minute")
+    __slots__ = ("_at", "_level", "burst", "per_minute")
 
-    def __init__(self, per_minute: float, now: float) -> None:
-        self.per_minute, self._level, self._at = per_minute, per_minute, now
+    def __init__(self, per_minute: float, now: float, *, burst: float | None = None) -> None:
+        self.per_minute, self.burst = per_minute, per_minute if burst is None else burst
+        self._level, self._at = self.burst, now
 
     def level(self, now: float) -> float:
         """Tokens that are there; below zero: owed."""
-        return min(self.per_minute, self._level + max(0.0, now - self._at) * self.per_minute / MINUTE)
+        return min(self.burst, self._level + max(0.0, now - self._at) * self.per_minute / MINUTE)
 
     def spend(self, amount: float, now: float) -> None:
         """Take tokens, whether they are there or not."""
