@@ -22,11 +22,15 @@ from enum import Enum
 
 from aggregator.config import LimitConfig
 from aggregator.token_bucket import MINUTE, Account, TokenBucket
+from wire.chunks import DEFAULT_CHUNK
 
 __all__ = ["RateLimiter", "Standing"]
 
 MAX_TOPIC = 256  # characters; wire/topics.py
 AT_ONCE = 2  # of the largest updates may come as fast as they can: one that was cut off comes again
+PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with all that goes with it
+REPORT_BYTES = 256 * 1024  # the longest
+CPU_S_PER_MB = 0.03  # of an update; some 0.015 were measured
 LINES = 30.0  # of the log, a minute and device
 STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
 STRANGER_BYTES = 256 * 1024  # of one of their messages
@@ -130,13 +134,14 @@ class RateLimiter:
 
     def _buckets(self, now: float) -> dict[str, TokenBucket]:
         limits = self._limits
-        chunks, size = (AT_ONCE * amount for amount in (limits.update_chunks, limits.update_bytes))
+        chunks = AT_ONCE * limits.update_chunks
+        cpu_s = max(limits.cpu_s_per_minute, AT_ONCE * limits.update_mb * CPU_S_PER_MB)
         return {
             "messages": TokenBucket(limits.messages_per_minute, now, burst=chunks + limits.reports_per_minute),
-            "bytes": TokenBucket(limits.bytes_per_minute, now, burst=size),
+            "bytes": TokenBucket(limits.bytes_per_minute, now, burst=chunks * PACKET + REPORT_BYTES),
             "reports": TokenBucket(limits.reports_per_minute, now),
             "transfers": TokenBucket(limits.transfers_per_minute, now),
-            "processor time": TokenBucket(limits.cpu_s_per_minute, now),
+            "processor time": TokenBucket(limits.cpu_s_per_minute, now, burst=cpu_s),
             "log": TokenBucket(LINES, now),
         }
 

@@ -14,6 +14,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from transport.config import BrokerConfig
+from transport.reader import Reader
 from transport.tls import tls_context
 from wire.errors import TransportError
 
@@ -49,9 +50,9 @@ def new_client(
     identity: Identity,
     in_flight: int,
     on_error: Callable[[str], None],
-) -> mqtt.Client:
+) -> Reader:
     """A client that is not connected yet; `on_error` hears what paho logs as an error."""
-    client = mqtt.Client(
+    client = Reader(
         CallbackAPIVersion.VERSION2,
         client_id=identity.client_id,
         clean_session=None if level == V5 else True,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -24,6 +24,7 @@ from transport.backoff import LAST, Backoff
 from transport.client import MAX_PACKET, V311, Identity, check_size
 from transport.config import BrokerConfig
 from transport.events import Connected, Disconnected, Event, Inbox, Received
+from transport.reader import Admit
 from transport.session import Session, Settings
 from transport.tls import tls_context
 from transport.waker import Waker
@@ -50,7 +51,7 @@ class Link:
         will: tuple[str, bytes] | None = None,
         inbox: int = INBOX,
         outbox: int = OUTBOX,
-        admit: Callable[[str, int], str | None] | None = None,
+        admit: Admit | None = None,
     ) -> None:
         """`admit`, called with topic and size of each message that comes, on the link's thread, names its sender.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import paho.mqtt.client as mqtt
@@ -24,6 +24,7 @@ from transport.events import FRONT, Connected, Inbox, Received
 from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
+from transport.reader import Admit, Reader
 from transport.reasons import closed, explain, refusal
 from transport.waker import Waker
 from wire.errors import ConfigError
@@ -34,6 +35,7 @@ log = logging.getLogger("edgestill.transport")
 
 ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
 TICK = 1.0
+AT_ONCE = 64  # packets that are read before anything is written
 GOODBYE = 1.0  # seconds to write DISCONNECT
 NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
 TAKEN_OVER = 0x8E
@@ -48,7 +50,7 @@ class Settings:
     outbox: int  # bytes that may wait to be written
     level: MQTTProtocolVersion | None = None  # None: ask the broker
     in_flight: int = IN_FLIGHT
-    admit: Callable[[str, int], str | None] | None = None  # whose a message is, by topic and size; None: nobody's
+    admit: Admit | None = None
 
 
 class Session:
@@ -152,12 +154,13 @@ class Session:
             self._outbox.close()
             self.reason = self.reason or "closed"
 
-    def _new_client(self) -> mqtt.Client:
+    def _new_client(self) -> Reader:
         s = self.settings
         self.level = s.level or (V5 if speaks_mqtt5(s.broker) else V311)
         if self.level == V311 and s.broker.protocol == "5":
             raise ConfigError("the broker does not speak MQTT 5; set 'protocol' in [broker] to auto or 3.1.1")
         client = new_client(s.broker, self.level, s.identity, s.in_flight, self._on_error)
+        client.admit = s.admit
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_subscribe = self._on_subscribe
@@ -165,15 +168,17 @@ class Session:
         client.on_publish = self._on_publish
         return client
 
-    def _carry(self, client: mqtt.Client) -> None:
+    def _carry(self, client: Reader) -> None:
         """Read, write and keep alive until the socket is closed or `end` was called."""
         poller = Poller(self._waker)
         started = judged = time.monotonic()
         while (sock := client.socket()) is not None and self._ending is None:
             reading = not self._inbox.full()
-            readable = poller.wait(sock, reading=reading, writing=client.want_write(), timeout=TICK)
+            ahead = reading and client.buffered()
+            readable = poller.wait(sock, reading=reading, writing=client.want_write(), timeout=0.0 if ahead else TICK)
+            readable = readable or ahead
             if readable:
-                client.loop_read()
+                self._read(client)
             if client.want_write():
                 client.loop_write()
             now = time.monotonic()
@@ -187,6 +192,14 @@ class Session:
                 # sign of life to the broker, and nobody waits for its answer
                 client.unsubscribe(NOWHERE)
                 judged = now
+
+    def _read(self, client: Reader) -> None:
+        """What has come, up to some packets: there is something to write at times, and somebody to wait for."""
+        client.loop_read()
+        for _ in range(AT_ONCE):
+            if not client.buffered() or client.socket() is None or self._inbox.full():
+                return
+            client.loop_read()
 
     def _say_goodbye(self, client: mqtt.Client) -> None:
         client.disconnect()
@@ -238,16 +251,15 @@ class Session:
             self._inbox.put(event, lane)
         self._early.clear()
 
-    def _on_message(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+    def _on_message(self, client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        assert isinstance(client, Reader)
         try:
-            topic = message.topic
+            lane = FRONT if client.admit is None else client.lane(message)
+            if lane is None:
+                return
+            event = Received(message.topic, bytes(message.payload), message.retain)
         except UnicodeDecodeError:
             return  # no topic of ours
-        admit = self.settings.admit
-        lane = FRONT if admit is None else admit(topic, len(message.payload))
-        if lane is None:
-            return
-        event = Received(topic, bytes(message.payload), message.retain)
         if self.ready_at is None:
             self._early.append((event, lane))
         else:
