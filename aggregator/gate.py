@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from wire.codec import decode_message
 from wire.envelope import open_envelope
@@ -56,6 +56,11 @@ class Gate:
     def knows(self, device: str) -> bool:
         """Whether the device has a key here."""
         return device in self._keys
+
+    @property
+    def known(self) -> Collection[str]:
+        """All devices that have a key here."""
+        return self._keys.keys()
 
     def muted(self, device: str) -> bool:
         """Whether the device is not listened to now."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -31,6 +31,7 @@ AT_ONCE = 2  # of the largest updates may come as fast as they can: one that was
 PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with all that goes with it
 REPORT_BYTES = 256 * 1024  # the longest
 CPU_S_PER_MB = 0.03  # of an update; some 0.015 were measured
+PARTS = 10  # of a minute: what else may come at once is that of 6 seconds
 LINES = 30.0  # of the log, a minute and device
 STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
 STRANGER_BYTES = 256 * 1024  # of one of their messages
@@ -55,6 +56,7 @@ class RateLimiter:
         self._standing, self._clock = standing, clock
         self._limits = limits
         self._lock = threading.Lock()
+        self._drops: Counter[str] = Counter()
         self._accounts: dict[str, Account] = {}  # of known devices
         self._strangers = TokenBucket(STRANGERS, clock())
         self._stranger: OrderedDict[str, TokenBucket] = OrderedDict()
@@ -62,9 +64,16 @@ class RateLimiter:
     def admit(self, topic: str, size: int) -> str | None:
         """The lane in which a message of `size` bytes waits, the device's own; None: it is dropped unread."""
         levels = topic.split("/", 5)
-        if len(topic) > MAX_TOPIC or len(levels) < 5:
+        if len(levels) < 5:
             return None
         device, leaf = levels[3], levels[4]
+        lane = None if len(topic) > MAX_TOPIC else self._lane(topic, device, leaf, size)
+        if lane is None:
+            with self._lock:
+                self._drops[leaf] += 1
+        return lane
+
+    def _lane(self, topic: str, device: str, leaf: str, size: int) -> str | None:
         standing = self._standing(device)
         if standing is Standing.MUTED:
             return None
@@ -112,6 +121,13 @@ class RateLimiter:
             if device != STRANGER_LANE:
                 now = self._clock()
                 self._account(device, now).drop("messages at once", count, now)
+            self._drops["up"] += count  # what else is sent in masses has used up its reports before
+
+    def drops(self) -> Counter[str]:
+        """How many messages were dropped by kind of topic, since the last call."""
+        with self._lock:
+            found, self._drops = self._drops, Counter()
+        return found
 
     def limited(self) -> dict[str, int]:
         """The devices that were over their budgets in the last minute: messages of theirs dropped, since the start."""
@@ -137,10 +153,10 @@ class RateLimiter:
         chunks = AT_ONCE * limits.update_chunks
         cpu_s = max(limits.cpu_s_per_minute, AT_ONCE * limits.update_mb * CPU_S_PER_MB)
         return {
-            "messages": TokenBucket(limits.messages_per_minute, now, burst=chunks + limits.reports_per_minute),
+            "messages": TokenBucket(limits.messages_per_minute, now, burst=chunks + limits.messages_per_minute / PARTS),
             "bytes": TokenBucket(limits.bytes_per_minute, now, burst=chunks * PACKET + REPORT_BYTES),
-            "reports": TokenBucket(limits.reports_per_minute, now),
-            "transfers": TokenBucket(limits.transfers_per_minute, now),
+            "reports": TokenBucket(limits.reports_per_minute, now, burst=limits.reports_per_minute / PARTS),
+            "transfers": TokenBucket(limits.transfers_per_minute, now, burst=limits.transfers_per_minute / PARTS),
             "processor time": TokenBucket(limits.cpu_s_per_minute, now, burst=cpu_s),
             "log": TokenBucket(LINES, now),
         }

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import signal
 import sqlite3
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from aggregator.gate import Gate
 from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
+from aggregator.quarantine import Quarantine
 from aggregator.rate_limit import RateLimiter, Standing
 from aggregator.rows import UpdateRow
 from aggregator.status import only_service, write_status
@@ -47,6 +49,7 @@ INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
+SWITCH_S = 0.0005  # between threads: else the link, which waits for its turn at every read, falls behind a busy service
 NOTES_S = 1.0  # between two writes of what devices said of themselves
 
 
@@ -74,6 +77,7 @@ class Service:
             inbox=INBOX,
             admit=self.limiter.admit,
         )
+        self.quarantine = Quarantine(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
         self.publisher = Publisher(
             self._publish,
             key=key,
@@ -166,6 +170,7 @@ class Service:
                 self.desired.say()
                 self.enrolments.say()
             self._keep_notes()
+            self._watch_floods()
             self._tell_status()
         except (
             OSError,
@@ -201,6 +206,7 @@ class Service:
                     self.publisher.forget()
                     self.desired.forget()
                     self.enrolments.forget()
+                    self.quarantine.forget()
                     self.conductor.changed = True
                     self.desk.reconnected()
                 case Disconnected():
@@ -335,11 +341,19 @@ class Service:
 
     def _limited(self) -> dict[str, int]:
         """The devices over their budgets, told to the log too."""
-        for device, count in self.link.dropped().items():
-            self.limiter.overflowed(device, count)
         for line in self.limiter.news():
             log.warning("%s", line)
         return self.limiter.limited()
+
+    def _watch_floods(self) -> None:
+        """Let the broker keep what is dropped here in masses."""
+        if not self.quarantine.due(self.now()):
+            return
+        for device, count in self.link.dropped().items():
+            self.limiter.overflowed(device, count)
+        dropped, limited = self.limiter.drops(), self.limiter.limited()
+        bad = {device for device in self.gate.known if device in limited or self.gate.muted(device)} if dropped else ()
+        self.quarantine.look(dropped, self.gate.known, bad, self.now())
 
     def _claim(self, fleet: str) -> None:
         """A state folder belongs to one fleet for good."""
@@ -381,6 +395,7 @@ def _signals(service: Service) -> Iterator[None]:
 
 def serve(config: FleetConfig, *, until_done: bool = False) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do."""
+    sys.setswitchinterval(SWITCH_S)
     with only_service(config.state):
         service = Service(config, until_done=until_done)
         with _signals(service):

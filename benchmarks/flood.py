@@ -40,8 +40,8 @@ from wire.messages import Accepted, Job, Rejected
 
 PROTOTYPE, SHAPE = "cnn:fp32", "1x28x28"
 HONEST, COUNTS = 20, (1, 5)
-ROUNDS = 5  # of a phase at least
-LONGEST_S = 60.0  # of a phase
+ROUNDS = 5  # of a phase, if they do not take too long
+LONGEST_S = 30.0  # of a flood
 ALWAYS = 10**6  # rounds: it is stopped before
 
 
@@ -122,26 +122,26 @@ class Bench:
         finally:
             journal.close()
 
-    async def rounds(self, least_s: float, count: int = ROUNDS) -> Phase:
-        """At least so many rounds and seconds, from the opening of the next one on."""
+    async def rounds(self, least_s: float, *, at_most_s: float = 3 * LONGEST_S) -> Phase:
+        """At least so many rounds and seconds, from the opening of the next one on; fewer if they take too long."""
         first = max(self.opened()) + 1
-        await self._reach(first)
-        cpu, started = [cpu_seconds(pid) for pid in self.pids], time.monotonic()
-        await self._reach(first + count)
-        while time.monotonic() - started < least_s:
-            await self._reach(max(self.opened()) + 1)
-        opened = self.opened()
-        done = sorted(number for number in opened if number >= first)
+        started = time.monotonic()
+        end = started + at_most_s
+        await self._reach(first, end)
+        cpu, began = [cpu_seconds(pid) for pid in self.pids], time.monotonic()
+        await self._reach(first + ROUNDS, end)
+        while time.monotonic() < min(began + least_s, end):
+            await self._reach(max(self.opened()) + 1, end)
+        opened = {number: when for number, when in self.opened().items() if number >= first}
         spent = [cpu_seconds(pid) - before for pid, before in zip(self.pids, cpu, strict=True)]
-        seconds = [opened[n + 1] - opened[n] for n in done[:-1]]
+        seconds = [opened[n + 1] - opened[n] for n in sorted(opened)[:-1]] or [time.monotonic() - started]
         return Phase(seconds, *(each / len(seconds) for each in spent))
 
-    async def _reach(self, number: int) -> None:
-        def tick() -> None:
+    async def _reach(self, number: int, end: float) -> None:
+        while max(self.opened()) < number and time.monotonic() < end:
             for device in self.devices:
                 device.tick()
-
-        await until(lambda: max(self.opened()) >= number, LONGEST_S, f"round {number}", tick)
+            await asyncio.sleep(0.02)
 
     def dropped(self, names: list[str]) -> int:
         """What the service says it dropped of these devices."""
@@ -177,7 +177,7 @@ async def flooded(
         assert await asyncio.wait_for(process.stdout.readline(), 60) == b"ready\n"
         process.stdin.write(b"go\n")
         started = time.monotonic()
-        phase = await bench.rounds(least_s)
+        phase = await bench.rounds(least_s, at_most_s=LONGEST_S)
         process.stdin.close()
         sent = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
         seconds = time.monotonic() - started

@@ -51,9 +51,11 @@ FRONT = ""  # the lane of connections and disconnections, and of messages that a
 class Inbox:
     """Events in order, within a lane. `put` never blocks; whoever puts stops by himself when `full()`."""
 
-    def __init__(self, limit: int, on_room: Callable[[], None], *, share: int | None = None) -> None:
+    def __init__(
+        self, limit: int, on_room: Callable[[], None], *, share: int | None = None, share_count: int = 2**31
+    ) -> None:
         self._limit = limit
-        self._share = limit if share is None else share  # bytes of one lane
+        self._share, self._share_count = limit if share is None else share, share_count  # bytes and events of a lane
         self._on_room = on_room
         self._queue: SimpleQueue[bool | None] = (
             SimpleQueue()
@@ -74,13 +76,13 @@ class Inbox:
             return
         size = _size(event)
         with self._lock:
-            if lane != FRONT and self._lane_bytes[lane] and self._lane_bytes[lane] + size > self._share:
+            waiting = self._lanes.get(lane)
+            if waiting and lane != FRONT and self._has_had_its_share(lane, len(waiting), size):
                 self._dropped[lane] += 1
                 return
             self._lane_bytes[lane] += size
             self._bytes += size
             self._full = self._full or self._bytes > self._limit
-            waiting = self._lanes.get(lane)
             if waiting is None:
                 waiting = self._lanes[lane] = deque()
                 if lane == FRONT:
@@ -123,6 +125,9 @@ class Inbox:
     def full(self) -> bool:
         """Whether to hold back; once full, until half of it has been taken."""
         return self._full and not self._closed
+
+    def _has_had_its_share(self, lane: str, count: int, size: int) -> bool:
+        return count >= self._share_count or self._lane_bytes[lane] + size > self._share
 
     def _take(self) -> Event:
         with self._lock:

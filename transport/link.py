@@ -35,7 +35,7 @@ log = logging.getLogger("edgestill.transport")
 
 LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: ask the broker
 INBOX, OUTBOX = 32 * 2**20, 64 * 2**20  # bytes that may wait, each way
-SHARE = 8  # part of the inbox that one sender's messages may take
+SHARE, SHARE_COUNT = 8, 32  # one sender's messages may take an eighth of the inbox, and be so many
 GOODBYE = 2.0  # seconds for the last words
 
 
@@ -66,7 +66,7 @@ class Link:
             broker=broker, identity=identity, level=LEVELS[broker.protocol], outbox=outbox, admit=admit
         )
         self._waker = Waker()
-        self._inbox = Inbox(inbox, self._waker.wake, share=inbox // SHARE)
+        self._inbox = Inbox(inbox, self._waker.wake, share=inbox // SHARE, share_count=SHARE_COUNT)
         self._session: Session | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mqtt {client_id}", daemon=True)

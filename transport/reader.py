@@ -17,7 +17,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 __all__ = ["Admit", "Reader"]
 
-AHEAD = 64 * 1024  # bytes
+AHEAD = 256 * 1024  # bytes
 QOS1, QOS2 = 0x02, 0x04  # of the first byte of a PUBLISH
 Admit = Callable[[str, int], str | None]  # topic and size to whose the message is; None: not wanted
 
@@ -43,7 +43,7 @@ class Reader(mqtt.Client):
     def _sock_recv(self, bufsize: int) -> bytes:
         if not self._ahead:
             if bufsize >= AHEAD:
-                return bytes(super()._sock_recv(bufsize))
+                return bytes(super()._sock_recv(AHEAD))
             self._ahead = memoryview(super()._sock_recv(AHEAD))
         found, self._ahead = self._ahead[:bufsize], self._ahead[bufsize:]
         return bytes(found)
