@@ -167,7 +167,7 @@ async def send(link: Connection, made: list[bytes], rates: tuple[float, float], 
     most, most_bytes = rates
     while (now := time.monotonic()) < until and not stopped.is_set():
         passed = now - started + TICK_S
-        while link.unsent() < UNSENT:
+        while link.unsent() < UNSENT and not stopped.is_set():
             if (most and messages >= most * passed) or (most_bytes and size >= most_bytes * passed):
                 break
             packet = next(turn)

@@ -45,17 +45,6 @@ POINTS = [
 FEW = ["aggregator-chunk-stored:3", "worker-fusing"]  # what tests/e2e/ does not reach; all with `make test-slow`
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state folder with the first models in it: building them takes seconds."""
-    folder = tmp_path_factory.mktemp("started")
-    with Mosquitto(folder / "mosquitto") as broker, Aggregator(write_fleet(folder, broker.config, NAMES)) as first:
-        first.start()
-        first.until(lambda journal: len(journal.current()) == 2)
-        assert first.end() == 0
-    return folder / "state"
-
-
 def fleet(folder: Path, broker, started: Path, names: list[str] = NAMES, **tables: str) -> Aggregator:
     path = write_fleet(folder, broker.config, names, **tables)
     shutil.copytree(started, folder / "state")
