@@ -184,16 +184,17 @@ stopped = asyncio.Event()
 
 async def flood(order: dict) -> None:
     """Do what flood.py has ordered."""
-    until = time.monotonic() + order["seconds"]
     rates = order["messages"], order["bytes"]
     count = int(min(KEPT, order["messages"] * order["seconds"] or KEPT))
     links = [await open_connection(order["port"], name, lambda *_: None) for name in order["keys"]]
     keys = {name: Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)) for name, text in order["keys"].items()}
     made = [packets(order["case"], name, key, count) for name, key in keys.items()]
+    os.nice(19)
     print("ready", flush=True)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     await lines.readline()
+    until = time.monotonic() + order["seconds"]
     sending = asyncio.gather(*(send(link, each, rates, until) for link, each in zip(links, made, strict=True)))
     await lines.read()  # to its end
     stopped.set()
@@ -204,5 +205,4 @@ async def flood(order: dict) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(19)
     asyncio.run(flood(json.loads(sys.stdin.readline())))

@@ -174,7 +174,7 @@ async def flooded(
     assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(order).encode() + b"\n")
-        assert await asyncio.wait_for(process.stdout.readline(), 60) == b"ready\n"
+        assert await asyncio.wait_for(process.stdout.readline(), 180) == b"ready\n"
         process.stdin.write(b"go\n")
         started = time.monotonic()
         phase = await bench.rounds(least_s, at_most_s=LONGEST_S)

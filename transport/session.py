@@ -39,6 +39,7 @@ AT_ONCE = 64  # packets that are read before anything is written
 GOODBYE = 1.0  # seconds to write DISCONNECT
 NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
 TAKEN_OVER = 0x8E
+ACK_S = 10.0  # after which it is asked whether an acknowledgement was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class Session:
         self._first_subscription: int | None = None
         self._ending: str | None = None
         self._detail = ""
+        self._asked: tuple[int, int, float] | None = None  # which message was asked about, by which request, and when
 
     # on any thread
 
@@ -166,6 +168,7 @@ class Session:
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_publish = self._on_publish
+        client.on_unsubscribe = self._on_unsubscribe
         return client
 
     def _carry(self, client: Reader) -> None:
@@ -182,6 +185,7 @@ class Session:
             if client.want_write():
                 client.loop_write()
             now = time.monotonic()
+            self._ask_for_lost(client, now)
             if self.ready_at is None and now - started > ANSWER_TIMEOUT:
                 raise TimeoutError
             if reading and not readable:
@@ -192,6 +196,19 @@ class Session:
                 # sign of life to the broker, and nobody waits for its answer
                 client.unsubscribe(NOWHERE)
                 judged = now
+
+    def _ask_for_lost(self, client: Reader, now: float) -> None:
+        """Ask something after a message that is not acknowledged: brokers answer in the order of asking.
+
+        Mosquitto drops whatever it has for a client beyond 1,000 packets, acknowledgements too. 20 of them, and
+        nothing would leave any longer.
+        """
+        oldest = self._outbox.oldest()
+        if oldest is None or now - oldest[1] < ACK_S:
+            self._asked = None
+        elif self._asked is None or now - self._asked[2] > ACK_S:  # the answer may be lost too
+            _, number = client.unsubscribe(NOWHERE)
+            self._asked = oldest[0], number or 0, now
 
     def _read(self, client: Reader) -> None:
         """What has come, up to some packets: there is something to write at times, and somebody to wait for."""
@@ -271,6 +288,14 @@ class Session:
         self._outbox.done(number)
         if code.is_failure:
             log.warning("the broker refused a message: %s", code)
+
+    def _on_unsubscribe(
+        self, _client: mqtt.Client, _data: object, number: int, _codes: list[ReasonCode], _properties: object
+    ) -> None:
+        oldest = self._outbox.oldest()
+        if oldest is not None and self._asked is not None and self._asked[:2] == (oldest[0], number):
+            self.reason = "the broker has lost an acknowledgement"
+            self._ending = "clean"
 
     def _on_disconnect(
         self, client: mqtt.Client, _data: object, flags: mqtt.DisconnectFlags, code: ReasonCode, _properties: object
