@@ -17,6 +17,7 @@ from aggregator.config_tables import ENV, TABLES, as_environment, device_keys, s
 from aggregator.fusion_config import FusionConfig, fusion_config
 from models.spec import PrototypeSpec, parse_prototype
 from transport.config import BrokerConfig, broker_config
+from wire.chunks import DEFAULT_CHUNK
 from wire.errors import ConfigError, EdgestillError
 from wire.ids import check_id
 from wire.keys import Ed25519PublicKey, public_key_hex
@@ -63,6 +64,11 @@ class LimitConfig:
     update_mb: int
     parts_mb: int  # of unfinished uploads, all devices together
     transfers: int  # unfinished uploads of one device
+    messages_per_minute: int  # of one device, like all that follow
+    mb_per_minute: int
+    reports_per_minute: int  # messages that are no chunks of updates
+    transfers_per_minute: int  # updates that are begun
+    cpu_s_per_minute: float  # processor time of the service
     garbage_before_mute: int
     mute_s: float
 
@@ -70,6 +76,16 @@ class LimitConfig:
     def update_bytes(self) -> int:
         """Of one sealed update."""
         return self.update_mb * 10**6
+
+    @property
+    def update_chunks(self) -> int:
+        """Of one sealed update, as agents cut it."""
+        return -(-self.update_bytes // DEFAULT_CHUNK)
+
+    @property
+    def bytes_per_minute(self) -> int:
+        """That one device may send."""
+        return self.mb_per_minute * 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +190,7 @@ def _config(
         hyper=_hyper(values["train"], values["fleet"]["seed"], fusion.recipe.local, path),
         fusion=fusion,
         devices=devices,
-        limits=LimitConfig(**values["limits"]),
+        limits=_limits(values["limits"], path),
         log_format=values["log"]["format"],
         log_level=values["log"]["level"],
     )
@@ -228,6 +244,20 @@ def _hyper(values: dict[str, Any], seed: int, local: Mapping[str, float], path: 
 def _hyper_json(hyper: Hyper) -> dict[str, Any]:
     names = ("lr", "batch_size", "epochs", "steps", "momentum", "weight_decay")
     return {**{name: getattr(hyper, name) for name in names}, "prox": hyper.extra.get("prox", 0.0)}
+
+
+def _limits(values: dict[str, Any], path: Path) -> LimitConfig:
+    where, update = f"{path} [limits]", values["update_mb"]
+    given = values.pop("mb_per_minute")
+    limits = LimitConfig(**values, mb_per_minute=4 * update if given is None else given)
+    if limits.mb_per_minute < update:
+        raise ConfigError(f"{where}: 'mb_per_minute' is {given}, less than an update may have; give {update} or more")
+    if limits.messages_per_minute < limits.update_chunks:
+        raise ConfigError(
+            f"{where}: 'messages_per_minute' is {limits.messages_per_minute}, an update of {update} MB has"
+            f" {limits.update_chunks} chunks; give as many or more"
+        )
+    return limits
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,11 @@ TABLES: dict[str, dict[str, Key]] = {
         "update_mb": Key(int, 64, least=1, most=256),
         "parts_mb": Key(int, 2048, least=1),
         "transfers": Key(int, 2, least=1),
+        "messages_per_minute": Key(int, 6000, least=60),
+        "mb_per_minute": Key(int, None, least=1),  # by default four updates
+        "reports_per_minute": Key(int, 600, least=60),
+        "transfers_per_minute": Key(int, 600, least=60),
+        "cpu_s_per_minute": Key(float, 4.0, least=0.1),
         "garbage_before_mute": Key(int, 20, least=1),
         "mute_s": Key(float, 600.0, least=0),
     },

@@ -100,13 +100,15 @@ class DesiredSettings:
         self._wanted[desired.device] = desired
         self._unsaid.add(desired.device)
 
-    def heard(self, device: str, reported: Reported) -> None:
-        """A device reports; `keep` writes it to the journal. A repetition changes nothing."""
+    def heard(self, device: str, reported: Reported, *, quiet: bool = False) -> None:
+        """A device reports; `keep` writes it to the journal. A repetition changes nothing. `quiet`: not logged."""
         facts = msgspec.to_builtins(msgspec.structs.asdict(reported))
         text = json.dumps(facts, sort_keys=True)
         if text in (self._unkept.get(device), self._journal.get(f"reported:{device}")):
             return
         self._unkept[device] = text
+        if quiet:
+            return
         log.info("device %r: settings %d %s", device, reported.version, reported.status)
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
             log.warning("device %r: settings %d: %s", device, reported.version, reason)

@@ -33,6 +33,7 @@ log = logging.getLogger("edgestill.aggregator")
 BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
 REMEMBERED = 20_000  # answers
+AGAIN_S = 1.0  # between two answers about the same decided transfer, after the first that was asked for
 STALE_S = 6 * 3600.0
 
 
@@ -71,9 +72,14 @@ class Desk:
         answer: Callable[[str, Ack], None],
         garbage: Callable[[str, str], None],
         stored: Callable[[UpdateRow], None],
+        may_begin: Callable[[str], bool] = lambda _: True,
+        may_log: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """`may_begin`, `may_log`: whether a device's budget has room for a transfer, and for a line of the log."""
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
+        self._may_begin, self._may_log = may_begin, may_log
+        self._again: OrderedDict[tuple[str, str], float] = OrderedDict()  # when decisions were last given again
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
@@ -88,13 +94,13 @@ class Desk:
         """A chunk has come."""
         device, transfer = topic.device, topic.transfer
         if (decision := self._decision(device, transfer)) is not None:
-            if topic.n == 0:  # a device that lost the answer, or somebody with a recording
-                log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
-            self._answer(device, decision)
+            self._decided_already(device, transfer, decision)
             return
         waiting = self._accepted.get(device)
         if waiting is not None and waiting.transfer == transfer:
             return  # its answer comes with the batch
+        if not self.uploads.has(device, transfer) and not self._may_begin(device):
+            return
         try:
             chunk = decode_chunk(payload)
             if (transfer_id(chunk.content.digest), chunk.n) != (transfer, topic.n):
@@ -119,6 +125,18 @@ class Desk:
         except Exception as error:  # of a library, over bytes that nobody has thought of
             log.debug("update from %r", device, exc_info=True)
             self._refuse(device, transfer, self._rounds.number, f"it cannot be read: {describe(error)}")
+
+    def _decided_already(self, device: str, transfer: str, decision: Ack) -> None:
+        """A device that lost the answer, or somebody with a recording; a device that hears nothing asks after 3 s."""
+        key, now = (device, transfer), self._rounds.now()
+        if now - self._again.get(key, -AGAIN_S) < AGAIN_S:
+            return
+        self._again[key] = now
+        if len(self._again) > REMEMBERED:
+            self._again.popitem(last=False)
+        if self._may_log(device):
+            log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
+        self._answer(device, decision)
 
     def reconnected(self) -> None:
         """Tell every device what its unfinished update lacks."""
@@ -195,7 +213,7 @@ class Desk:
             device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
         )
         self._refused.append(refusal)
-        if self._complaints.new(device, reason):
+        if self._may_log(device) and self._complaints.new(device, reason):
             log.warning("update from %r refused: %s", device, reason)
         if not reason.startswith(("late", "already", "not invited")):
             self._garbage(device, "")

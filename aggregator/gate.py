@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from wire.codec import decode_message
 from wire.envelope import open_envelope
@@ -45,13 +45,26 @@ class Gate:
 
     def key(self, device: str) -> Ed25519PublicKey | None:
         """The key of a device that may speak now."""
-        if self._muted.get(device, 0.0) > self._now():
+        if self.muted(device):
             return None
         key = self._keys.get(device)
         if key is None and device not in self._strangers and len(self._strangers) < 1000:
             self._strangers.add(device)
             log.warning("device %r is not in [devices]: it is not listened to", device)
         return key
+
+    def knows(self, device: str) -> bool:
+        """Whether the device has a key here."""
+        return device in self._keys
+
+    @property
+    def known(self) -> Collection[str]:
+        """All devices that have a key here."""
+        return self._keys.keys()
+
+    def muted(self, device: str) -> bool:
+        """Whether the device is not listened to now."""
+        return self._muted.get(device, 0.0) > self._now()
 
     def open(self, topic: DeviceTopic, payload: bytes) -> Spoken | None:
         """What a device says, if it is truly that device; None if it is nothing that a device says."""

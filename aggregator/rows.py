@@ -26,7 +26,6 @@ class DeviceRow:
     late: int = 0
     muted_until: float = 0.0
     revoked: bool = False
-    limited: int = 0  # messages that were dropped because it had sent too many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

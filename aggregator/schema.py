@@ -5,7 +5,7 @@ writer. The schema has a version (`PRAGMA user_version`). A journal of an older 
 the service opens it, after a copy of it was put beside it; one of a newer schema is refused, not guessed at.
 
     1   edgestill 0.1
-    2   devices.limited, updates.excluded
+    2   updates.excluded
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ SCHEMA = 2
 #: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
 MIGRATIONS = {
     1: """
-ALTER TABLE devices ADD COLUMN limited INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE updates ADD COLUMN excluded TEXT NOT NULL DEFAULT '';
 """,
 }
@@ -32,7 +31,7 @@ CREATE TABLE devices (
     id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
     status TEXT NOT NULL DEFAULT 'unknown', session INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL DEFAULT 0,
     accepted INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0,
-    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0, limited INTEGER NOT NULL DEFAULT 0
+    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE rounds (
     number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),

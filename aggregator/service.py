@@ -11,6 +11,7 @@ import contextlib
 import logging
 import signal
 import sqlite3
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ from aggregator.gate import Gate
 from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
+from aggregator.quarantine import Quarantine
+from aggregator.rate_limit import RateLimiter, Standing
 from aggregator.rows import UpdateRow
 from aggregator.state_check import check_before_opening, check_state
 from aggregator.status import only_service, write_status
@@ -50,6 +53,7 @@ GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
 LIVE = ("chunk", "enrol")  # kinds that nobody retains but to have them read again at every start
 MOST_EXAMPLES = 2**53
+SWITCH_S = 0.0005  # between threads: else the link, which waits for its turn at every read, falls behind a busy service
 NOTES_S = 1.0  # between two writes of what devices said of themselves
 LOCK_S = 1.0  # to wait for another process that writes to the journal
 PATIENCE_S = 0.5  # after a pass in which the disk has failed
@@ -78,8 +82,15 @@ class Service:
         self._claim(config.fleet)
         self.blobs = Blobs(state / "blobs")
         check_state(self.journal, self.blobs, state)
-        filters = aggregator_filters(config.fleet)
-        self.link = Link(config.broker, client_id=f"edgestill-aggregator-{config.fleet}", filters=filters, inbox=INBOX)
+        self.limiter = RateLimiter(limits, self._standing)
+        self.link = Link(
+            config.broker,
+            client_id=f"edgestill-aggregator-{config.fleet}",
+            filters=aggregator_filters(config.fleet),
+            inbox=INBOX,
+            admit=self.limiter.admit,
+        )
+        self.quarantine = Quarantine(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
         self.publisher = Publisher(
             self._publish,
             key=key,
@@ -130,6 +141,8 @@ class Service:
             answer=self.publisher.answer,
             garbage=self._garbage,
             stored=self._stored,
+            may_begin=self.limiter.begin,
+            may_log=self.limiter.may_log,
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
@@ -169,6 +182,7 @@ class Service:
             self._say,
             self.desired.keep,
             self._keep_notes,
+            self._watch_floods,
             self._tell_status,
         ):
             self._attempt(part)
@@ -229,12 +243,14 @@ class Service:
                     self.publisher.forget()
                     self.desired.forget()
                     self.enrolments.forget()
+                    self.quarantine.forget()
                     self.conductor.changed = True
                     self.desk.reconnected()
                 case Disconnected():
                     self._connected = False
                 case Received(topic, payload, retained):
-                    self._received(topic, payload, retained)
+                    with self.limiter.charge(topic):
+                        self._received(topic, payload, retained)
             if self.desk.full:
                 return
 
@@ -288,6 +304,13 @@ class Service:
             return
         self.desk.chunk(topic, payload, key)
 
+    def _standing(self, device: str) -> Standing:
+        """How much is heard of a device; also asked by the link, on its thread."""
+        if self.gate.muted(device):
+            return Standing.MUTED
+        known = self.gate.knows(device) and self._may_speak(device)
+        return Standing.KNOWN if known else Standing.STRANGER
+
     def _may_speak(self, device: str) -> bool:
         seen = self.conductor.state.devices.get(device)
         return seen is None or not seen.revoked
@@ -302,13 +325,15 @@ class Service:
                 if status == "online":
                     self.enrolments.online(device)
             case Reported() as reported:
-                self.desired.heard(device, reported)
-            case Metrics(round=number, problem=problem) if problem:
+                self.desired.heard(device, reported, quiet=not self.limiter.may_log(device))
+            case Metrics(round=number, problem=problem) if problem and self.limiter.may_log(device):
                 log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
                 examples = _examples(about)
-                self.conductor.feed(AboutHeard(device, about.prototype))
-                if about.prototype not in self.config.prototypes:
+                before = self.conductor.state.devices.get(device)
+                if before is None or before.prototype != about.prototype:  # else nothing follows from it
+                    self.conductor.feed(AboutHeard(device, about.prototype))
+                if about.prototype not in self.config.prototypes and self.limiter.may_log(device):
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
                 self._note(device, prototype=about.prototype, board=about.board, examples=examples)
 
@@ -370,8 +395,25 @@ class Service:
             "round": state.round,
             "done": state.done,
             "uploads": len(self.desk.uploads),
+            "limited": self._limited(),
         }
         write_status(self.config.state, facts)
+
+    def _limited(self) -> dict[str, int]:
+        """The devices over their budgets, told to the log too."""
+        for line in self.limiter.news():
+            log.warning("%s", line)
+        return self.limiter.limited()
+
+    def _watch_floods(self) -> None:
+        """Let the broker keep what is dropped here in masses."""
+        if not self.quarantine.due(self.now()):
+            return
+        for device, count in self.link.dropped().items():
+            self.limiter.overflowed(device, count)
+        dropped, limited = self.limiter.drops(), self.limiter.limited()
+        bad = {device for device in self.gate.known if device in limited or self.gate.muted(device)} if dropped else ()
+        self.quarantine.look(dropped, self.gate.known, bad, self.now())
 
     def _claim(self, fleet: str) -> None:
         """A state folder belongs to one fleet for good."""
@@ -421,6 +463,7 @@ def _signals(service: Service) -> Iterator[None]:
 
 def serve(config: FleetConfig, *, until_done: bool = False) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do."""
+    sys.setswitchinterval(SWITCH_S)
     with only_service(config.state):
         try:
             service = Service(config, until_done=until_done)

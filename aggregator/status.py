@@ -20,7 +20,16 @@ from aggregator.journal import Journal
 from aggregator.rows import DeviceRow, RoundRow
 from wire.errors import ConfigError
 
-__all__ = ["device_facts", "fleet_status", "is_running", "last_report", "only_service", "round_facts", "write_status"]
+__all__ = [
+    "device_facts",
+    "fleet_status",
+    "is_running",
+    "last_report",
+    "limited_devices",
+    "only_service",
+    "round_facts",
+    "write_status",
+]
 
 
 @contextmanager
@@ -62,6 +71,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         last = journal.last_round()
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
+        limited = limited_devices(config.state)
         return {
             "fleet": config.fleet,
             "running": running,
@@ -73,7 +83,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, fused) for row in journal.devices()],
+            "devices": [device_facts(row, fused, limited) for row in journal.devices()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -83,12 +93,24 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         journal.close()
 
 
-def device_facts(row: DeviceRow, fused: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def device_facts(
+    row: DeviceRow,
+    fused: Mapping[str, Any] = MappingProxyType({}),
+    limited: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
-    `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out.
+    `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out;
+    `limited` how many messages of each device that is over its budget were dropped unread.
     """
-    return {**{name: getattr(row, name) for name in DeviceRow.__slots__}, "fused": fused.get(row.id)}
+    facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
+    return {**facts, "limited": limited.get(row.id, 0), "fused": fused.get(row.id)}
+
+
+def limited_devices(state: Path) -> dict[str, int]:
+    """The devices that were over their budgets in the last minute, by the running service: messages dropped unread."""
+    found = _live(state).get("limited", {}) if is_running(state) else {}
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def last_report(journal: Journal) -> dict[str, Any]:

@@ -6,6 +6,10 @@ restart only the newest chunks of a large update must come again. A finished par
 
 An update of so few chunks that it would be whole before it is saved once needs no part file: it waits in memory, up
 to `IN_MEMORY` bytes of all such updates, and is written once, as the blob.
+
+What an upload costs is proportional to its bytes: chunks have a least size, an answer names few ranges, and a
+receiver is saved the more seldom, the more it holds. Where there is no room, an upload that has come to a halt makes
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.chunks import Chunk, Content
+from wire.chunks import DEFAULT_CHUNK, MIN_CHUNK, Chunk, Content
 from wire.errors import DeviceError, TransferError
 from wire.ids import transfer_id
 from wire.ranges import Ranges
@@ -27,8 +31,12 @@ from wire.transfer import Receiver
 __all__ = ["IN_MEMORY", "Finished", "PathStorage", "Uploads"]
 
 ANSWER_EVERY = 2  # new chunks
-SAVE_EVERY = 16  # new chunks
+ANSWER_RANGES = 64  # of one `Missing`; an agent has 6 chunks out, and more ranges follow as these are filled
+SAVE_EVERY = 16  # new chunks, at first
+SAVE_SHARE = 8  # later, when an eighth of what is held is new
 IN_MEMORY = 16 * 2**20
+SMALL = SAVE_EVERY * DEFAULT_CHUNK  # bytes of an update that may wait in memory
+HALTED_S = 180.0  # without a new chunk; an agent asks again every minute
 
 
 class PathStorage:
@@ -72,6 +80,7 @@ class _Part:
     data: bytearray | None = None  # in place of the part file
     on_disk: bool = True
     new: int = 0  # chunks since the start, or the restart
+    unsaved: int = 0  # of these
     again: bool = False  # the whole was wrong once
 
 
@@ -85,11 +94,13 @@ class Uploads:
         max_size: int,
         per_device: int,
         max_bytes: int,
+        min_chunk: int = MIN_CHUNK,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._clock = folder, clock
         self._max_size, self._per_device, self._max_bytes = max_size, per_device, max_bytes
+        self._min_chunk = min_chunk
         self._parts: dict[str, dict[str, _Part]] = {}  # by device and transfer, oldest first
         self.size = 0  # bytes that all unfinished updates will have
         self.in_memory = 0  # of these
@@ -114,9 +125,10 @@ class Uploads:
             return self._finish(part)
         if new:
             part.progress = self._clock()
-            if part.new % SAVE_EVERY == 0:
+            part.unsaved += 1
+            if part.unsaved >= max(SAVE_EVERY, part.receiver.held // SAVE_SHARE):
                 self._save(part)
-        return part.receiver.missing() if not new or part.new % ANSWER_EVERY == 0 else None
+        return _missing(part) if not new or part.new % ANSWER_EVERY == 0 else None
 
     def has(self, device: str, transfer: str) -> bool:
         """Whether chunks of this transfer are held."""
@@ -125,7 +137,7 @@ class Uploads:
     def missing(self) -> Iterator[tuple[str, str, Ranges]]:
         """Device, transfer and missing chunks of everything unfinished: what to say after a reconnection."""
         for device, transfer, part in self._all():
-            yield device, transfer, part.receiver.missing()
+            yield device, transfer, _missing(part)
 
     def drop(self, device: str, transfer: str) -> None:
         """Forget a transfer; its file, unless it was adopted as a blob, goes too."""
@@ -170,7 +182,11 @@ class Uploads:
     def _start(self, device: str, transfer: str, content: Content) -> _Part | None:
         if content.size > self._max_size:
             raise DeviceError(f"update of {content.size} bytes, at most {self._max_size} are allowed")
-        if self.size + content.size > self._max_bytes:
+        if content.count > 1 and content.chunk_size < self._min_chunk:
+            raise DeviceError(
+                f"update in chunks of {content.chunk_size} bytes, at least {self._min_chunk} are asked for"
+            )
+        if not self._make_room(content.size):
             return None
         mine = list(self._parts.get(device, ()))
         for old in mine[: max(0, len(mine) - self._per_device + 1)]:
@@ -179,8 +195,19 @@ class Uploads:
         self._keep(device, transfer, part)
         return part
 
+    def _make_room(self, size: int) -> bool:
+        """Whether `size` bytes more may be unfinished; uploads that have come to a halt give way, the oldest first."""
+        if self.size + size <= self._max_bytes:
+            return True
+        halted = self._clock() - HALTED_S
+        for _, device, transfer in sorted((p.progress, d, t) for d, t, p in self._all() if p.progress < halted):
+            self.drop(device, transfer)
+            if self.size + size <= self._max_bytes:
+                return True
+        return False
+
     def _new_part(self, path: Path, content: Content) -> _Part:
-        if content.count > SAVE_EVERY or self.in_memory + content.size > IN_MEMORY:
+        if content.count > SAVE_EVERY or content.size > SMALL or self.in_memory + content.size > IN_MEMORY:
             return _Part(Receiver(content, PathStorage(path)), path, self._clock())
         data = bytearray(content.size)
         self.in_memory += content.size
@@ -193,11 +220,11 @@ class Uploads:
             if part.again:
                 raise DeviceError("the whole update has another digest than its chunks say") from None
             part.again = True  # the disk may have lost a chunk; let all come again, once
-            return part.receiver.missing()
+            return _missing(part)
         return Finished(part.receiver.content, part.path if part.data is None else part.data)
 
     def _save(self, part: _Part) -> None:
-        part.on_disk = True
+        part.on_disk, part.unsaved = True, 0
         if part.data is not None:
             part.path.write_bytes(part.data)
         beside = part.path.with_suffix(".saving")
@@ -217,6 +244,10 @@ class Uploads:
         for path in self._folder.iterdir():
             if path.suffix != ".part" and not path.with_suffix(".part").exists():
                 path.unlink()
+
+
+def _missing(part: _Part) -> Ranges:
+    return part.receiver.missing(limit=ANSWER_RANGES)
 
 
 def _state_file(path: Path) -> Path:

@@ -18,9 +18,16 @@ def device_names(count: int) -> list[str]:
 
 
 def write_fleet(
-    home: Path, *, port: int, prototype: str, shape: str, rounds: int, devices: Mapping[str, Ed25519PrivateKey]
+    home: Path,
+    *,
+    port: int,
+    prototype: str,
+    shape: str,
+    rounds: int,
+    devices: Mapping[str, Ed25519PrivateKey],
+    others: Mapping[str, Ed25519PrivateKey] | None = None,
 ) -> Ed25519PrivateKey:
-    """`home`/fleet.toml of a fleet whose rounds ask all `devices`; the aggregator's key."""
+    """`home`/fleet.toml of a fleet whose rounds wait for all `devices` and which knows `others`; its signing key."""
     home.mkdir(parents=True)
     key = generate_key()
     save_private_key(key, home / "aggregator.key")
@@ -33,7 +40,10 @@ def write_fleet(
         f"[round]\nrounds = {rounds}\nmin_devices = {len(devices)}",
         "[train]\nlr = 0.01\nsteps = 2",
         "[devices]",
-        *(f'{name} = {{ key = "{public_key_hex(device.public_key())}" }}' for name, device in devices.items()),
+        *(
+            f'{name} = {{ key = "{public_key_hex(device.public_key())}" }}'
+            for name, device in {**devices, **(others or {})}.items()
+        ),
     ]
     (home / "fleet.toml").write_text("\n".join([*lines, ""]))
     return key

@@ -103,6 +103,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(data)
 
+    def unsent(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size()
+
     def answer(self, kind: int, number: int = 0) -> asyncio.Future[None]:
         """Of the broker, when it comes."""
         future = asyncio.get_running_loop().create_future()

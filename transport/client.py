@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -15,13 +14,13 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from transport.config import BrokerConfig
+from transport.reader import MAX_INCOMING, Reader
 from transport.tls import tls_context
 from wire.errors import TransportError
 
 __all__ = ["IN_FLIGHT", "MAX_PACKET", "V5", "V311", "Identity", "check_size", "connect", "new_client", "with_expiry"]
 
 V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
-MAX_INCOMING = 4_000_000  # bytes of a packet that we read
 MAX_PACKET = 2_000_000  # what Mosquitto 2.1 takes by default, in bytes of the whole packet
 OVERHEAD = 24  # of a PUBLISH besides topic and payload, at most: header, lengths, number, properties
 IN_FLIGHT = 20  # QoS 1 messages at a time without an acknowledgement
@@ -45,24 +44,15 @@ def check_size(topic: str, payload: bytes, limit: int = MAX_PACKET) -> int:
     return size
 
 
-class _Client(mqtt.Client):
-    """Does not read packets of any size: paho would take 256 MB into memory, and only MQTT 5 tells a broker less."""
-
-    def _sock_recv(self, bufsize: int) -> bytes:
-        if bufsize > MAX_INCOMING:
-            raise OSError(errno.EMSGSIZE, f"a packet of more than {MAX_INCOMING:,} bytes")
-        return super()._sock_recv(bufsize)
-
-
 def new_client(
     broker: BrokerConfig,
     level: MQTTProtocolVersion,
     identity: Identity,
     in_flight: int,
     on_error: Callable[[str], None],
-) -> mqtt.Client:
+) -> Reader:
     """A client that is not connected yet; `on_error` hears what paho logs as an error."""
-    client = _Client(
+    client = Reader(
         CallbackAPIVersion.VERSION2,
         client_id=identity.client_id,
         clean_session=None if level == V5 else True,

@@ -2,18 +2,22 @@
 
 The service asks for the next event on its own thread; paho's callbacks only put events in. When the box is full the
 network thread stops reading from its socket, so that TCP, and then the broker, hold back what comes next.
+
+Messages may be sorted into lanes, of which the service then gets one message each in turn; a lane that has had its
+share of the box loses what comes next. So whoever sends much waits for himself, and takes no room from others.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-__all__ = ["Connected", "Disconnected", "Event", "Inbox", "Received"]
+__all__ = ["FRONT", "Connected", "Disconnected", "Event", "Inbox", "Received"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +45,52 @@ Event: TypeAlias = Connected | Disconnected | Received
 OVERHEAD = 200  # bytes of an event besides its topic and payload, roughly
 
 
-class Inbox:
-    """Events in order. `put` never blocks; whoever puts stops by himself when `full()`."""
+FRONT = ""  # the lane of connections and disconnections, and of messages that are not sorted
 
-    def __init__(self, limit: int, on_room: Callable[[], None]) -> None:
+
+class Inbox:
+    """Events in order, within a lane. `put` never blocks; whoever puts stops by himself when `full()`."""
+
+    def __init__(
+        self, limit: int, on_room: Callable[[], None], *, share: int | None = None, share_count: int = 2**31
+    ) -> None:
         self._limit = limit
+        self._share, self._share_count = limit if share is None else share, share_count  # bytes and events of a lane
         self._on_room = on_room
-        self._queue: SimpleQueue[Event | None] = (
+        self._queue: SimpleQueue[bool | None] = (
             SimpleQueue()
-        )  # its put() may interrupt itself: safe in signal handlers
+        )  # a mark per event; its put() may interrupt itself: safe in signal handlers
         self._lock = threading.Lock()
+        self._lanes: dict[str, deque[Event]] = {}
+        self._turns: deque[str] = deque()  # lanes that are not empty
+        self._lane_bytes: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
         self._bytes = 0
         self._full = False
         self._woken = False
         self._closed = False
 
-    def put(self, event: Event) -> None:
-        """Add an event."""
+    def put(self, event: Event, lane: str = FRONT) -> None:
+        """Add an event; it is dropped, and counted, if its lane has had its share."""
         if self._closed:
             return
+        size = _size(event)
         with self._lock:
-            self._bytes += _size(event)
+            waiting = self._lanes.get(lane)
+            if waiting and lane != FRONT and self._has_had_its_share(lane, len(waiting), size):
+                self._dropped[lane] += 1
+                return
+            self._lane_bytes[lane] += size
+            self._bytes += size
             self._full = self._full or self._bytes > self._limit
-        self._queue.put(event)
+            if waiting is None:
+                waiting = self._lanes[lane] = deque()
+                if lane == FRONT:
+                    self._turns.appendleft(lane)
+                else:
+                    self._turns.append(lane)
+            waiting.append(event)
+        self._queue.put(True)
 
     def get(self, timeout: float) -> Event | None:
         """The next event; None after `timeout` seconds, or at once after `wake`."""
@@ -73,12 +100,17 @@ class Inbox:
                 self._woken = False
                 return None
             try:
-                event = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                mark = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 return None
-            if event is not None:  # None: the mark of a wake() that was already noticed, or is above
-                self._taken(event)
-                return event
+            if mark is not None:  # None: the mark of a wake() that was already noticed, or is above
+                return self._take()
+
+    def dropped(self) -> Counter[str]:
+        """How many events were dropped by lane, since the last call."""
+        with self._lock:
+            found, self._dropped = self._dropped, Counter()
+        return found
 
     def wake(self) -> None:
         """Let `get` return None at once, or the next call to it; from any thread, and from a signal handler."""
@@ -94,13 +126,26 @@ class Inbox:
         """Whether to hold back; once full, until half of it has been taken."""
         return self._full and not self._closed
 
-    def _taken(self, event: Event) -> None:
+    def _has_had_its_share(self, lane: str, count: int, size: int) -> bool:
+        return count >= self._share_count or self._lane_bytes[lane] + size > self._share
+
+    def _take(self) -> Event:
         with self._lock:
-            self._bytes -= _size(event)
+            lane = self._turns.popleft()
+            waiting = self._lanes[lane]
+            event = waiting.popleft()
+            size = _size(event)
+            self._bytes -= size
+            if waiting:
+                self._turns.append(lane)
+                self._lane_bytes[lane] -= size
+            else:
+                del self._lanes[lane], self._lane_bytes[lane]
             room = self._full and self._bytes <= self._limit // 2
             self._full = self._full and not room
         if room:
             self._on_room()
+        return event
 
 
 def _size(event: Event) -> int:

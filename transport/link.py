@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -24,6 +24,7 @@ from transport.backoff import LAST, Backoff
 from transport.client import MAX_PACKET, V311, Identity, check_size
 from transport.config import BrokerConfig
 from transport.events import Connected, Disconnected, Event, Inbox, Received
+from transport.reader import Admit
 from transport.session import Session, Settings
 from transport.tls import tls_context
 from transport.waker import Waker
@@ -34,6 +35,7 @@ log = logging.getLogger("edgestill.transport")
 
 LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: ask the broker
 INBOX, OUTBOX = 32 * 2**20, 64 * 2**20  # bytes that may wait, each way
+SHARE, SHARE_COUNT = 8, 32  # one sender's messages may take an eighth of the inbox, and be so many
 GOODBYE = 2.0  # seconds for the last words
 
 
@@ -49,15 +51,22 @@ class Link:
         will: tuple[str, bytes] | None = None,
         inbox: int = INBOX,
         outbox: int = OUTBOX,
+        admit: Admit | None = None,
     ) -> None:
+        """`admit`, called with topic and size of each message that comes, on the link's thread, names its sender.
+
+        Senders' messages are then given out in turn, and none has more than a share of the inbox; None: drop it.
+        """
         if broker.tls is not None:
             tls_context(broker.tls)  # wrong files are told here, where somebody listens
         if will is not None:
             check_size(*will)
         identity = Identity(client_id, tuple(filters), will)
-        self._settings = Settings(broker=broker, identity=identity, level=LEVELS[broker.protocol], outbox=outbox)
+        self._settings = Settings(
+            broker=broker, identity=identity, level=LEVELS[broker.protocol], outbox=outbox, admit=admit
+        )
         self._waker = Waker()
-        self._inbox = Inbox(inbox, self._waker.wake)
+        self._inbox = Inbox(inbox, self._waker.wake, share=inbox // SHARE, share_count=SHARE_COUNT)
         self._session: Session | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mqtt {client_id}", daemon=True)
@@ -99,6 +108,10 @@ class Link:
     def next_event(self, timeout: float) -> Event | None:
         """The next event; None after `timeout` seconds, or at once after `wake`."""
         return self._inbox.get(timeout)
+
+    def dropped(self) -> Mapping[str, int]:
+        """How many messages found the share of their sender full, by sender, since the last call."""
+        return self._inbox.dropped()
 
     def wake(self) -> None:
         """Make `next_event` return None at once; from any thread, and from a signal handler."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 __all__ = ["MAX_MESSAGES", "Outbox"]
 
@@ -18,6 +19,7 @@ class Outbox:
         self._sizes: dict[int, int] = {}
         self._early: set[int] = set()  # done() before add(): the network thread can be quicker than the publisher
         self._bytes = 0
+        self._since = 0.0  # when the oldest became the oldest
         self._closed = False
 
     def __len__(self) -> int:
@@ -42,18 +44,27 @@ class Outbox:
             if number in self._early:
                 self._early.remove(number)
             else:
+                self._since = self._since if self._sizes else time.monotonic()
                 self._sizes[number] = size
                 self._bytes += size
 
     def done(self, number: int) -> None:
         """Message `number` was written or acknowledged."""
         with self._changed:
+            if next(iter(self._sizes), None) == number:
+                self._since = time.monotonic()
             size = self._sizes.pop(number, None)
             if size is None:
                 self._early.add(number)
             else:
                 self._bytes -= size
                 self._changed.notify_all()
+
+    def oldest(self) -> tuple[int, float] | None:
+        """The message that waits the longest, and since when it is the next to be done."""
+        with self._changed:
+            number = next(iter(self._sizes), None)
+            return None if number is None else (number, self._since)
 
     def close(self) -> None:
         """The connection ended: nobody waits any longer."""

@@ -20,10 +20,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
 from transport.config import BrokerConfig
-from transport.events import Connected, Event, Inbox, Received
+from transport.events import FRONT, Connected, Inbox, Received
 from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
+from transport.reader import Admit, Reader
 from transport.reasons import closed, explain, refusal
 from transport.waker import Waker
 from wire.errors import ConfigError
@@ -34,10 +35,12 @@ log = logging.getLogger("edgestill.transport")
 
 ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
 TICK = 1.0
+AT_ONCE = 64  # packets that are read before anything is written
 GOODBYE = 1.0  # seconds to write DISCONNECT
 MAX_EARLY = 16 * 2**20
 NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
 TAKEN_OVER = 0x8E
+ACK_S = 10.0  # after which it is asked whether an acknowledgement was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Settings:
     outbox: int  # bytes that may wait to be written
     level: MQTTProtocolVersion | None = None  # None: ask the broker
     in_flight: int = IN_FLIGHT
+    admit: Admit | None = None
 
 
 class Session:
@@ -65,11 +69,12 @@ class Session:
         self._client: mqtt.Client | None = None
         self._inbox, self._waker, self._outbox = inbox, waker, Outbox(settings.outbox)
         self._max_packet = MAX_PACKET
-        self._early: list[Event] = []  # came before our subscriptions were confirmed
         self._early_bytes = 0
+        self._early: list[tuple[Received, str]] = []  # came before our subscriptions were confirmed
         self._first_subscription: int | None = None
         self._ending: str | None = None
         self._detail = ""
+        self._asked: tuple[int, int, float] | None = None  # which message was asked about, by which request, and when
 
     # on any thread
 
@@ -153,31 +158,36 @@ class Session:
             self._outbox.close()
             self.reason = self.reason or "closed"
 
-    def _new_client(self) -> mqtt.Client:
+    def _new_client(self) -> Reader:
         s = self.settings
         self.level = s.level or (V5 if speaks_mqtt5(s.broker) else V311)
         if self.level == V311 and s.broker.protocol == "5":
             raise ConfigError("the broker does not speak MQTT 5; set 'protocol' in [broker] to auto or 3.1.1")
         client = new_client(s.broker, self.level, s.identity, s.in_flight, self._on_error)
+        client.admit = s.admit
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_publish = self._on_publish
+        client.on_unsubscribe = self._on_unsubscribe
         return client
 
-    def _carry(self, client: mqtt.Client) -> None:
+    def _carry(self, client: Reader) -> None:
         """Read, write and keep alive until the socket is closed or `end` was called."""
         poller = Poller(self._waker)
         started = judged = time.monotonic()
         while (sock := client.socket()) is not None and self._ending is None:
             reading = not self._inbox.full()
-            readable = poller.wait(sock, reading=reading, writing=client.want_write(), timeout=TICK)
+            ahead = reading and client.buffered()
+            readable = poller.wait(sock, reading=reading, writing=client.want_write(), timeout=0.0 if ahead else TICK)
+            readable = readable or ahead
             if readable:
-                client.loop_read()
+                self._read(client)
             if client.want_write():
                 client.loop_write()
             now = time.monotonic()
+            self._ask_for_lost(client, now)
             if self.ready_at is None and now - started > ANSWER_TIMEOUT:
                 raise TimeoutError
             if reading and not readable:
@@ -188,6 +198,27 @@ class Session:
                 # sign of life to the broker, and nobody waits for its answer
                 client.unsubscribe(NOWHERE)
                 judged = now
+
+    def _ask_for_lost(self, client: Reader, now: float) -> None:
+        """Ask something after a message that is not acknowledged: brokers answer in the order of asking.
+
+        Mosquitto drops whatever it has for a client beyond 1,000 packets, acknowledgements too. 20 of them, and
+        nothing would leave any longer.
+        """
+        oldest = self._outbox.oldest()
+        if oldest is None or now - oldest[1] < ACK_S:
+            self._asked = None
+        elif self._asked is None or now - self._asked[2] > ACK_S:  # the answer may be lost too
+            _, number = client.unsubscribe(NOWHERE)
+            self._asked = oldest[0], number or 0, now
+
+    def _read(self, client: Reader) -> None:
+        """What has come, up to some packets: there is something to write at times, and somebody to wait for."""
+        client.loop_read()
+        for _ in range(AT_ONCE):
+            if not client.buffered() or client.socket() is None or self._inbox.full():
+                return
+            client.loop_read()
 
     def _say_goodbye(self, client: mqtt.Client) -> None:
         client.disconnect()
@@ -235,22 +266,26 @@ class Session:
         version, secured = "5" if self.level == V5 else "3.1.1", ", TLS" if broker.tls else ""
         log.info("connected to %s as %r (MQTT %s%s)", broker, self.settings.identity.client_id, version, secured)
         self._inbox.put(Connected())
-        for event in self._early:
-            self._inbox.put(event)
+        for event, lane in self._early:
+            self._inbox.put(event, lane)
         self._early.clear()
 
-    def _on_message(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+    def _on_message(self, client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        assert isinstance(client, Reader)
         try:
+            lane = FRONT if client.admit is None else client.lane(message)
+            if lane is None:
+                return
             event = Received(message.topic, bytes(message.payload), message.retain)
         except UnicodeDecodeError:
             return  # no topic of ours
         if self.ready_at is None:
-            self._early.append(event)
             self._early_bytes += len(event.payload) + len(event.topic)
             if self._early_bytes > MAX_EARLY:
                 self.reason, self._ending = "the broker sends before it has confirmed our subscriptions", "abort"
+            self._early.append((event, lane))
         else:
-            self._inbox.put(event)
+            self._inbox.put(event, lane)
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, number: int, code: ReasonCode, _properties: object
@@ -258,6 +293,14 @@ class Session:
         self._outbox.done(number)
         if code.is_failure:
             log.warning("the broker refused a message: %s", code)
+
+    def _on_unsubscribe(
+        self, _client: mqtt.Client, _data: object, number: int, _codes: list[ReasonCode], _properties: object
+    ) -> None:
+        oldest = self._outbox.oldest()
+        if oldest is not None and self._asked is not None and self._asked[:2] == (oldest[0], number):
+            self.reason = "the broker has lost an acknowledgement"
+            self._ending = "clean"
 
     def _on_disconnect(
         self, client: mqtt.Client, _data: object, flags: mqtt.DisconnectFlags, code: ReasonCode, _properties: object

@@ -11,7 +11,8 @@
 
 A chunk tells all about its transfer, so any of them may come first, and the receiver needs no memory of a start.
 Content of 0 bytes is one chunk without data. A chunk is at most 1,900,061 bytes: Mosquitto refuses packets over
-2,000,000 by default.
+2,000,000 by default. Agents and aggregators cut at 64 KiB. The aggregator takes updates in chunks of 4 KiB or more
+(`MIN_CHUNK`), unless one chunk is all: what a chunk costs besides its bytes must be worth it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,21 @@ from wire.errors import TransferError
 from wire.ids import check_digest, digest_of
 from wire.storage import Source, blocks
 
-__all__ = ["DEFAULT_CHUNK", "MAX_CHUNK", "Chunk", "Content", "decode_chunk", "describe", "encode_chunk", "fingerprint"]
+__all__ = [
+    "DEFAULT_CHUNK",
+    "MAX_CHUNK",
+    "MIN_CHUNK",
+    "Chunk",
+    "Content",
+    "decode_chunk",
+    "describe",
+    "encode_chunk",
+    "fingerprint",
+]
 
 VERSION = 1
 DEFAULT_CHUNK = 64 * 1024
+MIN_CHUNK = 4096  # of an update in several chunks
 MAX_CHUNK = 1_900_000
 MAX_CHUNKS = 2**16
 MAX_SIZE = 512 * 2**20

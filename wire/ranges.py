@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from wire.errors import TransferError
 
-__all__ = ["Ranges", "expand", "to_ranges"]
+__all__ = ["Gaps", "Ranges", "expand", "to_ranges"]
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -35,3 +36,36 @@ def expand(ranges: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
             raise TransferError(f"chunks {start} .. {stop}: an empty range, out of order, or past the last of {count}")
         yield from range(start, stop)
         end = stop
+
+
+class Gaps:
+    """What is still missing of the numbers below `count`; what a number costs does not grow with their count.
+
+    >>> gaps = Gaps(9)
+    >>> gaps.fill(3), gaps.fill(3), gaps.first(10)
+    (True, False, ((0, 3), (4, 9)))
+    """
+
+    def __init__(self, count: int) -> None:
+        self._starts, self._stops = ([0], [count]) if count else ([], [])
+        self.left = count  # numbers that are missing
+
+    def __contains__(self, n: int) -> bool:
+        i = bisect_right(self._starts, n) - 1
+        return i >= 0 and n < self._stops[i]
+
+    def fill(self, n: int) -> bool:
+        """`n` is missing no longer; False if it was not."""
+        i = bisect_right(self._starts, n) - 1
+        if i < 0 or n >= self._stops[i]:
+            return False
+        start, stop = self._starts[i], self._stops[i]
+        pieces = [(a, b) for a, b in ((start, n), (n + 1, stop)) if a < b]
+        self._starts[i : i + 1] = [a for a, _ in pieces]
+        self._stops[i : i + 1] = [b for _, b in pieces]
+        self.left -= 1
+        return True
+
+    def first(self, limit: int) -> Ranges:
+        """The lowest `limit` ranges of what is missing."""
+        return tuple(zip(self._starts[:limit], self._stops[:limit], strict=True))

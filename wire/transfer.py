@@ -23,7 +23,7 @@ from msgspec import Meta
 from wire.chunks import HASH_BYTES, Chunk, Content, decode_chunk, encode_chunk, fingerprint
 from wire.errors import TopicError, TransferError
 from wire.ids import digest_of
-from wire.ranges import Ranges, expand, to_ranges
+from wire.ranges import Gaps, Ranges, expand, to_ranges
 from wire.storage import Source, Storage, blocks
 
 __all__ = ["WINDOW", "Receiver", "Sender"]
@@ -51,6 +51,7 @@ class Receiver:
         self.content = content
         self._storage = storage
         self._hashes: dict[int, bytes] = {}  # of the chunks held
+        self._gaps = Gaps(content.count)
 
     def accept(self, chunk: bytes | Chunk) -> bool:
         """Store a chunk; False if it was there already, `TransferError` if it is damaged or of another content."""
@@ -63,25 +64,30 @@ class Receiver:
         if chunk.n in self._hashes:
             return False
         self._storage.write(self.content.span(chunk.n)[0], chunk.data)
-        self._hashes[chunk.n] = chunk.hash
+        self._hold(chunk.n, chunk.hash)
         return True
 
     @property
     def complete(self) -> bool:
         """Whether every chunk is there; `finish` has the last word."""
-        return len(self._hashes) == self.content.count
+        return self._gaps.left == 0
+
+    @property
+    def held(self) -> int:
+        """How many chunks are there."""
+        return len(self._hashes)
 
     def missing(self, *, limit: int = MAX_RANGES) -> Ranges:
         """The chunks to ask for: the first `limit` ranges of them."""
-        return to_ranges(n for n in range(self.content.count) if n not in self._hashes)[:limit]
+        return self._gaps.first(limit)
 
     def finish(self) -> None:
         """Check the digest of the whole. If it differs, forget every chunk: all must come again."""
         if not self.complete:
-            absent = self.content.count - len(self._hashes)
-            raise TransferError(f"transfer of {self.content.digest[:12]}…: {absent} chunks are still missing")
+            raise TransferError(f"transfer of {self.content.digest[:12]}…: {self._gaps.left} chunks are still missing")
         if digest_of(blocks(self._storage, self.content.size)) != self.content.digest:
             self._hashes.clear()
+            self._gaps = Gaps(self.content.count)
             raise TransferError(f"transfer of {self.content.digest[:12]}…: the whole has another digest; starting over")
 
     def save(self) -> bytes:
@@ -108,8 +114,12 @@ class Receiver:
             expected = saved.hashes[HASH_BYTES * i : HASH_BYTES * (i + 1)]
             data = storage.read(*receiver.content.span(n))
             if len(data) == receiver.content.span(n)[1] and fingerprint(receiver.content, n, data) == expected:
-                receiver._hashes[n] = expected
+                receiver._hold(n, expected)
         return receiver
+
+    def _hold(self, n: int, digest: bytes) -> None:
+        self._hashes[n] = digest
+        self._gaps.fill(n)
 
 
 class Sender:

@@ -62,7 +62,7 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     from aggregator.desired import settings_facts
     from aggregator.journal import Journal
     from aggregator.rows import DeviceRow
-    from aggregator.status import device_facts, last_report
+    from aggregator.status import device_facts, last_report, limited_devices
 
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
     if not (loaded.state / "journal.db").is_file():
@@ -71,8 +71,8 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     journal = Journal(loaded.state / "journal.db", read_only=True)
     try:
         rows |= {row.id: row for row in journal.devices()}
-        fused = last_report(journal).get("devices", {})
-        return [{**device_facts(rows[name], fused), **settings_facts(journal, name)} for name in sorted(rows)]
+        fused, limited = last_report(journal).get("devices", {}), limited_devices(loaded.state)
+        return [{**device_facts(rows[name], fused, limited), **settings_facts(journal, name)} for name in sorted(rows)]
     finally:
         journal.close()
 

@@ -74,6 +74,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
     capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
     lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
+    limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
+    lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
     return lines
 
@@ -109,12 +111,20 @@ def _devices(facts: dict[str, Any]) -> Table:
 
 def device_row(device: dict[str, Any]) -> list[str]:
     """A device as a row of a table."""
-    state = "revoked" if device["revoked"] else "muted" if device["muted_until"] > time.time() else device["status"]
+    state = _state(device)
     counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
     fused = device["fused"] or {}
     weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
     weight += ", capped" * bool(fused.get("capped"))
     return [device["id"], state, device["prototype"] or "", *counts, weight, _percent(fused.get("score"))]
+
+
+def _state(device: dict[str, Any]) -> str:
+    if device["revoked"]:
+        return "revoked"
+    if device["muted_until"] > time.time():
+        return "muted"
+    return f"{device['status']}, limited" if device["limited"] else str(device["status"])
 
 
 def _table(*columns: str) -> Table:

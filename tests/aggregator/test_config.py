@@ -95,6 +95,15 @@ def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
             {"fusion": 'recipe = "feddistill"', "round": 'update = "delta"'},
             r"\[round\]: recipe feddistill has devices send logits; leave out update = 'delta'",
         ),
+        (
+            {"limits": "mb_per_minute = 63"},
+            r"\[limits\]: 'mb_per_minute' is 63, less than an update may have; give 64 or",
+        ),
+        (
+            {"limits": "messages_per_minute = 976"},
+            "'messages_per_minute' is 976, an update of 64 MB has 977 chunks; give",
+        ),
+        ({"limits": "reports_per_minute = 0"}, r"\[limits\]: 'reports_per_minute' is 0"),
         ({"fusion": '!recipe = "fedvag"'}, "'recipe' is 'fedvag'; did you mean 'fedavg'"),
     ],
 )
@@ -135,3 +144,10 @@ def test_a_recipe_may_say_what_devices_send_and_are_told(tmp_path: Path) -> None
     config = load_fleet_config(written(tmp_path, fusion=guided, round='update = "predictor"'), environ={})
     assert config.update == "predictor"
     assert (config.hyper.extra["generated_weight"], config.hyper.extra["generated_kl"]) == (10.0, 0.0)
+
+
+def test_a_device_may_send_four_updates_a_minute_unless_told_otherwise(tmp_path: Path) -> None:
+    assert load_fleet_config(written(tmp_path), environ={}).limits.mb_per_minute == 256
+    limits = load_fleet_config(written(tmp_path), ["limits.update_mb=10"], environ={}).limits
+    assert (limits.mb_per_minute, limits.bytes_per_minute, limits.update_chunks) == (40, 40_000_000, 153)
+    assert load_fleet_config(written(tmp_path), ["limits.mb_per_minute=64"], environ={}).limits.mb_per_minute == 64

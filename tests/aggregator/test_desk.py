@@ -20,7 +20,7 @@ from aggregator.uploads import Uploads
 from tests.aggregator.journals import a_round
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from wire.chunks import describe, encode_chunk
-from wire.ids import transfer_id
+from wire.ids import digest_of, transfer_id
 from wire.messages import Accepted, Ack, Rejected, UpdateHeader
 from wire.storage import MemoryStorage
 from wire.tensors import encode
@@ -44,8 +44,10 @@ class Rounds:
     def asked(self, device: str, number: int) -> Asked | None:
         return Asked(prototype="mlp:fp32", model="0" * 64, classes=3, published=Published(shapes=SHAPES))
 
+    time = 7.0
+
     def now(self) -> float:
-        return 7.0
+        return self.time
 
 
 class Office:
@@ -58,7 +60,7 @@ class Office:
         self.said: list[tuple[str, Ack]] = []
         self.garbage: list[tuple[str, str]] = []
         self.stored: list[UpdateRow] = []
-        uploads = Uploads(folder / "parts", max_size=10**6, per_device=2, max_bytes=10**7)
+        uploads = Uploads(folder / "parts", max_size=10**6, per_device=2, max_bytes=10**7, min_chunk=10)
         self.desk = Desk(
             fleet=FLEET,
             uploads=uploads,
@@ -223,3 +225,33 @@ def test_a_large_update_is_checked_without_being_read_whole(office: Office, monk
     office.send("a", update("a"), size=10)  # too many chunks to wait in memory
     office.desk.flush()
     assert len(office.stored) == 1
+
+
+def test_a_decision_is_given_again_at_once_and_then_once_a_second(office: Office) -> None:
+    transfer = office.send("a", update("a"))
+    office.desk.flush()
+    office.said.clear()
+    for now in (7.0, 7.3, 7.9, 8.1, 8.2):
+        office.rounds.time = now
+        office.send("a", update("a"))
+    assert office.said == [("a", Accepted(transfer=transfer, round=1))] * 2
+
+
+def test_a_device_that_may_begin_nothing_goes_on_with_what_it_has_begun(office: Office) -> None:
+    office.send("a", update("a"), 0)
+    office.desk._may_begin = lambda device: device != "a"
+    office.send("a", update("a", 2.0))
+    office.send("b", update("b"))
+    assert office.garbage == []
+    office.send("a", update("a"))
+    office.desk.flush()
+    assert sorted((row.device, row.transfer) for row in office.stored) == sorted(
+        (device, transfer_id(digest_of(update(device)))) for device in ("a", "b")
+    )
+
+
+def test_refusals_are_logged_as_far_as_the_budget_goes(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    office.desk._may_log = lambda device: device != "a"
+    for device in ("a", "b"):
+        office.send(device, update(device, shape=(2, 4)))
+    assert [record.args[0] for record in caplog.records if "refused" in record.msg] == ["b"]

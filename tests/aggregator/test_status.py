@@ -71,3 +71,18 @@ def test_it_tells_what_the_last_fused_round_made_of_each_device(tmp_path: Path) 
 def test_before_the_first_start_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no journal; has the aggregator of this fleet been started"):
         fleet_status(load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"])))
+
+
+def test_it_tells_who_is_over_his_budget_as_long_as_the_service_runs(tmp_path: Path) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0", "pi-1"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    for device in ("pi-0", "pi-1"):
+        journal.note_device(device, status="online")
+    journal.close()
+    write_status(config.state, {"connected": True, "limited": {"pi-1": 300}})
+    assert [device["limited"] for device in fleet_status(config)["devices"]] == [0, 0]
+    with only_service(config.state):
+        assert [device["limited"] for device in fleet_status(config)["devices"]] == [0, 300]
+        write_status(config.state, {"limited": "nonsense"})
+        assert [device["limited"] for device in fleet_status(config)["devices"]] == [0, 0]

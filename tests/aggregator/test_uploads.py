@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.uploads import IN_MEMORY, SAVE_EVERY, Finished, Uploads
+from aggregator.uploads import ANSWER_RANGES, HALTED_S, IN_MEMORY, SAVE_EVERY, SMALL, Finished, Uploads
 from wire.chunks import Chunk, Content, decode_chunk, describe, encode_chunk
 from wire.errors import DeviceError
 from wire.ids import transfer_id
 from wire.storage import MemoryStorage
+from wire.transfer import Receiver
 
 pytestmark = pytest.mark.light
 DATA = bytes(range(256)) * 40  # 10 chunks of 1024: waits in memory
@@ -31,7 +32,8 @@ class Clock:
 
 
 def uploads(folder: Path, **changes: object) -> Uploads:
-    return Uploads(folder, **{"max_size": 10**6, "per_device": 2, "max_bytes": 10**6, **changes})
+    limits = {"max_size": 10**6, "per_device": 2, "max_bytes": 10**6, "min_chunk": 1024}
+    return Uploads(folder, **{**limits, **changes})
 
 
 def test_chunks_in_any_order_make_the_whole(tmp_path: Path) -> None:
@@ -64,8 +66,9 @@ def test_an_update_that_would_be_whole_before_it_is_saved_needs_no_file(tmp_path
 
 def test_beyond_the_bytes_in_memory_small_updates_have_part_files_too(tmp_path: Path) -> None:
     desk = uploads(tmp_path, max_size=IN_MEMORY, max_bytes=2 * IN_MEMORY)
-    fill = Content(digest="0" * 64, size=IN_MEMORY - len(DATA), chunk_size=2**20)
-    desk.add("a", decode_chunk(encode_chunk(fill, 0, bytes(2**20))))
+    for n in range(IN_MEMORY // SMALL):  # the last leaves room for one of DATA
+        fill = Content(digest=f"{n:064x}", size=SMALL - (n == 15) * len(DATA), chunk_size=2**16)
+        desk.add(f"a{n}", decode_chunk(encode_chunk(fill, 0, bytes(2**16))))
     desk.add("b", chunks()[0])
     assert (desk.in_memory, list(tmp_path.iterdir())) == (IN_MEMORY, [])
     *_, finished = [desk.add("c", chunk) for chunk in chunks()]
@@ -203,3 +206,76 @@ def test_a_revoked_device_leaves_nothing_behind(tmp_path: Path) -> None:
     desk.drop_device("a")
     desk.drop_device("nobody")
     assert (len(desk), desk.size, desk.in_memory, list(tmp_path.iterdir())) == (0, 0, 0, [])
+
+
+def test_chunks_smaller_than_any_agent_sends_are_refused_at_the_first(tmp_path: Path) -> None:
+    desk = Uploads(tmp_path, max_size=10**6, per_device=2, max_bytes=10**6)
+    with pytest.raises(DeviceError, match="in chunks of 4095 bytes, at least 4096 are asked for"):
+        desk.add("a", chunks(DATA, 4095)[0])
+    assert desk.add("a", chunks(DATA, 4096)[0]) is None
+    assert isinstance(desk.add("a", chunks(b"all of it", 9)[0]), Finished)  # one chunk may be as small as it likes
+
+
+def test_an_answer_names_few_ranges_however_scattered_the_chunks_come(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    parts = chunks(bytes(1024) * 600)
+    said = [desk.add("a", parts[n]) for n in range(0, 600, 2)]
+    assert max(len(ranges) for ranges in said if ranges) == ANSWER_RANGES
+    assert said[-1][:2] == ((1, 2), (3, 4))
+
+
+def saved_bytes(folder: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What is written beside a part file of `count` chunks while it grows."""
+    total = 0
+    save = Receiver.save
+
+    def counted(receiver: Receiver) -> bytes:
+        nonlocal total
+        state = save(receiver)
+        total += len(state)
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Receiver, "save", counted)
+        desk = uploads(folder, max_size=10**7, max_bytes=10**8)
+        for chunk in chunks(bytes(1024) * count)[:-1]:
+            desk.add("a", chunk)
+    return total
+
+
+def test_what_is_saved_beside_a_part_file_grows_with_its_chunks_not_with_their_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = (saved_bytes(tmp_path / str(n), n, monkeypatch) for n in (256, 16 * 256))
+    assert few > 0
+    assert many < 2 * 16 * few
+
+
+def test_after_a_kill_an_eighth_of_a_large_update_must_come_again_at_most(tmp_path: Path) -> None:
+    desk = uploads(tmp_path)
+    for chunk in chunks(bytes(1024) * 900)[:899]:
+        desk.add("a", chunk)
+    ((_, _, ((start, stop),)),) = uploads(tmp_path).missing()
+    assert stop == 900
+    assert 900 - start <= 900 / 8 + 2
+
+
+def test_one_message_reserves_no_more_memory_than_an_update_that_waits_there_may_have(tmp_path: Path) -> None:
+    desk = uploads(tmp_path, max_size=IN_MEMORY, max_bytes=2 * IN_MEMORY)
+    last = Content(digest="0" * 64, size=8 * 1_900_000 + 1, chunk_size=1_900_000)
+    desk.add("a", decode_chunk(encode_chunk(last, 8, b"x")))
+    assert (len(desk), desk.in_memory) == (1, 0)
+
+
+def test_where_there_is_no_room_an_upload_that_has_come_to_a_halt_makes_it(tmp_path: Path) -> None:
+    clock = Clock()
+    desk = uploads(tmp_path, max_bytes=25_000, clock=clock)
+    desk.add("halted", chunks()[0])
+    desk.add("busy", chunks()[0])
+    clock.now = HALTED_S
+    desk.add("busy", chunks()[1])
+    assert desk.add("new", chunks()[0]) is None
+    assert not any(device == "new" for device, _, _ in desk.missing())
+    clock.now = HALTED_S + 1
+    desk.add("new", chunks()[0])
+    assert [device for device, _, _ in desk.missing()] == ["busy", "new"]

@@ -70,3 +70,53 @@ def test_a_closed_box_forgets_and_is_never_full() -> None:
     inbox.put(Connected())
     assert isinstance(inbox.get(0), Received)
     assert inbox.get(0) is None
+
+
+def message(lane: str, number: int = 0, size: int = 10) -> Received:
+    return Received(f"{lane}/{number}", bytes(size), False)
+
+
+def test_lanes_take_turns_and_keep_their_own_order() -> None:
+    inbox = Inbox(100_000, lambda: None)
+    for number in range(3):
+        inbox.put(message("a", number), "a")
+    inbox.put(message("b"), "b")
+    inbox.put(message("c"), "c")
+    assert [inbox.get(0).topic for _ in range(5)] == ["a/0", "b/0", "c/0", "a/1", "a/2"]
+    assert inbox.get(0) is None
+
+
+def test_a_connection_is_told_before_the_messages_that_wait() -> None:
+    inbox = Inbox(100_000, lambda: None)
+    inbox.put(message("a"), "a")
+    inbox.put(Connected())
+    assert [type(inbox.get(0)) for _ in range(2)] == [Connected, Received]
+
+
+@pytest.mark.parametrize("share", [{"share": 1100}, {"share_count": 5}])
+def test_a_lane_that_has_had_its_share_drops_what_comes_next_and_nobody_elses(share: dict[str, int]) -> None:
+    inbox = Inbox(100_000, lambda: None, **share)
+    for number in range(50):
+        inbox.put(message("a", number), "a")  # 213 or 214 bytes each, with what an event costs
+    inbox.put(message("b"), "b")
+    assert dict(inbox.dropped()) == {"a": 45}
+    assert dict(inbox.dropped()) == {}
+    assert [inbox.get(0).topic for _ in range(6)] == ["a/0", "b/0", "a/1", "a/2", "a/3", "a/4"]
+    inbox.put(message("a", 99), "a")
+    assert inbox.get(0).topic == "a/99"
+
+
+def test_one_message_that_is_larger_than_a_share_has_room() -> None:
+    inbox = Inbox(100_000, lambda: None, share=100)
+    inbox.put(message("a", 0, 5000), "a")
+    inbox.put(message("a", 1, 5000), "a")
+    assert inbox.get(0).topic == "a/0"
+    assert inbox.get(0) is None
+    assert dict(inbox.dropped()) == {"a": 1}
+
+
+def test_a_flood_in_one_lane_does_not_fill_the_box_for_others() -> None:
+    inbox = Inbox(100_000, lambda: None, share=10_000)
+    for number in range(10_000):
+        inbox.put(message("a", number), "a")
+    assert not inbox.full()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.errors import TransferError
-from wire.ranges import expand, to_ranges
+from wire.ranges import Gaps, expand, to_ranges
 
 pytestmark = pytest.mark.light
 
@@ -26,3 +26,19 @@ def test_a_range_that_is_empty_out_of_order_or_out_of_bounds_is_refused(ranges):
 def test_an_absurd_range_is_refused_before_it_is_counted_out():
     with pytest.raises(TransferError):
         next(expand([(0, 10**18)], 10))
+
+
+@given(st.integers(1, 60), st.data())
+def test_gaps_are_what_to_ranges_says_of_the_numbers_that_are_missing(count, data):
+    gaps, missing = Gaps(count), set(range(count))
+    for n in data.draw(st.lists(st.integers(-2, count + 2), max_size=80)):
+        assert (n in gaps) == (n in missing)
+        assert gaps.fill(n) == (n in missing)
+        missing.discard(n)
+        assert gaps.left == len(missing)
+        assert gaps.first(1000) == to_ranges(sorted(missing))
+        assert gaps.first(2) == to_ranges(sorted(missing))[:2]
+
+
+def test_nothing_is_missing_of_nothing():
+    assert (Gaps(0).left, Gaps(0).first(5), 0 in Gaps(0)) == (0, (), False)

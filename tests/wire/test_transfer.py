@@ -1,5 +1,6 @@
 """Both ends of a transfer."""
 
+import sys
 import tracemalloc
 from random import Random
 
@@ -270,3 +271,34 @@ def test_twelve_megabytes_from_file_to_file_need_no_copy_in_memory(tmp_path):
         tracemalloc.stop()
     assert peak < 3_000_000
     assert (tmp_path / "in").read_bytes() == (tmp_path / "out").read_bytes()
+
+
+# ---- what it costs
+
+
+def lines_run(count: int) -> int:
+    """Lines of wire/ that a transfer of `count` chunks takes, in a scattered order, asked each time what it lacks."""
+    sender = sender_of(bytes(count), chunk_size=1)
+    receiver, _ = receiver_for(sender)
+    chunks = [decode_chunk(sender.chunk(n)) for n in [*range(0, count, 2), *range(1, count, 2)]]
+    lines = 0
+
+    def trace(frame, event, _arg):
+        nonlocal lines
+        lines += event == "line"
+        return trace if frame.f_globals["__name__"].startswith("wire.") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for chunk in chunks:
+            receiver.accept(chunk)
+            receiver.missing(limit=64)
+    finally:
+        sys.settrace(before)
+    assert receiver.complete
+    return lines
+
+
+def test_what_a_chunk_costs_does_not_grow_with_their_number():
+    assert lines_run(16 * 128) < 1.2 * 16 * lines_run(128)

@@ -1,0 +1,96 @@
+"""Floods are kept at the broker: who sends far more than he may is not subscribed to for a while.
+
+The aggregator listens to all devices by one filter for each kind of topic (`+/up/+/+`, `+/state`, ...). To drop a
+message costs little, but not nothing, and what the aggregator does not read in time the broker drops, of honest devices
+too. So when many messages of a kind were dropped in a moment, that filter gives way to the known devices' own topics,
+without those that are over their budgets or muted. After a while, longer each time that the flood is still there, all
+are listened to again. Nothing that matters is lost: retained messages come again, and devices ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from wire.topics import aggregator_filters
+
+__all__ = ["Quarantine"]
+
+log = logging.getLogger("edgestill.aggregator")
+STEP_S = 0.25  # between two looks
+FLOOD = 100  # messages of a kind that were dropped since the last look
+HOLD_S, MAX_HOLD_S = 30.0, 600.0
+CALM_S = 60.0  # after which a flood counts as the first again
+OPEN_KINDS = ("enrol",)  # whose senders are not known
+
+
+@dataclass(slots=True)
+class _Held:
+    until: float
+    seconds: float
+    filters: dict[str, str]  # by device; empty: nobody is listened to
+
+
+class Quarantine:
+    """Which kinds of topics are held, and to whom it is listened instead."""
+
+    def __init__(
+        self,
+        fleet: str,
+        *,
+        subscribe: Callable[[Sequence[str]], bool],
+        unsubscribe: Callable[[Sequence[str]], bool],
+    ) -> None:
+        self._subscribe, self._unsubscribe = subscribe, unsubscribe
+        self._filters = {pattern.split("/")[4]: pattern for pattern in aggregator_filters(fleet)}
+        self._held: dict[str, _Held] = {}
+        self._next = 0.0
+        self._before: dict[str, tuple[float, float]] = {}  # when a kind was let go, and for how long it was held
+
+    def forget(self) -> None:
+        """A new connection: all filters stand as at first."""
+        self._held.clear()
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to look again."""
+        return now >= self._next
+
+    def look(self, dropped: Mapping[str, int], devices: Collection[str], bad: Collection[str], now: float) -> None:
+        """`dropped` messages by kind since the last look; of the known `devices`, the `bad` ones are kept out."""
+        self._next = now + STEP_S
+        for kind, held in list(self._held.items()):
+            if now >= held.until:
+                self._let_go(kind, now)
+            elif dropped.get(kind, 0) >= FLOOD:
+                self._put_out(held, bad)
+        for kind, count in dropped.items():
+            if count >= FLOOD and kind in self._filters and kind not in self._held:
+                self._hold(kind, [device for device in devices if device not in bad], now)
+
+    def _hold(self, kind: str, devices: Sequence[str], now: float) -> None:
+        everybody = self._filters[kind]
+        filters = {} if kind in OPEN_KINDS else {device: everybody.replace("+", device, 1) for device in devices}
+        if (filters and not self._subscribe(list(filters.values()))) or not self._unsubscribe([everybody]):
+            return
+        let_go, seconds = self._before.get(kind, (-CALM_S, HOLD_S))
+        seconds = min(2 * seconds, MAX_HOLD_S) if now - let_go < CALM_S else HOLD_S
+        self._held[kind] = _Held(now + seconds, seconds, filters)
+        listened = f"the {len(filters)} devices within their budgets" if filters else "nobody"
+        log.warning("a flood of %r messages: for %.0f s it is listened to %s", kind, seconds, listened)
+
+    def _put_out(self, held: _Held, bad: Collection[str]) -> None:
+        """Somebody else has joined in."""
+        gone = [device for device in held.filters if device in bad]
+        if gone and self._unsubscribe([held.filters[device] for device in gone]):
+            for device in gone:
+                del held.filters[device]
+
+    def _let_go(self, kind: str, now: float) -> None:
+        held = self._held[kind]
+        if not self._subscribe([self._filters[kind]]):
+            return
+        if held.filters:
+            self._unsubscribe(list(held.filters.values()))
+        del self._held[kind]
+        self._before[kind] = now, held.seconds
