@@ -64,7 +64,7 @@ def make_update(device: str, job: Job, artifact: bytes, **changes: object) -> by
         "prototype": header.prototype,
         "update": "state",
         "num_examples": 10 + len(device),
-        "label_counts": (4, 3, 3),
+        "label_counts": (4 + len(device), 3, 3),
         "base": job.model,
         "metrics": {"train_loss": 1.0 / job.round},
     }
