@@ -42,7 +42,15 @@ from wire.errors import ConfigError
 SEEDS = (0, 1, 2)
 RATIOS = (0.0, 2.0, 3.0, 5.0)
 SPLITS = [("dirichlet", a) for a in (0.01, 0.1, 0.5, 1.0)]
-SPLITS += [("shards", 1.0), ("fedgen", 0.1), ("feddf", 0.1), ("fedrad", 0.5), ("fedrad-iid", 1.0)]
+SPLITS += [
+    ("iid", 1.0),
+    ("iid-skew", 1.0),
+    ("shards", 1.0),
+    ("fedgen", 0.1),
+    ("feddf", 0.1),
+    ("fedrad", 0.5),
+    ("fedrad-iid", 1.0),
+]
 TAUGHT = {"steps": 30, "batch_size": 64, "check_every": 30}
 RECIPES: Mapping[str, Mapping[str, Any]] = {"fedavg": {}, "fedrad": TAUGHT, "edgestill": TAUGHT}
 TARGET, ATTACKER, DEVICES = 0, 7, 15

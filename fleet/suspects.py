@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from aggregator.fusion.example_cap import capped_text
+
 __all__ = ["Suspect", "suspects"]
 
 BELOW = 0.5  # of the median score of its prototype: 1-bit models score lower than others without being worse
+ABSURD = 100  # times what it counted for: a device may well have more examples than others, but not so many
 FEW = 3  # scores of fewer devices say nothing about one of them
 
 
@@ -25,8 +28,9 @@ class Suspect:
 def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, str] | None = None) -> list[Suspect]:
     """Of a round's `devices` (`RoundResult.devices`) those that stand out, the worst first.
 
-    A device stands out if it was left out, if its update got no weight where others' did, or if its score is below half
-    of the median of its prototype's; `prototypes` says who has which, without it all are compared with all.
+    A device stands out if it was left out, if its update got no weight where others' did, if it claimed a hundred times
+    the examples that it counted for, or if its score is below half of the median of its prototype's; `prototypes` says
+    who has which, without it all are compared with all.
     """
     of = prototypes or {}
     scores: dict[str, list[float]] = {}
@@ -43,6 +47,8 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
             found.append(Suspect(name, score, f"left out: {facts['screened']}"))
         elif weight == 0 and of.get(name, "") in averaged:
             found.append(Suspect(name, score, "no weight"))
+        elif (capped := facts.get("capped")) is not None and capped["claimed"] >= ABSURD * capped["counted"]:
+            found.append(Suspect(name, score, f"capped: {capped_text(capped)}"))
         elif score is not None and score < least:
             found.append(Suspect(name, score, "low score"))
     return sorted(found, key=lambda s: (s.why == "low score", s.score is None, s.score or 0.0, s.device))

@@ -65,7 +65,7 @@ def make_update(device: str, job: Job, artifact: bytes, **changes: object) -> by
         "device": device,
         "prototype": header.prototype,
         "update": "state",
-        "num_examples": 10 + len(device),  # as many as label_counts sum to
+        "num_examples": 10 + len(device),
         "label_counts": (4 + len(device), 3, 3),
         "base": job.model,
         "metrics": {"train_loss": 1.0 / job.round},

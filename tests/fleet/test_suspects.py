@@ -46,3 +46,14 @@ def test_where_no_models_are_averaged_nobody_lacks_weight() -> None:
 def test_without_scores_and_reasons_nobody_stands_out() -> None:
     assert suspects({"sim-0": {"weight": 0.5}, "sim-1": {"weight": 0.5}}) == []
     assert suspects({}) == []
+
+
+def test_who_claims_a_hundred_times_what_it_counts_for_is_named_and_a_large_device_is_not() -> None:
+    devices = scored(0.25, 0.25, 0.25, 0.25)
+    devices["sim-1"] |= {"capped": {"claimed": 100, "counted": 30, "labels": None}}
+    devices["sim-2"] |= {"capped": {"claimed": 2**53, "counted": 30, "labels": None}}
+    (found,) = suspects(devices)
+    assert (found.device, found.why) == (
+        "sim-2",
+        "capped: claimed 9,007,199,254,740,992 examples, counted for 30",
+    )

@@ -114,7 +114,7 @@ ratios = st.sampled_from([1.0, 1.5, 2.0, MAX_EXAMPLES_RATIO, 10.0])
 numbers = st.integers(1, LIE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=30), ratios)
 def test_whatever_is_claimed_no_share_of_the_mean_exceeds_the_bound(examples: list[int], ratio: float) -> None:
     left = counted(claims(*examples), ratio)
@@ -124,7 +124,7 @@ def test_whatever_is_claimed_no_share_of_the_mean_exceeds_the_bound(examples: li
     assert max(left) <= ratio * lower_median(examples)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(2, 30), st.integers(1, 10**6), ratios)
 def test_colluders_up_to_half_share_no_more_than_that_many_bounds(
     data: st.DataObject, devices: int, honest: int, ratio: float
