@@ -1,5 +1,7 @@
 """A board that enrols takes its own certificate, from its own fleet, and nothing else."""
 
+import errno
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,3 +95,61 @@ def test_a_board_that_is_started_again_asks_with_the_same_keys(config: AgentConf
     assert Enrolment(config, config.enrol).keys == board.keys
     other = replace(config.enrol, identity=config.enrol.identity.with_name("new"))
     assert Enrolment(config, other).keys != board.keys
+
+
+def test_certificates_and_answers_that_make_no_sense_end_nothing(
+    tmp_path: Path, config: AgentConfig, board: Enrolment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Mutated, but signed by the real aggregator; X.509 that is of no version, no curve, no length among them."""
+    rng = random.Random(0)
+    with open_authority(authority_folder(tmp_path / "kits"), "garden") as authority:
+        certificate = issued(authority, board)
+    for _ in range(500):
+        raw = bytearray(certificate)
+        for _ in range(rng.randint(1, 4)):
+            raw[rng.randrange(len(raw))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0x84, 0xFF, rng.randrange(256)])
+        mutant = bytes(raw[: rng.choice([len(raw), rng.randrange(len(raw))])])
+        if mutant != certificate:
+            board._heard(answer(tmp_path, board, mutant))
+    for payload in (b"\x00", b"\xff" * 100, bytes(20_000)):
+        board._heard(payload)
+    assert not enrolled(config.enrol)
+    assert "please report it" not in caplog.text
+    board._heard(answer(tmp_path, board, certificate))
+    assert enrolled(config.enrol)
+
+
+def test_a_disk_that_does_not_take_the_certificate_ends_nothing(
+    tmp_path: Path, config: AgentConfig, board: Enrolment, caplog: pytest.LogCaptureFixture, monkeypatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_authority(authority_folder(tmp_path / "kits"), "garden") as authority:
+        said = answer(tmp_path, board, issued(authority, board))
+    with monkeypatch.context() as patched:
+        patched.setattr("edge_agent.enrol.write_atomic", full)
+        board._heard(said)
+    assert not enrolled(config.enrol)
+    assert "No space left on device; free some space" in caplog.text
+    board._heard(said)
+    assert enrolled(config.enrol)
+
+
+@pytest.mark.parametrize("name", ["tls.key", "device.key"])
+@pytest.mark.parametrize("damage", [b"", b"garbage", bytes(range(256)), None])
+def test_a_damaged_key_of_a_board_that_is_not_enrolled_yet_is_set_aside_and_made_anew(
+    config: AgentConfig, board: Enrolment, caplog: pytest.LogCaptureFixture, name: str, damage: bytes | None
+) -> None:
+    path = config.enrol.identity / name
+    path.unlink()
+    if damage is None:
+        path.mkdir()
+    else:
+        path.write_bytes(damage)
+        path.chmod(0o600)
+    caplog.clear()
+    assert Enrolment(config, config.enrol).keys != board.keys
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert str(path) in line
+    assert "set aside in damaged/" in line
