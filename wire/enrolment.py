@@ -15,6 +15,7 @@ two new keys is SHA-256(public TLS key, DER || public signing key, raw): people 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -95,7 +96,9 @@ def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certif
     its own (InvalidVersion, UnsupportedAlgorithm, DuplicateExtension, OverflowError, ...): all mean "malformed".
     """
     try:
-        return _read_request(data, fleet, device, authority, now)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a later cryptography refuses: serials below 1, for one
+            return _read_request(data, fleet, device, authority, now)
     except (EnvelopeError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of cryptography's Rust half is no Exception
@@ -140,6 +143,8 @@ def _check_claim(claim: x509.Certificate, authority: x509.Certificate, device: s
         claim.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
         raise SignatureError(f"{where}: its claim is not one of the fleet's authority") from None
+    if claim.serial_number < 1:
+        raise EnvelopeError(f"{where}: its claim has no serial that an authority gives")
     if name_of(claim.subject) != claim_name(device):
         raise SignatureError(f"{where}: its claim is that of {name_of(claim.subject)!r}")
     if claim.not_valid_after_utc < now:

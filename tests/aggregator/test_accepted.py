@@ -155,7 +155,7 @@ def rounds(recipe: Recipe) -> st.SearchStrategy[Any]:
 
 def worst(recipe: Recipe) -> list[tuple[str, list[Any]]]:
     """All kinds, as far out as they may be."""
-    prototypes = MATCHED if recipe.average == "matched" else ("cnn:fp32", "cnn:w4a4")
+    prototypes = MATCHED[1:2] if recipe.average == "matched" else ("cnn:w4a4",)
     fills = (["mixed"], ["top", "bottom"], ["tiny", "zero", "top"])
     return [
         (
@@ -176,7 +176,7 @@ def fuser_of(folder: Path, *, source: bool) -> Fuser:
     return Fuser(blobs, key_of(AGGREGATOR), FLEET, (x, y), server)
 
 
-def fuse_drawn(recipe: Recipe, fuser: Fuser, drawn: list[tuple[str, list[Any]]], seed: int) -> None:
+def fuse_drawn(recipe: Recipe, fuser: Fuser, drawn: list[tuple[str, list[Any]]], seed: int, rounds: int = 2) -> None:
     rng = np.random.default_rng(seed)
     groups = []
     for prototype, updates in dict(drawn).items():
@@ -194,7 +194,7 @@ def fuse_drawn(recipe: Recipe, fuser: Fuser, drawn: list[tuple[str, list[Any]]],
         ]
         groups.append(StoredGroup(spec=world.spec_of(prototype), base=world.digest(prototype), rows=rows))
     memory = Memory()
-    for number in (1, 2):  # the second with what the first has left
+    for number in range(1, rounds + 1):  # the second with what the first has left
         made, fused = fuser.fuse(quick(recipe), number, groups, memory)
         memory = fused.memory
         assert {header.prototype for _, header in made} >= {str(group.spec) for group in groups}
@@ -219,19 +219,21 @@ def check_recipe(name: str, fuser: Fuser, examples: int) -> None:
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink] if examples > 10 else [Phase.generate],
+        phases=[Phase.generate, Phase.shrink],
     )
     @given(drawn=rounds(recipe), seed=st.integers(0, 99))
     def run(drawn: list[tuple[str, list[Any]]], seed: int) -> None:
         fuse_drawn(recipe, fuser, drawn, seed)
 
-    fuse_drawn(recipe, fuser, worst(recipe), 0)
     run()
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_accepted_updates_can_be_fused_by_every_recipe(name: str, fuser: Fuser) -> None:
-    check_recipe(name, fuser, 2)
+def test_accepted_updates_at_the_bounds_can_be_fused_by_every_recipe(name: str, fuser: Fuser) -> None:
+    recipe = RECIPES[name]
+    if recipe.needs_source and fuser.server.source is None:
+        pytest.skip("the recipe needs samples")
+    fuse_drawn(recipe, fuser, worst(recipe), 0, rounds=1)
 
 
 @pytest.mark.slow
@@ -240,7 +242,7 @@ def test_many_accepted_rounds_can_be_fused_by_every_recipe(name: str, fuser: Fus
     check_recipe(name, fuser, 25)
 
 
-@pytest.mark.parametrize("prototype", PROTOTYPES)
+@pytest.mark.parametrize("prototype", PROTOTYPES[: len(PRECISIONS)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_honest_update_of_every_kind_and_precision_is_accepted(kind: str, prototype: str, tmp_path: Path) -> None:
     fuser = fuser_of(tmp_path, source=False)

@@ -79,7 +79,11 @@ def _parse_all(data: bytes) -> list[Node]:
 
 
 def mutate_der(rng: random.Random, root: Node) -> None:
-    """Change one place of the tree."""
+    """Change one place of the tree; the version, if it has one, more often than others."""
+    if rng.random() < 0.1 and root.children:
+        first = root.children[0]
+        (first.children or [first])[0].content = rng.choice([b"\0", b"\1", b"\3", b"\x7b", b"\xff", b"", b"\1" * 20])
+        return
     node = rng.choice(root.walk())
     kind = rng.choice(["tag", "content", "content", "bytes", "length", "drop", "double", "wrap", "shuffle"])
     if kind == "tag":

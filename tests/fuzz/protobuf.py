@@ -41,9 +41,12 @@ RAW = (
 def mutate_graph(rng: random.Random, data: bytes) -> bytes:
     """The graph in `data` after one to three changes."""
     model = onnx.ModelProto.FromString(data)
-    for _ in range(rng.choice([1, 1, 2, 3])):
-        message, described = rng.choice(_fields(model))
-        _mutate(rng, message, described)
+    if rng.random() < 0.2 and model.graph.initializer:
+        _mutate_shape(rng, rng.choice(model.graph.initializer))
+    else:
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            message, described = rng.choice(_fields(model))
+            _mutate(rng, message, described)
     try:
         mutant: bytes = model.SerializeToString()
     except Exception:  # protobuf does not write it: half of the graph is a case too
@@ -52,6 +55,17 @@ def mutate_graph(rng: random.Random, data: bytes) -> bytes:
         at = rng.choice([0, len(mutant), rng.randrange(len(mutant) + 1)])
         mutant = mutant[:at] + rng.choice([*RAW, b"\x0a" + b"\x81\x01" * 200]) + mutant[at:]
     return mutant
+
+
+def _mutate_shape(rng: random.Random, tensor: onnx.TensorProto) -> None:
+    """Another shape for as many bytes; or one of no values, whose other dimensions are absurd."""
+    if rng.random() < 0.5:
+        at = rng.randrange(len(tensor.dims) + 1)
+        tensor.dims[:] = [*tensor.dims[:at], *[1] * rng.choice([1, 6, 9, 32, 64, 70, 3000]), *tensor.dims[at:]]
+    else:
+        tensor.dims[:] = rng.sample([0, *rng.choices([1, 2**31, 2**40, 2**62], k=rng.choice([1, 2, 70]))], k=2)
+        tensor.dims.append(0)
+        tensor.raw_data = b""
 
 
 def _fields(message: Any) -> list[tuple[Any, FieldDescriptor]]:

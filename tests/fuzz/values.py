@@ -113,7 +113,7 @@ def mutate_value(rng: random.Random, value: Any) -> Any:
 
 def _mutate_list(rng: random.Random, value: list[Any]) -> list[Any]:
     at = rng.randrange(len(value))
-    match rng.choice(["change"] * 6 + ["drop", "double", "insert", "swap", "more"]):
+    match rng.choice(["change"] * 6 + ["drop", "double", "insert", "swap", "more", "most"]):
         case "change":
             value[at] = mutate_value(rng, value[at])
         case "drop":
@@ -125,6 +125,8 @@ def _mutate_list(rng: random.Random, value: list[Any]) -> list[Any]:
         case "swap":
             other = rng.randrange(len(value))
             value[at], value[other] = value[other], value[at]
+        case "most" if all(isinstance(item, int) for item in value):  # each within its bounds, their sum is not
+            value = [2**53] * rng.choice([3, 1100, 2000])
         case "more":
             value += [rng.choice(POOL)] * rng.choice([1, 100, 5000])
     return value
