@@ -37,6 +37,7 @@ from wire.errors import ConfigError, EdgestillError, TopicError
 from wire.keys import load_private_key
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, UpdateChunk, aggregator_filters, parse
+from wire.uplink import addressed
 
 __all__ = ["Service", "serve"]
 
@@ -203,7 +204,7 @@ class Service:
 
     def _received(self, text: str, payload: bytes) -> None:
         try:
-            topic = parse(text)
+            topic = addressed(parse(text), payload)
         except TopicError as error:
             log.debug("%s", error)
             return

@@ -109,8 +109,9 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
         done.servers.append("broker")
     if tls_files(own / AGGREGATOR, authority, AGGREGATOR, purpose="client", days=manifest.days):
         done.servers.append(AGGREGATOR)
-    write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port))
-    write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port))
+    count = len(manifest.devices)
+    write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port, devices=count))
+    write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port, devices=count))
     enrolling = [device.id for device in manifest.devices if device.enrol != "off"]
     write_atomic(own / "broker" / "acl", acl(manifest.fleet, enrolling))
     (own / "devices").mkdir(exist_ok=True)

@@ -42,6 +42,7 @@ from wire.messages import (
 from wire.storage import MemoryStorage
 from wire.tensors import Tensor, decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
+from wire.uplink import addressed
 from wire.transfer import Receiver
 from wire.update import decode_update, encode_model
 
@@ -206,7 +207,7 @@ class ScriptedAggregator:
                     self._hear(topic, payload)
 
     def _hear(self, topic: str, payload: bytes) -> None:
-        match parse(topic):
+        match addressed(parse(topic), payload):
             case UpdateChunk(_, _, transfer, n):
                 self.chunks.append((transfer, n))
                 self._take_chunk(transfer, payload)
