@@ -73,7 +73,7 @@ if [ -z "$program" ]; then
     program=$(PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v mosquitto) || program=
 fi
 if [ -z "$form" ]; then
-    [ -n "$program" ] || fail "no mosquitto here; install it, or say --form 2.0 or 2.1 with --no-try for another machine"
+    [ -n "$program" ] || fail "no mosquitto here; install it, or say --form 2.1 and --no-try for another machine"
     version=$("$program" -h 2>&1 | sed -n 's/.*mosquitto version \\([0-9]*\\.[0-9]*\\).*/\\1/p')
     case $version in
         2.0) form=2.0 ;;
@@ -126,7 +126,7 @@ if [ "$try" = 1 ]; then
         [ -z "$started" ] && grep -q 'Address already in use' "$new/try.log" || break
     done
     why=$(grep -i error "$new/try.log" | sed 's/^[0-9]*: //' | head -n 1)
-    [ -n "$started" ] || fail "Mosquitto does not start with these files, nothing was changed: ${{why:-no reason given}}"
+    [ -n "$started" ] || fail "Mosquitto does not start with these files, nothing was changed: ${{why:-no reason}}"
     rm "$new/try.conf" "$new/try.log"
 fi
 

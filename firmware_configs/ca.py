@@ -28,13 +28,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 
 __all__ = ["Authority", "Issued", "Purpose", "new_key", "open_authority", "private_pem", "public_pem"]
 
 Purpose = Literal["client", "server"]
 _USAGE = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
 EARLY = timedelta(days=1)
+MAX_PEM, MAX_LEDGER = 64 * 1024, 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ class Authority:
     def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey, cert: x509.Certificate) -> None:
         self.folder, self._key, self.cert = folder, key, cert
         ledger = folder / "issued.json"
-        self.issued = msgspec.json.decode(ledger.read_bytes(), type=list[Issued]) if ledger.exists() else []
+        held = read_regular(ledger, MAX_LEDGER) if ledger.exists() else b"[]"
+        self.issued = msgspec.json.decode(held, type=list[Issued])
 
     @property
     def pem(self) -> bytes:
@@ -167,8 +169,8 @@ def _make(folder: Path, fleet: str, days: float) -> None:
 
 def _load(folder: Path, fleet: str) -> Authority:
     try:
-        cert = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
-        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        cert = x509.load_pem_x509_certificate(read_regular(folder / "ca.pem", MAX_PEM))
+        key = serialization.load_pem_private_key(read_regular(folder / "ca.key", MAX_PEM), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"certificate authority {folder}: ca.pem or ca.key cannot be used: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != cert.public_key():
@@ -177,13 +179,14 @@ def _load(folder: Path, fleet: str) -> Authority:
         raise ConfigError(f"{folder} is the authority of another fleet than {fleet!r}; give another --out")
     try:
         return Authority(folder, key, cert)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{folder / 'issued.json'}: {error}; restore it from a backup") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{folder / 'issued.json'}: {why}; restore it from a backup") from None
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)  # two that issue at once would lose each other's entries
         yield

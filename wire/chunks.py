@@ -24,7 +24,17 @@ from wire.errors import TransferError
 from wire.ids import check_digest, digest_of
 from wire.storage import Source, blocks
 
-__all__ = ["DEFAULT_CHUNK", "MAX_CHUNK", "Chunk", "Content", "decode_chunk", "decode_place", "describe", "encode_chunk", "fingerprint"]
+__all__ = [
+    "DEFAULT_CHUNK",
+    "MAX_CHUNK",
+    "Chunk",
+    "Content",
+    "decode_chunk",
+    "decode_place",
+    "describe",
+    "encode_chunk",
+    "fingerprint",
+]
 
 VERSION = 1
 DEFAULT_CHUNK = 64 * 1024

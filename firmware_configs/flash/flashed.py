@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -13,14 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from firmware_configs.kit import MANIFEST
-from wire.errors import ConfigError
-from wire.files import write_atomic
+from firmware_configs.kit import MANIFEST, MAX_MANIFEST, read_part
+from wire.errors import ConfigError, EdgestillError
+from wire.files import read_regular, write_atomic
 from wire.ids import digest_of
 
 __all__ = ["Flashed", "next_kit", "only_one", "read_flashed", "remember"]
 
 RECORD = "flashed.json"
+MAX_RECORD = 16 * 2**20
 
 
 class Flashed(msgspec.Struct, frozen=True):
@@ -38,9 +40,11 @@ class _Families(msgspec.Struct):
 def read_flashed(kits: Path) -> dict[str, Flashed]:
     """The devices of the folder that have been flashed."""
     try:
-        return msgspec.json.decode((kits / RECORD).read_bytes(), type=dict[str, Flashed])
+        return msgspec.json.decode(read_regular(kits / RECORD, MAX_RECORD), type=dict[str, Flashed])
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise ConfigError(f"{kits / RECORD}: {error.strerror}; remove it to begin again") from None
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{kits / RECORD}: {error}; mend it, or remove it to begin again") from None
 
@@ -71,15 +75,17 @@ def next_kit(kits: Path, family: str) -> Path:
 def _is_for(kit: Path, family: str) -> bool:
     """What the kit says of itself; whether that is true is checked before it is used."""
     try:
-        return family in msgspec.json.decode((kit / MANIFEST).read_bytes(), type=_Families).os
-    except (OSError, msgspec.MsgspecError):
+        return family in msgspec.json.decode(read_part(kit / MANIFEST, MAX_MANIFEST), type=_Families).os
+    except (EdgestillError, msgspec.MsgspecError):
         return True  # it is told what is wrong with it when its turn has come
 
 
 @contextmanager
 def only_one(kits: Path) -> Iterator[None]:
     """Hold off a second `edgestill flash` on these kits: two cards must not get one identity."""
-    with (kits / ".flash.lock").open("w") as lock:
+    # not through a link, which could be to anything: it is made here, or was made here before
+    handle = os.open(kits / ".flash.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "r+b", buffering=0) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

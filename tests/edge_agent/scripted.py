@@ -42,9 +42,9 @@ from wire.messages import (
 from wire.storage import MemoryStorage
 from wire.tensors import Tensor, decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
-from wire.uplink import addressed
 from wire.transfer import Receiver
 from wire.update import decode_update, encode_model
+from wire.uplink import addressed
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET, DEVICE, PROTOTYPE = "f", "pi-1", "mlp:fp32"
