@@ -30,15 +30,22 @@ _DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contra
 MAX_PACKET = 300_000
 #: A model of 50 MB is 800 chunks, which a device subscribes to at once.
 QUEUE_MESSAGES, QUEUE_BYTES = 1000, 64 * 2**20
-MEMORY = 2**30
 
 
-def memory_limit(devices: int) -> int:
-    """Bytes that the broker may allocate: what every device may have retained, full queues of 16 clients, models."""
-    return MEMORY + 16 * QUEUE_BYTES + devices * len(_UP) * MAX_PACKET
+def memory_limit(devices: int, memory_mb: int) -> int:
+    """Bytes that the broker may allocate: `memory_mb` for models and queues, and what all devices may have retained."""
+    return memory_mb * 2**20 + devices * len(_UP) * MAX_PACKET
 
 
-def conf(version: str, *, port: int, devices: int = 0, folder: str = FOLDER, acl_plugin: str = ACL_PLUGIN) -> str:
+def conf(
+    version: str,
+    *,
+    port: int,
+    devices: int = 0,
+    memory_mb: int = 1024,
+    folder: str = FOLDER,
+    acl_plugin: str = ACL_PLUGIN,
+) -> str:
     """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, whose files lie in `folder`."""
     access = {
         "2.0": f"acl_file {folder}/acl",
@@ -69,8 +76,8 @@ max_packet_size {MAX_PACKET}
 max_queued_messages {QUEUE_MESSAGES}
 max_queued_bytes {QUEUE_BYTES}
 max_inflight_messages 20
-# The last resort, for subscriptions above all: whoever asks for more is disconnected. Lower it on a small machine.
-memory_limit {memory_limit(devices)}
+# The last resort, for subscriptions above all: whoever asks for more is disconnected. From [provision] broker_mb.
+memory_limit {memory_limit(devices, memory_mb)}
 # What is retained is published again by those it is of; nothing is kept for clients that are away.
 persistence false
 persistent_client_expiration 1h

@@ -38,6 +38,7 @@ from models.spec import parse_prototype
 from transport.config import TLS_PORT, broker_config
 from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
+from wire.limits import MEGABYTES
 from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
@@ -56,6 +57,7 @@ _PROVISION = {
     "package": Key(str, "edgestill"),
     "enrol": Key(str, "off", choices=ENROL),
     "claim_days": Key(int, 7, least=1, most=90),
+    "broker_mb": Key(int, 1024, least=64, most=MEGABYTES.most),
 }
 _GROUP = {
     "name": Key(str),
@@ -120,6 +122,7 @@ class Manifest:
     days: int
     authority_days: int
     claim_days: int
+    broker_mb: int  # memory of the broker, beside what devices may have retained
     package: str  # what pip is asked for on a board without wheels: a name, or an address
     aggregator_key: Path
     devices: tuple[DevicePlan, ...]
@@ -181,6 +184,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         days=own["days"],
         authority_days=own["authority_days"],
         claim_days=own["claim_days"],
+        broker_mb=own["broker_mb"],
         package=own["package"],
         aggregator_key=state["key"],
         devices=devices,

@@ -26,6 +26,7 @@ from edge_agent.config import read_agent_config
 from firmware_configs.agent_toml import agent_toml
 from firmware_configs.bootfiles import boot_files
 from firmware_configs.broker import acl, conf
+from firmware_configs.broker_install import SCRIPT
 from firmware_configs.ca import Authority, open_authority
 from firmware_configs.identities import (
     RENEW_BEFORE,
@@ -36,13 +37,13 @@ from firmware_configs.identities import (
     tls_files,
 )
 from firmware_configs.install import install_script
-from firmware_configs.kit import MANIFEST, Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
 from firmware_configs.manifest import DevicePlan, Manifest
 from firmware_configs.unit import NAME as UNIT
 from firmware_configs.unit import unit
 from wire.enrolment import claim_name
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
 
@@ -109,9 +110,10 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
         done.servers.append("broker")
     if tls_files(own / AGGREGATOR, authority, AGGREGATOR, purpose="client", days=manifest.days):
         done.servers.append(AGGREGATOR)
-    count = len(manifest.devices)
-    write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port, devices=count))
-    write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port, devices=count))
+    for form in ("2.0", "2.1"):
+        text = conf(form, port=manifest.port, devices=len(manifest.devices), memory_mb=manifest.broker_mb)
+        write_atomic(own / "broker" / f"mosquitto-{form}.conf", text)
+    write_atomic(own / "broker" / "install.sh", SCRIPT, mode=0o755)
     enrolling = [device.id for device in manifest.devices if device.enrol != "off"]
     write_atomic(own / "broker" / "acl", acl(manifest.fleet, enrolling))
     (own / "devices").mkdir(exist_ok=True)
@@ -194,6 +196,13 @@ def write_public(path: Path, private_pem: bytes) -> None:
         save_public_key(key.public_key(), path)
 
 
+def _graph(path: Path) -> bytes:
+    try:
+        return read_regular(path, MAX_FILE)
+    except OSError as error:
+        raise ConfigError(f"'graph' {path}: {error.strerror}; give an ONNX file") from None
+
+
 def _files(
     device: DevicePlan,
     manifest: Manifest,
@@ -212,7 +221,7 @@ def _files(
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
     if device.graph is not None:
-        files["model.onnx"] = KitFile(device.graph.read_bytes())
+        files["model.onnx"] = KitFile(_graph(device.graph))
     # another kit is another instance: cloud-init then takes its files again
     instance = digest_of(file.data for _, file in sorted(files.items()))[:12]
     for family in device.os:

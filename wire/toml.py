@@ -46,6 +46,7 @@ _NAMES = {
 MOST_BYTES = 4 * 2**20
 #: Where a key says nothing else: what a float64 counts exactly, and no number that only overflows.
 LARGEST_INT, LARGEST_FLOAT = 2**53, 1e15
+GUARD = 1e5  # a bound from here on only keeps slips of the hand out: whoever gave too little need not hear of it
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -182,6 +183,6 @@ def _checked(value: Any, key: Key, what: str) -> Any:
 
 
 def _range(key: Key, most: float, value: float) -> str:
-    if key.least is not None and (key.most is not None or value > most):
-        return f"from {key.least:g} to {most:g}"
-    return f"of at least {key.least:g}" if key.least is not None else f"of at most {most:g}"
+    if key.least is not None and not value >= key.least and most >= GUARD:
+        return f"of at least {key.least:g}"
+    return f"of at most {most:g}" if key.least is None else f"from {key.least:g} to {most:g}"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tokenize
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from numpy.lib import format as npy
 from fleet.datasets.dataset import Array
 from fleet.datasets.files import MAX_BYTES
 from wire.errors import DataError
+from wire.files import open_regular
 
 __all__ = ["read_npz"]
 
@@ -38,7 +40,7 @@ _DAMAGE = (
 def read_npz(path: Path, *, limit: int = MAX_BYTES) -> dict[str, Array]:
     """All arrays of an `.npz` by name; numbers only, `limit` bytes in all."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with os.fdopen(open_regular(path), "rb") as file, zipfile.ZipFile(file) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
             total = sum(info.file_size for info in members)
             if total > limit:
