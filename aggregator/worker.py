@@ -105,8 +105,11 @@ def main() -> None:
                 answer = worker.answer(request)
         except EdgestillError as error:
             answer = {"error": str(error)}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:  # the service was killed: nobody is there to answer, or to read why
+            os._exit(0)
 
 
 def _claim_stdout() -> TextIO:

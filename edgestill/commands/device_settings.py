@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgestill.commands.aggregator import ask_service
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 from wire.errors import ConfigError, DeviceError, did_you_mean
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _wait_for_report(loaded: FleetConfig, device: str, version: int, seconds: fl
 
 def _tell_settings(device: str, facts: dict[str, Any]) -> None:
     reported = facts["reported"] or {}
-    told = " ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items())
+    told = one_line(" ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items()))
     if facts["settings"] == "not reported":
         say(f"{device} has not answered yet; `edgestill device show {device}` tells when it has")
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -166,5 +166,5 @@ def _show(target: Path, said: str | None, as_json: bool) -> None:
     for held in kits:
         state = "installed at the next boot" if held.armed else "not used by the next boot"
         whole = f"DAMAGED: {' '.join(held.damaged)}" if held.damaged else "whole"
-        text = f"  {held.device} of {held.fleet}, {held.board}, made {held.created}: {whole}, {state}"
-        out.print(text, markup=False, soft_wrap=True, highlight=False)
+        text = one_line(f"{held.device} of {held.fleet}, {held.board}, made {held.created}: {whole}, {state}")
+        out.print(f"  {text}", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 
 __all__ = ["push"]
 
@@ -38,5 +38,5 @@ def push(
         print_json({"device": opened.device, "host": host, "said": list(pushed.lines)})
         return
     for line in pushed.lines:
-        out.print(f"{host}: {line}", markup=False, soft_wrap=True, highlight=False)
+        out.print(f"{host}: {one_line(line)}", markup=False, soft_wrap=True, highlight=False)
     out.print(f"{host} runs the kit of {opened.device}", markup=False, soft_wrap=True)

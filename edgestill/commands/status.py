@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 
 __all__ = ["DEVICE_COLUMNS", "device_row", "status"]
 
@@ -64,13 +64,13 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     last = facts["round"]
     if last is not None:
         late = f", {last['late']} late" if last["late"] else ""
-        reason = f" ({last['reason']})" if last["reason"] else ""
+        reason = f" ({one_line(last['reason'])})" if last["reason"] else ""
         lines.append(
             f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
         )
     left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
-    lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
-    lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
+    lines += [f"left out of the last round: {device}: {one_line(why)}" for device, why in left_out[:3]]
+    lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
     return lines
 
 
@@ -109,7 +109,7 @@ def device_row(device: dict[str, Any]) -> list[str]:
     counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
     fused = device["fused"] or {}
     weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
-    return [device["id"], state, device["prototype"] or "", *counts, weight, _percent(fused.get("score"))]
+    return [device["id"], state, one_line(device["prototype"] or ""), *counts, weight, _percent(fused.get("score"))]
 
 
 def _table(*columns: str) -> Table:
