@@ -33,12 +33,14 @@ CONNECTIONS = 4096
 class _Limited:
     """A connection's reader; to ask for more than a packet may have ends it."""
 
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
+    def __init__(self, reader: Any, writer: Any) -> None:
+        self._reader, self._writer = reader, writer
 
     async def read(self, n: int = -1) -> bytes:
         if n > MAX_PACKET:
             log.warning("embedded broker: a packet of %d bytes is refused; at most %d are allowed", n, MAX_PACKET)
+            if (stream := _stream(self._writer)) is not None:
+                stream.transport.abort()  # amqtt would wait for the client to go
             raise ConnectionResetError
         data: bytes = await self._reader.read(n)
         return data
@@ -58,7 +60,7 @@ def bounded(base: type[Any]) -> type[Any]:
             self._sums: dict[str, tuple[int, int]] = {}  # client to messages and bytes
 
         async def _client_connected(self, listener_name: str, reader: Any, writer: Any) -> None:
-            await super()._client_connected(listener_name, _Limited(reader), writer)
+            await super()._client_connected(listener_name, _Limited(reader, writer), writer)
 
         async def retain_message(self, source_session: Any, topic_name: Any, data: Any, qos: Any = None) -> None:
             client = str(getattr(source_session, "client_id", ""))
@@ -107,5 +109,10 @@ def _is_chunk_up(topic: str) -> bool:
 
 def _unread(handler: Any) -> int:
     """Bytes that wait in this process for a client to read them."""
-    stream = getattr(getattr(handler, "writer", None), "_writer", None)
+    stream = _stream(getattr(handler, "writer", None))
     return int(stream.transport.get_write_buffer_size()) if stream is not None else 0
+
+
+def _stream(writer: Any) -> Any:
+    """asyncio's own stream below amqtt's adapter."""
+    return getattr(writer, "_writer", None)
