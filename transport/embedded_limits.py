@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
+from collections.abc import Coroutine, MutableMapping
 from typing import Any
 
 from wire.errors import TopicError
@@ -49,6 +51,24 @@ class _Limited:
         self._reader.feed_eof()
 
 
+class _Counted:
+    """A connection to publish to; the bytes that wait for its client to read are counted."""
+
+    def __init__(self, handler: Any, unread: MutableMapping[Any, int]) -> None:
+        self._handler, self._unread = handler, unread
+
+    def mqtt_publish(self, topic: str, data: bytes, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Counted from now on, not from when it is its turn."""
+        self._unread[self._handler] = self._unread.get(self._handler, 0) + len(data)
+        return self._publish(topic, data, *args, **kwargs)
+
+    async def _publish(self, topic: str, data: bytes, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await self._handler.mqtt_publish(topic, data, *args, **kwargs)
+        finally:
+            self._unread[self._handler] = self._unread.get(self._handler, 0) - len(data)
+
+
 def bounded(base: type[Any]) -> type[Any]:
     """amqtt's broker with these limits."""
 
@@ -58,6 +78,7 @@ def bounded(base: type[Any]) -> type[Any]:
             self._broadcast_queue: asyncio.Queue[Any] = asyncio.Queue(QUEUE)
             self._kept: dict[str, tuple[str, int]] = {}  # topic to who has it retained, and its bytes
             self._sums: dict[str, tuple[int, int]] = {}  # client to messages and bytes
+            self._unread: MutableMapping[Any, int] = weakref.WeakKeyDictionary()  # by connection
 
         async def _client_connected(self, listener_name: str, reader: Any, writer: Any) -> None:
             await super()._client_connected(listener_name, _Limited(reader, writer), writer)
@@ -94,7 +115,9 @@ def bounded(base: type[Any]) -> type[Any]:
 
         def _get_handler(self, session: Any) -> Any:
             handler = super()._get_handler(session)
-            return handler if handler is None or _unread(handler) < UNREAD else None
+            if handler is None or self._unread.get(handler, 0) >= UNREAD:
+                return None
+            return _Counted(handler, self._unread)
 
     return Bounded
 
@@ -105,12 +128,6 @@ def _is_chunk_up(topic: str) -> bool:
     except TopicError:
         return False
     return isinstance(found, UpdateChunk) or (isinstance(found, DeviceTopic) and found.leaf == "up")
-
-
-def _unread(handler: Any) -> int:
-    """Bytes that wait in this process for a client to read them."""
-    stream = _stream(getattr(handler, "writer", None))
-    return int(stream.transport.get_write_buffer_size()) if stream is not None else 0
 
 
 def _stream(writer: Any) -> Any:
