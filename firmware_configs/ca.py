@@ -51,6 +51,7 @@ class Issued:
     enrol: str = ""  # of a claim: "approve", or "claim" if nobody has to
     claim: str = ""  # the serial of the claim that it was issued for
     keys: str = ""  # and the fingerprint of the board's keys: wire/enrolment.py
+    undone: str = ""  # when the device was let in again; the certificate itself stays revoked
 
 
 class Authority:
@@ -101,6 +102,17 @@ class Authority:
         when = _now().isoformat()
         self.issued = [replace(entry, revoked=when) if entry in taken else entry for entry in self.issued]
         return taken
+
+    def readmit(self, name: str) -> None:
+        """Let a device that was put out get new certificates; those taken back stay so."""
+        when = _now().isoformat()
+        mine = [e for e in self.issued if name in (e.name, e.device) and e.revoked is not None and not e.undone]
+        self.issued = [replace(entry, undone=when) if entry in mine else entry for entry in self.issued]
+
+    def is_out(self, name: str) -> bool:
+        """Whether a device was put out of the fleet: all that it had was taken back, and nobody has undone that."""
+        mine = [entry for entry in self.issued if name in (entry.name, entry.device)]
+        return bool(mine) and all(e.revoked is not None for e in mine) and any(not e.undone for e in mine)
 
     def revoked(self, serial: int) -> bool:
         """Whether a certificate was taken back."""

@@ -64,6 +64,7 @@ class Provisioned:
     changed: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    revoked: list[str] = field(default_factory=list)  # put out of the fleet: left as they are, whatever was asked
     servers: list[str] = field(default_factory=list)  # certificates made anew: broker, aggregator
     unclaimed: list[str] = field(default_factory=list)  # to make their own keys, and to be approved
     ending: list[str] = field(default_factory=list)  # kept, but their certificates, or unused claims, end soon
@@ -86,7 +87,13 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
         save_public_key(kit_key.public_key(), out / KIT_PUB)
         try:
             _servers(manifest, authority, done)
+            for name in renew:
+                if authority.is_out(name):
+                    raise ConfigError(f"{name} was revoked; to bring it back: `edgestill device revoke --undo {name}`")
             for device in manifest.devices:
+                if authority.is_out(device.id):  # it gets nothing, not even when its kit was deleted
+                    done.revoked.append(device.id)
+                    continue
                 _device(device, manifest, authority, kit_key, signer.public_key(), device.id in renew, done)
         finally:
             authority.save()  # what was issued stays known, whatever stopped us

@@ -123,11 +123,14 @@ def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path)
     from firmware_configs.provision import authority_folder, publish_revocations
 
     if undo:
+        with open_authority(authority_folder(kits), fleet) as authority:
+            authority.readmit(device)
+            authority.save()
         text = f"a revoked certificate stays revoked: edgestill provision {config} --renew {device}"
     else:
         with open_authority(authority_folder(kits), fleet) as authority:
             count = len(authority.revoke(device))
             authority.save()
             path = publish_revocations(kits, authority)
-        text = f"{count} certificates revoked; copy {path} to the broker and reload it"
+        text = f"{count} certificates revoked; on the broker: edgestill broker install --from {path.parent}"
     out.print(text, markup=False, soft_wrap=True)

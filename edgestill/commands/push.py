@@ -31,8 +31,10 @@ def push(
     """
     from firmware_configs.flash.push import push_kit
     from firmware_configs.flash.signed import open_kit
+    from firmware_configs.revoked import check_kit
 
     opened, signed = open_kit(kit, key)
+    check_kit(opened, kit.resolve().parent)
     pushed = push_kit(opened, signed, host, seconds=seconds, ssh=shlex.split(ssh))
     if as_json:
         print_json({"device": opened.device, "host": host, "said": list(pushed.lines)})

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from firmware_configs.flash.signed import open_kit
 from firmware_configs.kit import MANIFEST, MAX_MANIFEST, read_part
+from firmware_configs.revoked import is_revoked
 from wire.errors import ConfigError, EdgestillError
 from wire.files import read_regular, write_atomic
 from wire.ids import digest_of
@@ -57,16 +59,19 @@ def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:
     write_atomic(kits / RECORD, pretty + b"\n")
 
 
-def next_kit(kits: Path, family: str) -> Path:
-    """The kit of the first device, by name, that has no card yet and is made for this OS family."""
+def next_kit(kits: Path, family: str, key: str | None = None) -> Path:
+    """The kit of the first device, by name, that has no card yet, is made for this OS family, and is not revoked."""
     folders = sorted(path.parent for path in kits.glob(f"[!.]*/{MANIFEST}"))
     if not folders:
         raise ConfigError(f"{kits}: no kits there; --next takes the folder that `edgestill provision` made")
     done = read_flashed(kits)
     fitting = [folder for folder in folders if _is_for(folder, family)]
-    for folder in fitting:
-        if folder.name not in done:
+    left = [folder for folder in fitting if folder.name not in done]
+    for folder in left:
+        if not _is_revoked(folder, kits, key):
             return folder
+    if left:
+        raise ConfigError(f"{kits}: all kits for {family} have been flashed but {len(left)}, which were revoked")
     if not fitting:
         raise ConfigError(f"{kits}: none of the {len(folders)} kits is made for {family}, which the card is")
     raise ConfigError(f"{kits}: all {len(fitting)} kits for {family} have been flashed; name a kit to flash it again")
@@ -78,6 +83,13 @@ def _is_for(kit: Path, family: str) -> bool:
         return family in msgspec.json.decode(read_part(kit / MANIFEST, MAX_MANIFEST), type=_Families).os
     except (EdgestillError, msgspec.MsgspecError):
         return True  # it is told what is wrong with it when its turn has come
+
+
+def _is_revoked(kit: Path, kits: Path, key: str | None) -> bool:
+    try:
+        return is_revoked(open_kit(kit, key)[0], kits)
+    except EdgestillError:
+        return False  # as above
 
 
 @contextmanager
