@@ -17,7 +17,7 @@ from wire.limits import LATENT, Range
 
 __all__ = ["PrototypeSpec", "parse_prototype"]
 
-MOST_CLASSES, MOST_NUMBERS = 10_000, 2**26  # of one sample
+MOST_CLASSES, MOST_NUMBERS = 10_000, 2**22  # of one sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PrototypeSpec:
         Range(2, MOST_CLASSES).check(self.classes, f"{self}: classes")
         LATENT.check(self.latent, f"{self}: latent width")
         if math.prod(self.input_shape) > MOST_NUMBERS:
-            raise ConfigError(f"{self}: a sample of {math.prod(self.input_shape):,} numbers; at most {MOST_NUMBERS:,}")
+            raise ConfigError(f"{self}: an input shape of {math.prod(self.input_shape):,} numbers; at most {MOST_NUMBERS:,}")
 
     def __str__(self) -> str:
         return f"{self.arch}:{self.precision}"

@@ -32,7 +32,9 @@ def set_settings(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="As agent.toml says again; repeatable.")
     ] = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for what the device says.")] = 10.0,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for what the device says.")
+    ] = 10.0,
     as_json: Json = False,
 ) -> None:
     """Change settings of a running device; it tells what it took over, and goes back if it cannot train with them.

@@ -362,7 +362,7 @@ def _virtual(boards: tuple[str, ...], asked: dict[str, Any], *, wanted: bool) ->
 def _batch(text: str) -> int:
     words = {"auto": 0, "off": 1}
     if text not in words and not (re.fullmatch(r"[0-9]{1,9}", text) and int(text)):
-        raise ConfigError(f"--batch-devices {text!r}: give auto, off, or how many devices")
+        raise ConfigError(f"--batch-devices {text[:80]!r}: give auto, off, or how many devices")
     return words[text] if text in words else int(text)
 
 
