@@ -147,6 +147,8 @@ def _run(args: list[str], debug: bool) -> int:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}", 1, debug)
     except Exception as error:
+        if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve, before Python 3.13
+            return _fail(f"{error}; give the path of a file", 1, debug)
         if hasattr(error, "format_message"):  # typer's usage errors; their class has moved between releases
             return _fail(_usage(error), 2, debug)
         return _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1, debug)

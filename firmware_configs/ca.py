@@ -148,6 +148,7 @@ def open_authority(folder: Path, fleet: str, *, days: float | None = None) -> It
     elif not (folder / "ca.pem").exists():
         raise ConfigError(f"no certificate authority in {folder}; run `edgestill provision` first")
     with _locked(folder / "lock"):
+        _refuse_part(folder)
         if days is not None and not (folder / "ca.pem").exists():
             _make(folder, fleet, days)
         yield _load(folder, fleet)
@@ -177,6 +178,17 @@ def _make(folder: Path, fleet: str, days: float) -> None:
     cert = builder.sign(key, hashes.SHA256())
     write_atomic(folder / "ca.key", private_pem(key), mode=0o600)
     write_atomic(folder / "ca.pem", public_pem(cert))  # last: it says that the authority is there
+
+
+def _refuse_part(folder: Path) -> None:
+    """A part of an authority is not a new one: what it has issued and revoked would be forgotten."""
+    ca, ledger, crl = (folder / name for name in ("ca.pem", "issued.json", "crl.pem"))
+    lost = ca if os.path.lexists(ca) or os.path.lexists(ledger) else None
+    lost = None if ca.exists() else lost
+    if ca.exists() and not ledger.exists() and (os.path.lexists(ledger) or crl.exists()):
+        lost = ledger
+    if lost is not None:
+        raise ConfigError(f"certificate authority {folder}: {lost.name} is missing; restore the folder from a backup")
 
 
 def _load(folder: Path, fleet: str) -> Authority:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -84,7 +85,7 @@ def _read(path: Path) -> bytes:
 
 def key_of_file(path: Path) -> Ed25519PrivateKey:
     """The signing key in the file, made if there is none."""
-    if path.exists():
+    if os.path.lexists(path):  # a link to a disk that is not mounted is no reason for another key
         return load_private_key(path)
     if not path.parent.is_dir():
         raise ConfigError(f"key {path}: there is no folder {path.parent}; make it first")

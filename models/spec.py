@@ -42,7 +42,9 @@ class PrototypeSpec:
         Range(2, MOST_CLASSES).check(self.classes, f"{self}: classes")
         LATENT.check(self.latent, f"{self}: latent width")
         if math.prod(self.input_shape) > MOST_NUMBERS:
-            raise ConfigError(f"{self}: an input shape of {math.prod(self.input_shape):,} numbers; at most {MOST_NUMBERS:,}")
+            raise ConfigError(
+                f"{self}: an input shape of {math.prod(self.input_shape):,} numbers; at most {MOST_NUMBERS:,}"
+            )
 
     def __str__(self) -> str:
         return f"{self.arch}:{self.precision}"
