@@ -207,7 +207,8 @@ def read_part(path: Path, most: int) -> bytes:
 
 
 def _put(path: Path, file: KitFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(path.parents):
+        folder.mkdir(exist_ok=True, mode=0o700)
     # never readable by others, not for a moment
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
     with os.fdopen(handle, "wb") as out:

@@ -81,6 +81,8 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
     for name in renew:
         manifest.device(name)
     out, done = manifest.out, Provisioned()
+    for folder in (out, out / FLEET):  # whoever may write there could put other kits in their places
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     signer = key_of_file(manifest.aggregator_key)
     with open_authority(authority_folder(out), manifest.fleet, days=manifest.authority_days) as authority:
         kit_key = key_of_file(authority.folder / "kit.key")
@@ -123,7 +125,7 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
     write_atomic(own / "broker" / "install.sh", SCRIPT, mode=0o755)
     enrolling = [device.id for device in manifest.devices if device.enrol != "off"]
     write_atomic(own / "broker" / "acl", acl(manifest.fleet, enrolling))
-    (own / "devices").mkdir(exist_ok=True)
+    (own / "devices").mkdir(exist_ok=True, mode=0o755)
 
 
 def _device(

@@ -164,7 +164,7 @@ def _show(target: Path, said: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"target": str(target), "family": family, "kits": [asdict(held) for held in kits]})
         return
-    out.print(f"{target}: {family}, {len(kits) or 'no'} kit{'s' if len(kits) > 1 else ''}", markup=False)
+    out.print(f"{target}: {family}, {len(kits) or 'no'} kit{'s' if len(kits) > 1 else ''}", soft_wrap=True)
     for held in kits:
         state = "installed at the next boot" if held.armed else "not used by the next boot"
         whole = f"DAMAGED: {' '.join(held.damaged)}" if held.damaged else "whole"
