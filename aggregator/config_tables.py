@@ -15,7 +15,7 @@ from wire.ids import check_device
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 from wire.limits import BATCH, DEVICES, EPOCHS, LATENT, LR, MEGABYTES, ROUNDS, SECONDS, STEPS, WEIGHT
 from wire.logs import FORMATS, LEVELS
-from wire.toml import Key, sub_table, take
+from wire.toml import Key, brief, sub_table, take
 
 __all__ = ["ENV", "TABLES", "as_environment", "device_keys", "split_tables"]
 
@@ -75,7 +75,7 @@ def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, A
     found = {name: sub_table(tables, name, where) for name in _NAMES}
     shape = found["task"].get("input_shape")
     if isinstance(shape, list):
-        found["task"] = {**found["task"], "input_shape": "x".join(map(str, shape))}
+        found["task"] = {**found["task"], "input_shape": "x".join(map(brief, shape))}
     if "source_classes" in found["fusion"]:
         classes = list_of_words(found["fusion"]["source_classes"])
         found["fusion"] = {**found["fusion"], "source_classes": classes}
@@ -109,7 +109,7 @@ def device_keys(table: Mapping[str, Any], where: str, base: Path) -> dict[str, E
     found = _from_folder(folder["keys_dir"], where)
     for name, value in table.items():
         if not isinstance(value, dict):
-            raise ConfigError(f'{where}: {name!r} is {value!r}; write it as {name} = {{ key = "64 hex digits" }}')
+            raise ConfigError(f'{where}: {name!r} is {brief(value)}; write it as {name} = {{ key = "64 hex digits" }}')
         _device(name, where)
         text = take(value, f"{where}: {name}", _DEVICE)["key"]
         found[name] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")

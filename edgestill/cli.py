@@ -54,6 +54,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration, 4 data, 5 malforme
 8 connection, 130 interrupted.
 """
 
+LONGEST = 2000  # characters of an error, which may quote somebody's file
+
 app = typer.Typer(
     name="edgestill",
     no_args_is_help=True,
@@ -181,5 +183,7 @@ def _usage(error: Exception) -> str:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    err.print(f"edgestill: {' '.join(message.split())}", style="red", markup=False, soft_wrap=True)
+    line = " ".join(message.split())
+    line = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    err.print(f"edgestill: {line}", style="red", markup=False, soft_wrap=True)
     return code

@@ -39,7 +39,7 @@ from transport.config import TLS_PORT, broker_config
 from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
 from wire.limits import MEGABYTES
-from wire.toml import Key, read_toml, sub_table, take
+from wire.toml import Key, brief, read_toml, sub_table, take
 
 __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
 
@@ -212,6 +212,8 @@ def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
     groups = file.get("group", [])
     if not isinstance(groups, list) or not groups:
         raise ConfigError(f"{path}: has no [[group]] of devices; see docs/flashing.md")
+    if not all(isinstance(group, dict) for group in groups):
+        raise ConfigError(f"{path}: 'group' holds {brief(groups)}, expected tables [[group]]")
     return groups
 
 
@@ -224,7 +226,7 @@ def _devices(
     secrets: Path | None,
     environ: Mapping[str, str],
 ) -> Iterator[DevicePlan]:
-    where = f"{path} [[group]] {table.get('name', '')!r}"
+    where = f"{path} [[group]] {brief(table.get('name', ''))}"
     group = take(table, where, _GROUP, base=base)
     try:
         profile = board(group["board"])

@@ -46,6 +46,7 @@ _NAMES = {
 MOST_BYTES = 4 * 2**20
 #: Where a key says nothing else: what a float64 counts exactly, and no number that only overflows.
 LARGEST_INT, LARGEST_FLOAT = 2**53, 1e15
+LONGEST_PATH = 4096
 GUARD = 1e5  # a bound from here on only keeps slips of the hand out: whoever gave too little need not hear of it
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -164,7 +165,7 @@ def _checked(value: Any, key: Key, what: str) -> Any:
     kind = key.kind
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_INT:
         value = float(value)
-    elif kind is Path and isinstance(value, str) and value and "\0" not in value:
+    elif kind is Path and isinstance(value, str) and 0 < len(value) <= LONGEST_PATH and "\0" not in value:
         value = Path(value).expanduser()
     elif kind is tuple and isinstance(value, list):
         value = tuple(value)
