@@ -13,8 +13,11 @@ from aggregator.validation import load_validation
 from models.build import build
 from models.spec import PrototypeSpec
 from wire.errors import DataError
+from wire.files import read_regular
 
 __all__ = ["Labelled", "bring", "load_labelled"]
+
+MAX_GRAPH = 2**31  # bytes: protobuf has no larger ones
 
 Labelled = tuple[torch.Tensor, torch.Tensor]
 
@@ -62,6 +65,6 @@ def _source(facts: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torch.T
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_regular(path, MAX_GRAPH)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; 'teachers' are ONNX files") from None

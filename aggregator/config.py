@@ -8,6 +8,7 @@ from the first that has it: `--set table.key=value`, the environment variable ED
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from wire.errors import ConfigError, EdgestillError
 from wire.ids import check_id
 from wire.keys import Ed25519PublicKey, public_key_hex
 from wire.messages import Hyper, UpdateKind
-from wire.toml import read_toml, take
+from wire.toml import brief, read_toml, take
 
 __all__ = ["FleetConfig", "LimitConfig", "RoundConfig", "TaskConfig", "check_fleet_config", "load_fleet_config"]
 
@@ -212,8 +213,10 @@ def _config(
 def _task(values: dict[str, Any], path: Path) -> TaskConfig:
     shape = values.pop("input_shape")
     sizes = shape.lower().split("x")
-    if not all(size.isdecimal() and int(size) > 0 for size in sizes) or len(sizes) > 4:
-        raise ConfigError(f'{path} [task]: \'input_shape\' is {shape!r}; write it like "3x32x32", or "64" for text')
+    if not all(re.fullmatch("[0-9]{1,9}", size) and int(size) > 0 for size in sizes) or len(sizes) > 4:
+        raise ConfigError(
+            f'{path} [task]: \'input_shape\' is {brief(shape)}; write it like "3x32x32", or "64" for text'
+        )
     return TaskConfig(input_shape=tuple(map(int, sizes)), **values)
 
 

@@ -13,54 +13,55 @@ from transport.config import BrokerConfig
 from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
+from wire.limits import BATCH, DEVICES, EPOCHS, LATENT, LR, MEGABYTES, ROUNDS, SECONDS, STEPS, WEIGHT
 from wire.logs import FORMATS, LEVELS
-from wire.toml import Key, sub_table, take
+from wire.toml import Key, brief, sub_table, take
 
 __all__ = ["ENV", "TABLES", "as_environment", "device_keys", "split_tables"]
 
 ENV = "EDGESTILL_AGGREGATOR"
 TABLES: dict[str, dict[str, Key]] = {
     "fleet": {"id": Key(str), "seed": Key(int, 0, least=0, most=2**53)},
-    "state": {"dir": Key(Path), "key": Key(Path), "keep_rounds": Key(int, 2, least=1)},
+    "state": {"dir": Key(Path), "key": Key(Path), "keep_rounds": Key(int, 2, least=1, most=ROUNDS.most)},
     "task": {
         "input_shape": Key(str),  # [1, 28, 28] in the file, 1x28x28 from the environment
         "classes": Key(int, least=2, most=10_000),
-        "latent": Key(int, 32, least=1),
+        "latent": Key(int, 32, least=1, most=LATENT.most),
         "validation": Key(Path, None),
     },
     "prototypes": {"names": Key(tuple)},
     "round": {
-        "rounds": Key(int, 100, least=1),
+        "rounds": Key(int, 100, least=1, most=ROUNDS.most),
         "fraction": Key(float, 1.0, least=0, most=1),
-        "min_devices": Key(int, 1, least=1),
+        "min_devices": Key(int, 1, least=1, most=DEVICES.most),
         "quorum": Key(float, 0.5, least=0, most=1),
-        "deadline_s": Key(float, 3600.0, least=0.1),
+        "deadline_s": Key(float, 3600.0, least=0.1, most=SECONDS.most),
         "target_accuracy": Key(float, None, least=0, most=1),
         "update": Key(str, "state", choices=("state", "delta", "predictor", "onnx")),
         "delta_bits": Key(int, 8),
         "late": Key(str, "drop", choices=("drop", "keep")),
     },
     "train": {
-        "lr": Key(float, 0.03, least=0),
-        "batch_size": Key(int, 32, least=1),
-        "epochs": Key(int, None, least=1),
-        "steps": Key(int, None, least=1),
+        "lr": Key(float, 0.03, least=0, most=LR.most),
+        "batch_size": Key(int, 32, least=1, most=BATCH.most),
+        "epochs": Key(int, None, least=1, most=EPOCHS.most),
+        "steps": Key(int, None, least=1, most=STEPS.most),
         "momentum": Key(float, 0.9, least=0, most=0.999999),
-        "weight_decay": Key(float, 0.0, least=0),
-        "prox": Key(float, None, least=0),  # by default what the recipe says
+        "weight_decay": Key(float, 0.0, least=0, most=WEIGHT.most),
+        "prox": Key(float, None, least=0, most=WEIGHT.most),  # by default what the recipe says
     },
     "fusion": FUSION_KEYS,
     "limits": {
         "update_mb": Key(int, 64, least=1, most=256),
-        "parts_mb": Key(int, 2048, least=1),
-        "transfers": Key(int, 2, least=1),
-        "messages_per_minute": Key(int, 6000, least=60),
-        "mb_per_minute": Key(int, None, least=1),  # by default four updates
-        "reports_per_minute": Key(int, 600, least=60),
-        "transfers_per_minute": Key(int, 600, least=60),
-        "cpu_s_per_minute": Key(float, 4.0, least=0.1),
-        "garbage_before_mute": Key(int, 20, least=1),
-        "mute_s": Key(float, 600.0, least=0),
+        "parts_mb": Key(int, 2048, least=1, most=MEGABYTES.most),
+        "transfers": Key(int, 2, least=1, most=1000),
+        "messages_per_minute": Key(int, 6000, least=60, most=10**9),
+        "mb_per_minute": Key(int, None, least=1, most=MEGABYTES.most),  # by default four updates
+        "reports_per_minute": Key(int, 600, least=60, most=10**9),
+        "transfers_per_minute": Key(int, 600, least=60, most=10**9),
+        "cpu_s_per_minute": Key(float, 4.0, least=0.1, most=SECONDS.most),
+        "garbage_before_mute": Key(int, 20, least=1, most=1_000_000),
+        "mute_s": Key(float, 600.0, least=0, most=SECONDS.most),
     },
     "log": {"format": Key(str, "line", choices=FORMATS), "level": Key(str, "info", choices=LEVELS)},
 }
@@ -79,7 +80,7 @@ def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, A
     found = {name: sub_table(tables, name, where) for name in _NAMES}
     shape = found["task"].get("input_shape")
     if isinstance(shape, list):
-        found["task"] = {**found["task"], "input_shape": "x".join(map(str, shape))}
+        found["task"] = {**found["task"], "input_shape": "x".join(map(brief, shape))}
     if "source_classes" in found["fusion"]:
         classes = list_of_words(found["fusion"]["source_classes"])
         found["fusion"] = {**found["fusion"], "source_classes": classes}
@@ -113,7 +114,7 @@ def device_keys(table: Mapping[str, Any], where: str, base: Path) -> dict[str, E
     found = _from_folder(folder["keys_dir"], where)
     for name, value in table.items():
         if not isinstance(value, dict):
-            raise ConfigError(f'{where}: {name!r} is {value!r}; write it as {name} = {{ key = "64 hex digits" }}')
+            raise ConfigError(f'{where}: {name!r} is {brief(value)}; write it as {name} = {{ key = "64 hex digits" }}')
         _device(name, where)
         text = take(value, f"{where}: {name}", _DEVICE)["key"]
         found[name] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")

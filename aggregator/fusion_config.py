@@ -15,6 +15,7 @@ from typing import Any
 from aggregator.overrides import KEYS, check_overrides, recipe_text
 from aggregator.recipes import RECIPES, Recipe, find_recipe
 from wire.errors import ConfigError
+from wire.limits import SAMPLES
 from wire.toml import Key
 
 __all__ = ["FUSION_KEYS", "NOISE", "FusionConfig", "fusion_config", "list_of_words"]
@@ -23,7 +24,7 @@ NOISE = ("noise", "noise:gaussian")
 _OWN: dict[str, Key] = {
     "recipe": Key(str, "fedavg", choices=tuple(RECIPES)),
     "source": Key(str, "none"),
-    "source_size": Key(int, None, least=1),
+    "source_size": Key(int, None, least=1, most=SAMPLES.most),
     "source_fraction": Key(float, 1.0, least=0, most=1),
     "source_classes": Key(tuple, ()),
     "validation": Key(str, "task"),

@@ -42,6 +42,7 @@ from wire.errors import ConfigError, DeviceError, EdgestillError, StorageError, 
 from wire.keys import load_private_key
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
+from wire.uplink import addressed
 
 __all__ = ["Service", "serve"]
 
@@ -257,7 +258,7 @@ class Service:
     def _received(self, text: str, payload: bytes, retained: bool = False) -> None:
         """Handle one message. What its handling raises is a refusal of it, unless our own disk is at fault."""
         try:
-            topic = parse(text)
+            topic = addressed(parse(text), payload)
         except TopicError as error:
             log.debug("%s", error)
             return

@@ -125,8 +125,11 @@ def main() -> None:
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:  # the service was killed: nobody is there to answer, or to read why
+            os._exit(0)
 
 
 def _claim_stdout() -> TextIO:

@@ -83,7 +83,7 @@ class LightDevice:
         content = Content(digest=digest_of(sealed), size=len(sealed))
         transfer, source = transfer_id(content.digest), MemoryStorage(sealed)
         chunks = [encode_chunk(content, n, source.read(*content.span(n))) for n in range(content.count)]
-        self._packets = [publish_packet(self._mail.chunk_topic(transfer, n), c) for n, c in enumerate(chunks)]
+        self._packets = [publish_packet(self._mail.topic("up"), chunk) for chunk in chunks]
         self._upload = Upload(Spooled(key=str(number), round=number, transfer=transfer, count=content.count))
         self._sizes = [len(chunk) for chunk in chunks]
         return sum(self._sizes)

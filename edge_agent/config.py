@@ -22,6 +22,7 @@ from transport.config import BrokerConfig, broker_config
 from wire.errors import ConfigError, TopicError, did_you_mean
 from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
+from wire.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
 from wire.logs import FORMATS, LEVELS
 from wire.toml import Key, read_toml, sub_table, take
 
@@ -48,7 +49,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "device": Key(str),
         "state_dir": Key(Path),
         "board": Key(str, "unknown"),
-        "cache_mb": Key(int, 256, least=1),
+        "cache_mb": Key(int, 256, least=1, most=MEGABYTES.most),
     },
     "keys": {"private": Key(Path, None), "aggregator": Key(str)},
     "enrol": {"cert": Key(Path, None), "key": Key(Path, None)},
@@ -57,14 +58,14 @@ TABLES: dict[str, dict[str, Key]] = {
         "path": Key(Path),
         "validation": Key(float, 0.0, least=0, most=0.9),
         "refuse_worse": Key(bool, False),
-        "count_epsilon": Key(float, None, least=0.001),
-        "count_bins": Key(int, None, least=2),
+        "count_epsilon": Key(float, None, least=0.001, most=WEIGHT.most),
+        "count_bins": Key(int, None, least=2, most=SAMPLES.most),
     },
     "train": {
         "mode": Key(str, "full", choices=("full", "light")),
         "threads": Key(int, 1, least=1, most=1024),
-        "memory_mb": Key(int, None, least=64),
-        "max_seconds": Key(float, 300.0, least=1),
+        "memory_mb": Key(int, None, least=64, most=MEGABYTES.most),
+        "max_seconds": Key(float, 300.0, least=1, most=SECONDS.most),
         "nice": Key(int, 5, least=0, most=19),
     },
     "update": {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from wire.errors import ConfigError
+from wire.limits import BATCH, EPOCHS, LR, STEPS, WEIGHT
 
 __all__ = ["LocalTraining"]
 
@@ -25,14 +25,11 @@ class LocalTraining:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ConfigError("local training: give either epochs or steps")
-        amount = self.epochs if self.epochs is not None else self.steps
-        if amount is not None and amount < 1:
-            raise ConfigError(f"local training: {amount} epochs or steps; give at least 1")
-        if self.batch_size < 1:
-            raise ConfigError(f"local training: batch size {self.batch_size}; give at least 1")
-        if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ConfigError(f"local training: learning rate {self.lr}; give a positive number")
+        EPOCHS.check(self.epochs, "local training: epochs")
+        STEPS.check(self.steps, "local training: steps")
+        BATCH.check(self.batch_size, "local training: batch size")
+        LR.check(self.lr, "local training: learning rate")
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"local training: momentum {self.momentum}; give a number in [0, 1)")
-        if self.weight_decay < 0 or self.prox < 0:
-            raise ConfigError("local training: weight decay and prox cannot be negative")
+        WEIGHT.check(self.weight_decay, "local training: weight decay")
+        WEIGHT.check(self.prox, "local training: prox")

@@ -12,7 +12,7 @@ from wire.errors import EnvelopeError
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 from wire.messages import About, Desired, Job, Message, Metrics, Reported, State
-from wire.topics import DeviceTopic, Leaf, ModelChunk, UpdateChunk
+from wire.topics import DeviceTopic, Leaf, ModelChunk
 
 __all__ = ["MAX_SMALL", "Mail"]
 
@@ -38,10 +38,6 @@ class Mail:
     def topic(self, leaf: Leaf) -> str:
         """One of the device's own topics."""
         return str(DeviceTopic(self.fleet, self.device, leaf))
-
-    def chunk_topic(self, transfer: str, n: int) -> str:
-        """Where chunk `n` of an update goes."""
-        return str(UpdateChunk(self.fleet, self.device, transfer, n))
 
     def model_topics(self, digest: str, numbers: tuple[int, ...]) -> list[str]:
         """Where chunks of a published model come from."""

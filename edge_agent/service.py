@@ -295,7 +295,7 @@ class Service:
                 self._stop_child(key)
             case SendChunk(transfer, n):
                 payload = self.store.chunk(transfer, n)
-                if self._link.publish(self._mail.chunk_topic(transfer, n), payload, qos=0):
+                if self._link.publish(self._mail.topic("up"), payload, qos=0):
                     self._bytes_up += len(payload)
                     reach("agent-chunk-sent")
             case Settle(spooled, accepted):

@@ -6,19 +6,33 @@ Exit codes: 0 done · 1 failed · 2 wrong usage · 3 configuration · 4 data · 
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from edgestill import __version__
-from edgestill.commands import agent, aggregator, board, config, data, device, keys, kit, model, prototypes, recipe
+from edgestill.commands import (
+    agent,
+    aggregator,
+    board,
+    broker,
+    config,
+    data,
+    device,
+    keys,
+    kit,
+    model,
+    prototypes,
+    recipe,
+)
 from edgestill.commands import round as rounds
-from edgestill.commands.broker import broker
 from edgestill.commands.doctor import doctor
 from edgestill.commands.experiment import experiment
 from edgestill.commands.flash import flash
@@ -41,6 +55,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration, 4 data, 5 malforme
 8 connection, 130 interrupted.
 """
 
+LONGEST = 2000  # characters of an error, which may quote somebody's file
+
 app = typer.Typer(
     name="edgestill",
     no_args_is_help=True,
@@ -55,7 +71,7 @@ app.command()(sweep)
 app.command()(report)
 app.add_typer(aggregator.app, name="aggregator")
 app.add_typer(agent.app, name="agent")
-app.command()(broker)
+app.add_typer(broker.app, name="broker")
 app.command()(status)
 app.add_typer(device.app, name="device")
 app.add_typer(rounds.app, name="round")
@@ -130,17 +146,32 @@ def _run(args: list[str], debug: bool) -> int:
     except EdgestillError as error:
         return _fail(str(error), error.exit_code, debug)
     except BrokenPipeError:
-        return 0  # the reader of our output, such as `head`, has had enough
+        return _gone()
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}", 1, debug)
     except Exception as error:
+        if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve, before Python 3.13
+            return _fail(f"{error}; give the path of a file", 1, debug)
         if hasattr(error, "format_message"):  # typer's usage errors; their class has moved between releases
             return _fail(_usage(error), 2, debug)
         return _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1, debug)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _gone()
     if code == 130:  # typer has already turned Ctrl-C into this code
         return _fail("interrupted", 130, debug=False)
     return code if isinstance(code, int) else 0
+
+
+def _gone() -> int:
+    """The reader of our output, such as `head`, has had enough: what is left of it goes nowhere, without a word."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # one that is no file has no reader either
+                os.dup2(nowhere.fileno(), stream.fileno())
+    return 0
 
 
 def _usage(error: Exception) -> str:
@@ -154,5 +185,7 @@ def _usage(error: Exception) -> str:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    err.print(f"edgestill: {' '.join(message.split())}", style="red", markup=False, soft_wrap=True)
+    line = " ".join(message.split())
+    line = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    err.print(f"edgestill: {line}", style="red", markup=False, soft_wrap=True)
     return code

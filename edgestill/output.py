@@ -1,35 +1,57 @@
-"""How commands speak: facts to stdout (`--json`: one JSON document), progress and errors to stderr."""
+"""How commands speak: facts to stdout (`--json`: one JSON document), progress and errors to stderr.
+
+Much of what is printed was written by others: names of files, `created` of a kit, what devices report. `out` and `err`
+take no text for markup (`[red]`), and show control characters, of which terminal escapes are made, as `�`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
-from rich.text import Text
 
-__all__ = ["err", "out", "print_json", "print_table"]
+__all__ = ["err", "one_line", "out", "plain", "print_json", "print_table"]
 
 WIDEST = 1000  # columns
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, marks that turn the direction of text, halves of characters
 
 
-def _literal(text: str) -> str:
-    """Without control characters: a terminal obeys them, and devices and files choose some of the words."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+def plain(text: str) -> str:
+    """`text` with nothing in it that a terminal would obey; line breaks and tabs stay.
+
+    >>> plain("a\\x1b[31mb"), plain("a\\nb")
+    ('a�[31mb', 'a\\nb')
+    """
+    if text.isprintable():
+        return text
+    return "".join("�" if c not in "\n\t" and unicodedata.category(c) in HIDDEN else c for c in text)
 
 
-class _Console(Console):
-    """A console whose plain texts cannot steer the terminal."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As rich prints it."""
-        super().print(*(_literal(o) if isinstance(o, str) else o for o in objects), **options)
+def one_line(text: object) -> str:
+    """What somebody else has written, as a part of a line of ours: it cannot begin another."""
+    return plain(" ".join(str(text).split()))
 
 
-out = _Console(highlight=False)
-err = _Console(stderr=True, highlight=False)
+class PlainConsole(Console):
+    """A console whose texts are texts: no markup, no emoji codes, and nothing in them that a terminal obeys."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does it, where cursor movements of its own are marked as such."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            yield segment if segment.control or text.isprintable() else segment._replace(text=plain(text))
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 
 def print_json(facts: Any) -> None:
@@ -43,9 +65,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     for column in columns:
         table.add_column(column, no_wrap=whole)
     for row in rows:
-        table.add_row(*(Text(_literal(str(cell))) for cell in row))
+        table.add_row(*(one_line(cell) for cell in row))
     if not whole:
         out.print(table)
         return
     needed = out.measure(table, options=out.options.update(max_width=WIDEST)).maximum
-    Console(file=out.file, width=max(out.width, needed), highlight=False).print(table)
+    PlainConsole(file=out.file, width=max(out.width, needed)).print(table)

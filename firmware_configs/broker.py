@@ -2,6 +2,14 @@
 
 `render` gives the files of one folder, which is copied to where the broker runs. Mosquitto 2.1 has its access list in
 a plugin, 2.0 has it built in; the list itself is the same.
+
+What one device can make the broker hold is bounded. No Mosquitto limits how many messages a client may have retained;
+the access list does, because it has no wildcard in what a device writes: at most one message on each of `_UP`.
+
+    retained   len(_UP) * MAX_PACKET bytes for each device, whatever it sends and for how long
+    queued     QUEUE_MESSAGES messages and QUEUE_BYTES bytes for each client that does not read
+    sessions   one for each certificate: its common name is the client id
+    the rest   subscriptions, which Mosquitto does not limit either, and all of the above together: `memory_limit`
 """
 
 from __future__ import annotations
@@ -16,12 +24,29 @@ __all__ = ["FOLDER", "acl", "conf"]
 FOLDER = "/etc/mosquitto/edgestill"
 #: Where Mosquitto's own images have it; the configuration says where Debian's package has it.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
-_UP = ("state", "about", "metrics", "reported", "up/#")
+_UP = ("state", "about", "metrics", "reported", "up")
 _DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contradicts a will that comes late
+#: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/gate.py: 256 KiB).
+MAX_PACKET = 300_000
+#: A model of 50 MB is 800 chunks, which a device subscribes to at once.
+QUEUE_MESSAGES, QUEUE_BYTES = 1000, 64 * 2**20
 
 
-def conf(version: str, *, port: int, folder: str = FOLDER, acl_plugin: str = ACL_PLUGIN) -> str:
-    """A mosquitto.conf for version "2.0" or "2.1", whose files lie in `folder`."""
+def memory_limit(devices: int, memory_mb: int) -> int:
+    """Bytes that the broker may allocate: `memory_mb` for models and queues, and what all devices may have retained."""
+    return memory_mb * 2**20 + devices * len(_UP) * MAX_PACKET
+
+
+def conf(
+    version: str,
+    *,
+    port: int,
+    devices: int = 0,
+    memory_mb: int = 1024,
+    folder: str = FOLDER,
+    acl_plugin: str = ACL_PLUGIN,
+) -> str:
+    """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, whose files lie in `folder`."""
     access = {
         "2.0": f"acl_file {folder}/acl",
         "2.1": f"""\
@@ -46,9 +71,16 @@ use_identity_as_username true
 use_username_as_clientid true
 tls_version tlsv1.2
 {access[version]}
-max_packet_size 2000000
-max_queued_messages 1000
+# What a client can make the broker hold. The access list bounds what is retained: no wildcard in what devices write.
+max_packet_size {MAX_PACKET}
+max_queued_messages {QUEUE_MESSAGES}
+max_queued_bytes {QUEUE_BYTES}
+max_inflight_messages 20
+# The last resort, for subscriptions above all: whoever asks for more is disconnected. From [provision] broker_mb.
+memory_limit {memory_limit(devices, memory_mb)}
+# What is retained is published again by those it is of; nothing is kept for clients that are away.
 persistence false
+persistent_client_expiration 1h
 """
 
 

@@ -28,13 +28,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 
 __all__ = ["Authority", "Issued", "Purpose", "new_key", "open_authority", "private_pem", "public_pem"]
 
 Purpose = Literal["client", "server"]
 _USAGE = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
 EARLY = timedelta(days=1)
+MAX_PEM, MAX_LEDGER = 64 * 1024, 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Issued:
     enrol: str = ""  # of a claim: "approve", or "claim" if nobody has to
     claim: str = ""  # the serial of the claim that it was issued for
     keys: str = ""  # and the fingerprint of the board's keys: wire/enrolment.py
+    undone: str = ""  # when the device was let in again; the certificate itself stays revoked
 
 
 class Authority:
@@ -58,7 +60,8 @@ class Authority:
     def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey, cert: x509.Certificate) -> None:
         self.folder, self._key, self.cert = folder, key, cert
         ledger = folder / "issued.json"
-        self.issued = msgspec.json.decode(ledger.read_bytes(), type=list[Issued]) if ledger.exists() else []
+        held = read_regular(ledger, MAX_LEDGER) if ledger.exists() else b"[]"
+        self.issued = msgspec.json.decode(held, type=list[Issued])
 
     @property
     def pem(self) -> bytes:
@@ -100,6 +103,17 @@ class Authority:
         self.issued = [replace(entry, revoked=when) if entry in taken else entry for entry in self.issued]
         return taken
 
+    def readmit(self, name: str) -> None:
+        """Let a device that was put out get new certificates; those taken back stay so."""
+        when = _now().isoformat()
+        mine = [e for e in self.issued if name in (e.name, e.device) and e.revoked is not None and not e.undone]
+        self.issued = [replace(entry, undone=when) if entry in mine else entry for entry in self.issued]
+
+    def is_out(self, name: str) -> bool:
+        """Whether a device was put out of the fleet: all that it had was taken back, and nobody has undone that."""
+        mine = [entry for entry in self.issued if name in (entry.name, entry.device)]
+        return bool(mine) and all(e.revoked is not None for e in mine) and any(not e.undone for e in mine)
+
     def revoked(self, serial: int) -> bool:
         """Whether a certificate was taken back."""
         return any(entry.revoked is not None for entry in self.issued if entry.serial == f"{serial:x}")
@@ -134,6 +148,7 @@ def open_authority(folder: Path, fleet: str, *, days: float | None = None) -> It
     elif not (folder / "ca.pem").exists():
         raise ConfigError(f"no certificate authority in {folder}; run `edgestill provision` first")
     with _locked(folder / "lock"):
+        _refuse_part(folder)
         if days is not None and not (folder / "ca.pem").exists():
             _make(folder, fleet, days)
         yield _load(folder, fleet)
@@ -165,10 +180,21 @@ def _make(folder: Path, fleet: str, days: float) -> None:
     write_atomic(folder / "ca.pem", public_pem(cert))  # last: it says that the authority is there
 
 
+def _refuse_part(folder: Path) -> None:
+    """A part of an authority is not a new one: what it has issued and revoked would be forgotten."""
+    ca, ledger, crl = (folder / name for name in ("ca.pem", "issued.json", "crl.pem"))
+    lost = ca if os.path.lexists(ca) or os.path.lexists(ledger) else None
+    lost = None if ca.exists() else lost
+    if ca.exists() and not ledger.exists() and (os.path.lexists(ledger) or crl.exists()):
+        lost = ledger
+    if lost is not None:
+        raise ConfigError(f"certificate authority {folder}: {lost.name} is missing; restore the folder from a backup")
+
+
 def _load(folder: Path, fleet: str) -> Authority:
     try:
-        cert = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
-        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        cert = x509.load_pem_x509_certificate(read_regular(folder / "ca.pem", MAX_PEM))
+        key = serialization.load_pem_private_key(read_regular(folder / "ca.key", MAX_PEM), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"certificate authority {folder}: ca.pem or ca.key cannot be used: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != cert.public_key():
@@ -177,13 +203,14 @@ def _load(folder: Path, fleet: str) -> Authority:
         raise ConfigError(f"{folder} is the authority of another fleet than {fleet!r}; give another --out")
     try:
         return Authority(folder, key, cert)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{folder / 'issued.json'}: {error}; restore it from a backup") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{folder / 'issued.json'}: {why}; restore it from a backup") from None
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)  # two that issue at once would lose each other's entries
         yield

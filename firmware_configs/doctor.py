@@ -20,11 +20,13 @@ from edge_agent.board import temperature_c
 from edge_agent.config import AgentConfig, EnrolConfig, enrolled, read_agent_config
 from edge_agent.enrol import own_keys
 from firmware_configs.boards import Board, board_of_model
+from firmware_configs.ca import MAX_PEM
 from firmware_configs.identities import RENEW_BEFORE, ends
 from transport.config import TlsConfig
 from transport.probe import speaks_mqtt5
 from wire.enrolment import fingerprint, shown
 from wire.errors import EdgestillError
+from wire.files import read_regular
 from wire.keys import load_private_key
 
 __all__ = ["Facts", "Finding", "check_board", "check_config", "look"]
@@ -146,7 +148,7 @@ def _certificate(config: AgentConfig) -> Iterator[Finding]:
     if tls is None:
         yield Finding("warning", "certificate", "the broker is reached without TLS")
     elif tls.cert is not None:
-        left = ends(tls.cert.read_bytes()) - datetime.now(timezone.utc)
+        left = ends(read_regular(tls.cert, MAX_PEM)) - datetime.now(timezone.utc)
         days = f"{left.days} days left"
         level: Level = "failure" if left.total_seconds() < 0 else "warning" if left < RENEW_BEFORE else "ok"
         yield Finding(level, "certificate", days if level == "ok" else f"{days}; edgestill provision --renew")

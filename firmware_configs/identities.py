@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -10,9 +11,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from firmware_configs.ca import Authority, Purpose, new_key, private_pem, public_pem
+from firmware_configs.ca import MAX_PEM, Authority, Purpose, new_key, private_pem, public_pem
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.keys import Ed25519PrivateKey, generate_key, load_private_key, save_private_key
 
 __all__ = ["Identity", "ends", "key_of_file", "make_tls", "serves", "signing_pem", "tls_files"]
@@ -41,7 +42,7 @@ def serves(
     pem: bytes, authority: Authority, *, alternatives: Sequence[str] = (), margin: timedelta = RENEW_BEFORE
 ) -> bool:
     """Whether a certificate is this authority's, not revoked, good for a while, and for all these names."""
-    cert = x509.load_pem_x509_certificate(pem)
+    cert = _certificate(pem)
     if cert.issuer != authority.cert.subject or authority.revoked(cert.serial_number):
         return False
     if cert.not_valid_after_utc - margin < datetime.now(timezone.utc):
@@ -51,7 +52,7 @@ def serves(
 
 def ends(pem: bytes) -> datetime:
     """When a certificate ends."""
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    return _certificate(pem).not_valid_after_utc
 
 
 def tls_files(
@@ -66,7 +67,7 @@ def tls_files(
     """`ca.pem`, `NAME.pem` and `NAME.key` in `folder`; made again when they no longer serve. Whether they were made."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    if cert.exists() and key.exists() and serves(cert.read_bytes(), authority, alternatives=alternatives):
+    if cert.exists() and key.exists() and serves(_read(cert), authority, alternatives=alternatives):
         return False
     made = make_tls(authority, name, purpose=purpose, days=days, alternatives=alternatives)
     write_atomic(folder / "ca.pem", authority.pem)
@@ -75,9 +76,16 @@ def tls_files(
     return True
 
 
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, MAX_PEM)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; remove it, and it is made again") from None
+
+
 def key_of_file(path: Path) -> Ed25519PrivateKey:
     """The signing key in the file, made if there is none."""
-    if path.exists():
+    if os.path.lexists(path):  # a link to a disk that is not mounted is no reason for another key
         return load_private_key(path)
     if not path.parent.is_dir():
         raise ConfigError(f"key {path}: there is no folder {path.parent}; make it first")
@@ -90,6 +98,13 @@ def signing_pem(key: Ed25519PrivateKey) -> bytes:
     """A signing key as `wire/keys.py` reads it."""
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _certificate(pem: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise ConfigError(f"not a certificate in PEM ({error}); make it again with `edgestill provision`") from None
 
 
 def _names(cert: x509.Certificate) -> set[str]:

@@ -13,6 +13,7 @@ hash have been checked: `load_kit` gives the very bytes that it has hashed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -24,10 +25,11 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 
 from wire.errors import ConfigError, EdgestillError, SignatureError
+from wire.files import read_regular
 from wire.ids import check_device, check_digest, check_id, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "recover_kit", "write_kit"]
+__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "read_part", "recover_kit", "write_kit"]
 
 MANIFEST, SIGNATURE = "kit.json", "kit.sig"
 SCHEMA = 1
@@ -37,6 +39,7 @@ MAX_MANIFEST = 256 * 1024
 MAX_FILE = 64 * 1024 * 1024  # an ONNX graph for a light device may be one of the files
 PART = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")
 MODE = re.compile(r"0[0-7]{3}")
+CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +139,18 @@ def recover_kit(folder: Path | str) -> None:
 def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
     """The kit at `folder`; SignatureError if the signature, a hash, or the set of files is not right."""
     folder = Path(folder)
-    raw = _read(folder / MANIFEST, MAX_MANIFEST)
+    raw = read_part(folder / MANIFEST, MAX_MANIFEST)
     try:
-        public_key.verify(_read(folder / SIGNATURE, 64), raw)
+        public_key.verify(read_part(folder / SIGNATURE, 64), raw)
     except InvalidSignature:
         raise SignatureError(f"kit {folder}: {SIGNATURE} does not fit {MANIFEST} and the fleet's kit key") from None
     try:
         facts = msgspec.json.decode(raw, type=_Manifest)
         if facts.schema != SCHEMA:
             raise ConfigError(f"schema {facts.schema}, this edgestill knows {SCHEMA}")
+        check_id(facts.board, "board")
+        if not CREATED.fullmatch(facts.created):
+            raise ConfigError(f"'created' is {facts.created[:40]!r}, not a time in UTC")
         files = {name: _checked(folder, name, entry) for name, entry in facts.files.items()}
         kit = Kit(
             fleet=facts.fleet,
@@ -171,7 +177,7 @@ def _checked(folder: Path, name: str, entry: _Entry) -> KitFile:
     check_digest(entry.sha256)
     if not MODE.fullmatch(entry.mode):
         raise ConfigError(f"mode {entry.mode!r} of {name}; expected something like 0600")
-    data = _read(folder / name, MAX_FILE)
+    data = read_part(folder / name, MAX_FILE)
     if digest_of(data) != entry.sha256:
         raise SignatureError(f"kit {folder}: {name} is not the file that was signed; make the kit again")
     return KitFile(data, int(entry.mode, 8))
@@ -190,21 +196,19 @@ def _refuse_others(folder: Path, known: set[str]) -> None:
             raise SignatureError(f"kit {folder}: {name} is not part of the kit; remove it")
 
 
-def _read(path: Path, most: int) -> bytes:
+def read_part(path: Path, most: int) -> bytes:
+    """A file of a kit: plain, not through a link, not larger than it may be."""
     try:
-        if path.is_symlink():
-            raise SignatureError(f"kit: {path} is a link; a kit holds plain files")
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        return read_regular(path, most, follow=False)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EFBIG):
+            raise SignatureError(f"kit: {path} is {error.strerror}; a kit holds plain files") from None
         raise ConfigError(f"kit: cannot read {path}: {error.strerror}; is it a kit of `edgestill provision`?") from None
-    if len(data) > most:
-        raise SignatureError(f"kit: {path} is larger than {most} bytes")
-    return data
 
 
 def _put(path: Path, file: KitFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(path.parents):
+        folder.mkdir(exist_ok=True, mode=0o700)
     # never readable by others, not for a moment
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
     with os.fdopen(handle, "wb") as out:

@@ -38,7 +38,8 @@ from models.spec import parse_prototype
 from transport.config import TLS_PORT, broker_config
 from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
-from wire.toml import Key, read_toml, sub_table, take
+from wire.limits import MEGABYTES
+from wire.toml import Key, brief, read_toml, sub_table, take
 
 __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
 
@@ -56,6 +57,7 @@ _PROVISION = {
     "package": Key(str, "edgestill"),
     "enrol": Key(str, "off", choices=ENROL),
     "claim_days": Key(int, 7, least=1, most=90),
+    "broker_mb": Key(int, 1024, least=64, most=MEGABYTES.most),
 }
 _GROUP = {
     "name": Key(str),
@@ -120,6 +122,7 @@ class Manifest:
     days: int
     authority_days: int
     claim_days: int
+    broker_mb: int  # memory of the broker, beside what devices may have retained
     package: str  # what pip is asked for on a board without wheels: a name, or an address
     aggregator_key: Path
     devices: tuple[DevicePlan, ...]
@@ -181,6 +184,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         days=own["days"],
         authority_days=own["authority_days"],
         claim_days=own["claim_days"],
+        broker_mb=own["broker_mb"],
         package=own["package"],
         aggregator_key=state["key"],
         devices=devices,
@@ -208,6 +212,8 @@ def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
     groups = file.get("group", [])
     if not isinstance(groups, list) or not groups:
         raise ConfigError(f"{path}: has no [[group]] of devices; see docs/flashing.md")
+    if not all(isinstance(group, dict) for group in groups):
+        raise ConfigError(f"{path}: 'group' holds {brief(groups)}, expected tables [[group]]")
     return groups
 
 
@@ -220,7 +226,7 @@ def _devices(
     secrets: Path | None,
     environ: Mapping[str, str],
 ) -> Iterator[DevicePlan]:
-    where = f"{path} [[group]] {table.get('name', '')!r}"
+    where = f"{path} [[group]] {brief(table.get('name', ''))}"
     group = take(table, where, _GROUP, base=base)
     try:
         profile = board(group["board"])

@@ -26,6 +26,7 @@ from edge_agent.config import read_agent_config
 from firmware_configs.agent_toml import agent_toml
 from firmware_configs.bootfiles import boot_files
 from firmware_configs.broker import acl, conf
+from firmware_configs.broker_install import SCRIPT
 from firmware_configs.ca import Authority, open_authority
 from firmware_configs.identities import (
     RENEW_BEFORE,
@@ -36,13 +37,13 @@ from firmware_configs.identities import (
     tls_files,
 )
 from firmware_configs.install import install_script
-from firmware_configs.kit import MANIFEST, Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
 from firmware_configs.manifest import DevicePlan, Manifest
 from firmware_configs.unit import NAME as UNIT
 from firmware_configs.unit import unit
 from wire.enrolment import claim_name
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
 
@@ -63,6 +64,7 @@ class Provisioned:
     changed: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    revoked: list[str] = field(default_factory=list)  # put out of the fleet: left as they are, whatever was asked
     servers: list[str] = field(default_factory=list)  # certificates made anew: broker, aggregator
     unclaimed: list[str] = field(default_factory=list)  # to make their own keys, and to be approved
     ending: list[str] = field(default_factory=list)  # kept, but their certificates, or unused claims, end soon
@@ -79,13 +81,21 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
     for name in renew:
         manifest.device(name)
     out, done = manifest.out, Provisioned()
+    for folder in (out, out / FLEET):  # whoever may write there could put other kits in their places
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     signer = key_of_file(manifest.aggregator_key)
     with open_authority(authority_folder(out), manifest.fleet, days=manifest.authority_days) as authority:
         kit_key = key_of_file(authority.folder / "kit.key")
         save_public_key(kit_key.public_key(), out / KIT_PUB)
         try:
             _servers(manifest, authority, done)
+            for name in renew:
+                if authority.is_out(name):
+                    raise ConfigError(f"{name} was revoked; to bring it back: `edgestill device revoke --undo {name}`")
             for device in manifest.devices:
+                if authority.is_out(device.id):  # it gets nothing, not even when its kit was deleted
+                    done.revoked.append(device.id)
+                    continue
                 _device(device, manifest, authority, kit_key, signer.public_key(), device.id in renew, done)
         finally:
             authority.save()  # what was issued stays known, whatever stopped us
@@ -109,11 +119,13 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
         done.servers.append("broker")
     if tls_files(own / AGGREGATOR, authority, AGGREGATOR, purpose="client", days=manifest.days):
         done.servers.append(AGGREGATOR)
-    write_atomic(own / "broker" / "mosquitto-2.0.conf", conf("2.0", port=manifest.port))
-    write_atomic(own / "broker" / "mosquitto-2.1.conf", conf("2.1", port=manifest.port))
+    for form in ("2.0", "2.1"):
+        text = conf(form, port=manifest.port, devices=len(manifest.devices), memory_mb=manifest.broker_mb)
+        write_atomic(own / "broker" / f"mosquitto-{form}.conf", text)
+    write_atomic(own / "broker" / "install.sh", SCRIPT, mode=0o755)
     enrolling = [device.id for device in manifest.devices if device.enrol != "off"]
     write_atomic(own / "broker" / "acl", acl(manifest.fleet, enrolling))
-    (own / "devices").mkdir(exist_ok=True)
+    (own / "devices").mkdir(exist_ok=True, mode=0o755)
 
 
 def _device(
@@ -193,6 +205,13 @@ def write_public(path: Path, private_pem: bytes) -> None:
         save_public_key(key.public_key(), path)
 
 
+def _graph(path: Path) -> bytes:
+    try:
+        return read_regular(path, MAX_FILE)
+    except OSError as error:
+        raise ConfigError(f"'graph' {path}: {error.strerror}; give an ONNX file") from None
+
+
 def _files(
     device: DevicePlan,
     manifest: Manifest,
@@ -211,7 +230,7 @@ def _files(
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
     if device.graph is not None:
-        files["model.onnx"] = KitFile(device.graph.read_bytes())
+        files["model.onnx"] = KitFile(_graph(device.graph))
     # another kit is another instance: cloud-init then takes its files again
     instance = digest_of(file.data for _, file in sorted(files.items()))[:12]
     for family in device.os:

@@ -26,6 +26,7 @@ import numpy as np
 
 from fleet.own_attacks import kind_of, own_labels, own_names, own_tamper
 from wire.errors import ConfigError, did_you_mean
+from wire.limits import DEVICES
 from wire.messages import MAX_COUNT
 from wire.seeds import derive_seed
 
@@ -138,9 +139,10 @@ def _order(text: str) -> Order:
         raise ConfigError(f"--attack {text!r}: unknown attack; known: {' '.join(known)}{did_you_mean(name, known)}")
     attack = Attack(name, _strength(text, name, strength) if given else _usual_strength(name))
     numbers = tail.split("+") if by_id else [tail]
-    if not all(n.strip().isdecimal() for n in numbers):
-        raise ConfigError(f"--attack {text!r}: {HOW}")
+    if not all(n.strip().isdecimal() and len(n) <= 9 for n in numbers):
+        raise ConfigError(f"--attack {text[:80]!r}: {HOW}")
     ids = tuple(int(n) for n in numbers)
+    DEVICES.check(len(ids) if by_id else max(ids[0], 1), f"--attack {name}: devices")
     return Order(attack, len(ids), ids) if by_id else Order(attack, ids[0])
 
 

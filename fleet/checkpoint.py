@@ -29,10 +29,12 @@ from aggregator.fusion.types import Memory
 from fleet.news import Artifact, Guide
 from fleet.simulate import Simulation
 from wire.errors import DataError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.messages import ModelHeader
 
 __all__ = ["Checkpoints"]
+
+MAX_CHECKPOINT = 2**36
 
 STATE, MEMORY, GUIDE = "state/", "memory/", "guide"
 
@@ -121,9 +123,9 @@ def _as_tensor(data: bytes) -> Tensor:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_CHECKPOINT)
         length = int.from_bytes(data[:8], "little")
         described = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         return load(data), json.loads(described.get("facts", "{}"))
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, SafetensorError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not a readable checkpoint ({error}); start the run anew with --force") from error

@@ -13,6 +13,18 @@ from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
 from fleet.virtual.config import VirtualTime
 from models.spec import parse_prototype
 from wire.errors import ConfigError, did_you_mean
+from wire.limits import (
+    ALPHA,
+    DEVICES,
+    LATENT,
+    PROCESSES,
+    ROUNDS,
+    SAMPLES,
+    SEED,
+    WEIGHT,
+    WORKERS,
+    Range,
+)
 
 __all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "TRANSPORTS", "UPDATES", "SimulationConfig"]
 
@@ -71,18 +83,14 @@ class SimulationConfig:
             arch, precision = parse_prototype(prototype)
             if prototype != f"{arch}:{precision}":
                 raise ConfigError(f"prototype {prototype!r}: give its precision too, such as {arch}:{precision}")
+        for limits, value, what in self._numbers():
+            limits.check(value, what)
         if self.devices < len(self.prototypes):
             raise ConfigError(
                 f"{self.devices} devices for {len(self.prototypes)} prototypes; give each one at least one"
             )
-        if self.rounds < 1:
-            raise ConfigError(f"{self.rounds} rounds; give at least 1")
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction {self.fraction}; give a number above 0 and at most 1")
-        if not self.alpha > 0:
-            raise ConfigError(f"alpha {self.alpha}; give a positive number, small for heterogeneous devices")
-        if self.latent < 1:
-            raise ConfigError(f"latent width {self.latent}; give at least 1")
         if self.transport not in TRANSPORTS:
             raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
         if self.floats not in FLOATS:
@@ -90,24 +98,10 @@ class SimulationConfig:
         if self.update not in UPDATES:
             raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
         find_recipe(self.recipe, self.fusion).check_update(self.update)
-        if self.count_epsilon is not None and not self.count_epsilon > 0:
-            raise ConfigError(f"--count-epsilon {self.count_epsilon:g}; give a positive number")
-        if self.count_bins is not None and self.count_bins < 2:
-            raise ConfigError(f"--count-bins {self.count_bins}; give at least 2")
-        if self.processes < 1:
-            raise ConfigError(f"--processes {self.processes}; give at least 1")
-        if (self.validation_size or 0) < 0:
-            raise ConfigError(f"--validation-size {self.validation_size}; it cannot be negative")
         if self.engine not in ENGINES:
             raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
         if self.address and self.engine != "ray":
             raise ConfigError(f"--address {self.address} goes with --engine ray")
-        if self.batch_devices < 0:
-            raise ConfigError(f"{self.batch_devices} devices as one computation; give auto, off or a number")
-        if self.workers < 0:
-            raise ConfigError(f"--workers {self.workers}; give 0, one per core, or more")
-        if self.score_every < 1:
-            raise ConfigError(f"--score-every {self.score_every}; give at least 1")
         if self.virtual is not None and self.transport != "memory":
             raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
         if self.virtual is not None and len(self.virtual.boards) != self.devices:
@@ -118,6 +112,25 @@ class SimulationConfig:
         seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
         if self.transport == "mqtt":
             check_over_mqtt(orders)
+
+    def _numbers(self) -> tuple[tuple[Range, float | None, str], ...]:
+        """Every number with its range, and its name for the message."""
+        return (
+            (DEVICES, self.devices, "--devices"),
+            (ROUNDS, self.rounds, "--rounds"),
+            (LATENT, self.latent, "--latent"),
+            (ALPHA, self.alpha, "--alpha"),
+            (SEED, self.seed, "--seed"),
+            (SAMPLES, self.source_size, "--source-size"),
+            (Range(0, SAMPLES.most), self.validation_size, "--validation-size"),
+            (Range(1e-6, WEIGHT.most), self.count_epsilon, "--count-epsilon"),
+            (Range(2, SAMPLES.most), self.count_bins, "--count-bins"),
+            (PROCESSES, self.processes, "--processes"),
+            (WORKERS, self.workers, "--workers"),
+            (Range(0, DEVICES.most), self.batch_devices, "--batch-devices"),
+            (ROUNDS, self.score_every, "--score-every"),
+            (Range(0, 9999), max(self.source_classes, default=0), "--source-classes"),
+        )
 
     @property
     def attackers(self) -> dict[int, Attack]:

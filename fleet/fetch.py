@@ -20,6 +20,7 @@ from fleet.datasets.registry import DATASETS
 from fleet.datasets.sources import SOURCES, RemoteFile
 from fleet.http_get import Gone, Interrupted, get
 from wire.errors import ConfigError, DataError, did_you_mean
+from wire.files import write_atomic
 
 __all__ = ["TRIES", "Report", "fetch", "fetch_file"]
 
@@ -116,9 +117,10 @@ def _attempt(url: str, file: RemoteFile, part: Path, report: Report) -> None:
             return
         if answer.start == 0:
             have = 0
-        _origin(part).write_text(f"{url}\n{answer.validator}\n")
+        write_atomic(_origin(part), f"{url}\n{answer.validator}\n")
         total = answer.total or file.size
-        with part.open("ab" if answer.start else "wb") as sink:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_APPEND if answer.start else os.O_TRUNC)
+        with os.fdopen(os.open(part, flags, 0o644), "wb") as sink:
             while chunk := answer.read(_CHUNK):
                 have += len(chunk)
                 if have > file.size:

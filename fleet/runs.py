@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from wire.errors import ConfigError, DataError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.versions import versions
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
+MAX_RUN = 2**30  # bytes of a run.json: ten thousand devices are a megabyte a round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +186,10 @@ def read_run(path: Path) -> dict[str, Any]:
     """Read a `run.json`, or the one in the folder `path`."""
     path = path / "run.json" if path.is_dir() else path
     try:
-        facts = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable run.json ({error}); give the --out folder of a simulation") from error
+        facts = json.loads(read_regular(path, MAX_RUN))
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: not a readable run.json ({why}); give the --out folder of a simulation") from error
     if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
         raise DataError(f"{path}: not a run.json of schema {SCHEMA}; give the --out folder of a simulation")
     for name, kind in (("config", dict), ("fleet", list), ("rounds", list)):

@@ -11,9 +11,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from wire.errors import ConfigError, ModelError
+from wire.files import read_regular
 
 __all__ = ["DistilBertConfig", "read_config", "read_weights"]
 
+MAX_CONFIG = 2**20  # bytes
 PREFIX = "distilbert."  # of a checkpoint saved with a head; without one the names start right away
 
 Size = Annotated[int, msgspec.Meta(ge=1)]
@@ -39,8 +41,8 @@ def read_config(folder: Path) -> DistilBertConfig:
     """The network's sizes; refuses what this network cannot be."""
     path = _file(folder, "config.json")
     try:
-        config = msgspec.json.decode(path.read_bytes(), type=DistilBertConfig)
-    except msgspec.MsgspecError as error:
+        config = msgspec.json.decode(read_regular(path, MAX_CONFIG), type=DistilBertConfig)
+    except (OSError, msgspec.MsgspecError) as error:
         raise ModelError(f"{path}: not the configuration of a DistilBERT ({error})") from error
     if config.dim % config.n_heads:
         raise ModelError(f"{path}: dim {config.dim} cannot be split over {config.n_heads} heads")

@@ -5,6 +5,7 @@ A prototype is written `arch:precision`, for example `resnet8-gn:w1`; `cnn` alon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 from models.registry import check_name
 from quant.precision import FP32, Precision, parse_precision
 from wire.errors import ConfigError
+from wire.limits import LATENT, Range
 
 __all__ = ["PrototypeSpec", "parse_prototype"]
+
+MOST_CLASSES, MOST_NUMBERS = 10_000, 2**22  # of one sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,12 @@ class PrototypeSpec:
             raise ConfigError(f"{self}: the input shape {self.input_shape} needs one or more positive sizes")
         if self.classes < 2:
             raise ConfigError(f"{self}: {self.classes} classes cannot be told apart; give 2 or more")
-        if self.latent is not None and self.latent < 1:
-            raise ConfigError(f"{self}: the latent width {self.latent} must be positive, or left out")
+        Range(2, MOST_CLASSES).check(self.classes, f"{self}: classes")
+        LATENT.check(self.latent, f"{self}: latent width")
+        if math.prod(self.input_shape) > MOST_NUMBERS:
+            raise ConfigError(
+                f"{self}: an input shape of {math.prod(self.input_shape):,} numbers; at most {MOST_NUMBERS:,}"
+            )
 
     def __str__(self) -> str:
         return f"{self.arch}:{self.precision}"

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from wire.errors import ConfigError
+from wire.files import read_regular
 
 __all__ = ["encode_texts", "load_tokenizer"]
+
+MAX_SETTINGS = 2**20  # bytes
 
 
 def load_tokenizer(folder: str | Path) -> Any:
@@ -42,13 +45,21 @@ def _from_vocabulary(folder: Path) -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     settings = folder / "tokenizer_config.json"
-    lowercase = json.loads(settings.read_text()).get("do_lower_case", True) if settings.is_file() else True
+    lowercase = _settings(settings).get("do_lower_case", True) if settings.is_file() else True
     tokenizer = Tokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     cls, sep = _special_ids(tokenizer)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", sep), ("[CLS]", cls))
     return tokenizer
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_regular(path, MAX_SETTINGS))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not readable as JSON ({getattr(error, 'strerror', None) or error})") from None
+    return found if isinstance(found, dict) else {}
 
 
 def _special_ids(tokenizer: Any) -> tuple[int, int]:

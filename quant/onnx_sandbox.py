@@ -21,7 +21,14 @@ import sys
 import time
 from typing import BinaryIO
 
-from wire.limits import address_space, die_with_parent, limit_resources, no_network, no_new_files, no_new_privileges
+from wire.process_limits import (
+    address_space,
+    die_with_parent,
+    limit_resources,
+    no_network,
+    no_new_files,
+    no_new_privileges,
+)
 
 __all__ = ["HEAD", "LENGTH", "PATIENCE", "main"]
 

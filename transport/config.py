@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from wire.errors import ConfigError
+from wire.files import read_regular
 from wire.toml import Key, take
 
 __all__ = ["ENV", "PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
@@ -31,6 +32,7 @@ __all__ = ["ENV", "PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
 PROTOCOLS = ("auto", "3.1.1", "5")
 PORT, TLS_PORT = 1883, 8883
 ENV = "EDGESTILL_BROKER"
+MAX_PASSWORD = 64 * 1024  # bytes; MQTT has no longer ones
 _KEYS = {
     "host": Key(str, "127.0.0.1"),
     "port": Key(int, None, least=1, most=65535),
@@ -123,6 +125,10 @@ def _password(path: Path | None, password: str | None, where: str) -> str | None
     if password is not None:
         raise ConfigError(f"{where}: 'password' and 'password_file' are both given; keep one")
     try:
-        return path.read_text().rstrip("\r\n")
+        return read_regular(path, MAX_PASSWORD).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where}: cannot read 'password_file' {path}: {error}") from error
+        raise ConfigError(f"{where}: cannot read 'password_file' {path}: {_why(error)}") from error
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -1,9 +1,10 @@
 """A broker inside this process, for demos and tests: amqtt in a thread, on a loopback address only.
 
 What it lacks, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never
-published, only that of a broken connection; an unacknowledged message is not sent again; no limit to packets or
-queues. edgestill's own protocol bears all of that; a fleet of boards wants Mosquitto. One fault is mended here
-(`_quiet`): amqtt greets each client with the retained messages of everybody's subscriptions, 50 MB of model and all.
+published, only that of a broken connection; an unacknowledged message is not sent again. edgestill's own protocol
+tolerates all of that; a fleet of boards wants Mosquitto. Limits are put around it by `transport/embedded_limits.py`.
+One fault is corrected here (`_quiet`): amqtt greets each client with the retained messages of everybody's
+subscriptions, 50 MB of model and all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
+from transport.embedded_limits import CONNECTIONS, bounded
 from wire.errors import ConfigError, TransportError
 
 __all__ = ["LOOPBACK", "EmbeddedBroker"]
@@ -95,7 +97,8 @@ class EmbeddedBroker:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_note)
         bind = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-        broker = _quiet(Broker)({"listeners": {"default": {"type": "tcp", "bind": bind}}, "plugins": PLUGINS})
+        listener = {"type": "tcp", "bind": bind, "max_connections": CONNECTIONS}
+        broker = bounded(_quiet(Broker))({"listeners": {"default": listener}, "plugins": PLUGINS})
         try:
             await broker.start()
         except Exception as error:  # amqtt wraps the OSError of a taken port in errors of its own

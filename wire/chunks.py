@@ -32,6 +32,7 @@ __all__ = [
     "Chunk",
     "Content",
     "decode_chunk",
+    "decode_place",
     "describe",
     "encode_chunk",
     "fingerprint",
@@ -115,6 +116,14 @@ def decode_chunk(data: bytes, *, max_size: int = MAX_SIZE) -> Chunk:
     if len(body) != content.span(n)[1] or given != fingerprint(content, n, body):
         raise TransferError(f"chunk {n} of {content.digest[:12]}…: damaged or cut on its way; it must be sent again")
     return Chunk(content=content, n=n, hash=given, data=body)
+
+
+def decode_place(data: bytes) -> tuple[str, int]:
+    """Digest and number of the chunk in `data`, by its head alone: nothing is hashed, and nothing checked."""
+    if len(data) < OVERHEAD or data[0] != VERSION:
+        raise TransferError(f"chunk of {len(data)} bytes: it has no head of version {VERSION}")
+    _, _, _, n, digest = _HEAD.unpack_from(data)
+    return digest.hex(), n
 
 
 def fingerprint(content: Content, n: int, data: bytes | memoryview) -> bytes:

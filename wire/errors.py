@@ -114,7 +114,10 @@ class StorageError(RoundError):
     """A file of the state folder is missing or damaged, or cannot be written."""
 
 
+LONGEST = 100
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the nearest of `known`, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1)
+    near = difflib.get_close_matches(word[:LONGEST], list(known), n=1)  # its time grows with the square
     return f"; did you mean {near[0]!r}?" if near else ""

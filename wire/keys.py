@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from wire.errors import ConfigError, SignatureError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 
 __all__ = [
     "Ed25519PrivateKey",
@@ -92,7 +92,6 @@ def _write(path: Path | str, pem: bytes, *, mode: int) -> None:
 
 def _read(path: Path | str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            return file.read(MAX_FILE)
+        return read_regular(path, MAX_FILE)
     except OSError as exc:
         raise ConfigError(f"key {path}: cannot be read: {exc.strerror}; make one with `edgestill keys make`") from None

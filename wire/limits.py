@@ -1,75 +1,71 @@
-"""Limits that a process of ours puts on itself before it touches what a stranger has sent. Linux, no privileges needed.
+"""How large a number may be that somebody sets, by flag or config file: beyond it lies a slip of the hand.
 
-Each is in force for the rest of the process's life and for its children, and cannot be raised again.
+A device may still have too little memory for what is allowed here. What is refused here could not work anywhere: it
+would overflow, fork a million processes, or allocate a layer of terabytes before anything was checked.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import resource
-import signal
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
-__all__ = ["address_space", "die_with_parent", "limit_resources", "no_network", "no_new_files", "no_new_privileges"]
+from wire.errors import ConfigError
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when `parent` ends, however it ends."""
-    _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)  # it has ended already
-
-
-def no_new_privileges() -> None:
-    """No program that is run from here on gains rights by its file's owner."""
-    _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+__all__ = [
+    "ALPHA",
+    "BATCH",
+    "DEVICES",
+    "EPOCHS",
+    "LATENT",
+    "LR",
+    "MEGABYTES",
+    "PROCESSES",
+    "ROUNDS",
+    "SAMPLES",
+    "SECONDS",
+    "SEED",
+    "STEPS",
+    "WEIGHT",
+    "WIDTH",
+    "WORKERS",
+    "Range",
+]
 
 
-def no_network() -> bool:
-    """Move to a network of its own that has no way out; False where the system does not permit it.
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From `least` to `most`, both included."""
 
-    Only while the process has one thread.
-    """
-    return bool(_libc().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
+    least: float
+    most: float
 
-
-def address_space() -> int:
-    """Bytes of address space that this process has now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
-
-
-def limit_resources(*, memory: int, cpu_s: int) -> None:
-    """At most `memory` bytes of address space in all and `cpu_s` seconds of processor time; no file, core or child.
-
-    At the end of its time the process is killed by SIGKILL: there is nothing that it could tidy up.
-    """
-    for what, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        _lower(what, most)
+    def check(self, value: float | None, what: str) -> None:
+        """Refuse what lies outside, and NaN; None is not set."""
+        if value is None or self.least <= value <= self.most:
+            return
+        advice = f"at most {self.most:,.12g}" if value > self.most else f"at least {self.least:,.12g}"
+        raise ConfigError(f"{what} {_short(value)}; give {advice}")
 
 
-def no_new_files() -> None:
-    """What is open stays open; nothing can be opened any more, be it file, pipe or socket."""
-    _lower(resource.RLIMIT_NOFILE, 0)
+DEVICES = Range(1, 100_000)
+ROUNDS = Range(1, 1_000_000)
+LATENT = Range(1, 16_384)
+WIDTH = Range(1, 65_536)  # of a layer of the generator
+BATCH = Range(1, 1_000_000)
+EPOCHS = Range(1, 100_000)
+STEPS = Range(1, 100_000_000)
+SAMPLES = Range(1, 1_000_000_000)
+LR = Range(1e-12, 1000)
+ALPHA = Range(1e-6, 1e9)  # of a Dirichlet draw
+WEIGHT = Range(0, 1e6)  # of a term of a loss, a temperature, a distance
+SEED = Range(-(2**53), 2**53)
+SECONDS = Range(0, 1e9)  # thirty years
+PROCESSES = Range(1, 256)
+WORKERS = Range(0, 1024)  # 0: one per core
+MEGABYTES = Range(1, 16 * 2**20)  # of memory or of a disk: 16 TB
 
 
-def _lower(what: int, most: int) -> None:
-    _, hard = resource.getrlimit(what)
-    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(what, (limit, limit))
+def _short(value: float) -> str:
+    try:
+        return f"{value:.12g}"
+    except OverflowError:  # a whole number that no float holds
+        return "of more than 300 digits"

@@ -9,11 +9,14 @@
     edgestill/1/{fleet}/{device}/reported                up, retained: what became of them
     edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
     edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
-    edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: chunk n of an update
+    edgestill/1/{fleet}/{device}/up                      up: chunks of updates, which name their transfer and number
+    edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: the same, as agents of 0.1 send them
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
 
 Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a whole level,
 as broker ACL patterns need it. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and 256.
+A device writes to a fixed handful of topics: no broker limits how many messages one client may have retained, but an
+access list without wildcards does (firmware_configs/broker.py).
 
 A topic is a frozen value: who holds one holds a valid one, and `parse(str(t)) == t`.
 """
@@ -46,7 +49,7 @@ MAX_BYTES = 256
 MAX_NUMBER = 10**9 - 1
 NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
-Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled"]
+Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled", "up"]
 LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 
 
@@ -70,7 +73,7 @@ class DeviceTopic:
 
 @dataclass(frozen=True, slots=True)
 class UpdateChunk:
-    """Chunk `n` of an update on its way up."""
+    """Chunk `n` of an update on its way up, under a topic of its own; `wire/uplink.py` makes one of any chunk."""
 
     fleet: str
     device: str
@@ -140,7 +143,7 @@ def model_filter(fleet: str, digest: str) -> str:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """What the aggregator subscribes to: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    ends = ("state", "about", "metrics", "reported", "enrol", "up/+/+")
+    ends = ("state", "about", "metrics", "reported", "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
 
 

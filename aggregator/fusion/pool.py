@@ -176,8 +176,11 @@ def main() -> None:
             answer = {"answer": getattr(importlib.import_module(module), function)(message["request"])}
         except EdgestillError as error:
             answer = {"error": str(error)}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)  # whoever asked was killed
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from quant.onnx_check import open_session, run_graph
 from quant.onnx_graph import ALLOWED_OPERATORS, GraphLimits, check_graph
 from wire.errors import DataError, ModelError
+from wire.files import read_regular
 
 __all__ = ["from_module", "from_onnx", "gaussian_noise", "uniform_noise"]
 
 BATCH = 128
+MAX_GRAPH = 2**31  # bytes: protobuf has no larger ones
 #: Generators grow pictures: what teachers have no use for. They also are larger, and the operator's own file.
 LIMITS = GraphLimits(
     max_bytes=1 << 30,
@@ -70,7 +72,7 @@ def from_module(module: nn.Module, noise_shape: tuple[int, ...], count: int, gen
 def from_onnx(path: Path, count: int, generator: torch.Generator) -> Tensor:
     """`count` samples of the ONNX file at `path`."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_GRAPH)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; give a generator as an ONNX file") from None
     try:

@@ -139,11 +139,15 @@ def show(
     from fleet.partition import parse_options, uses_alpha
     from fleet.partition import partition as split
     from wire.errors import ConfigError
+    from wire.limits import ALPHA, DEVICES, SEED
 
     if out_file is not None and out_file.suffix.lower() != ".png":
         raise ConfigError(f"--out {out_file}: the picture is a PNG; give a name that ends in .png")
     if out_file is not None and not out_file.parent.is_dir():
         raise ConfigError(f"--out {out_file}: there is no folder {out_file.parent}; make it first")
+    DEVICES.check(devices, "--devices")
+    ALPHA.check(alpha, "--alpha")
+    SEED.check(seed, "--seed")
     uses = uses_alpha(partition)
     options = parse_options(option or [])
     dataset = load(name)

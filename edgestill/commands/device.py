@@ -11,7 +11,7 @@ from edgestill.commands.aggregator import ask_service
 from edgestill.commands.device_enrol import approve
 from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
 from edgestill.commands.status import DEVICE_COLUMNS, device_row
-from edgestill.output import out, print_json, print_table
+from edgestill.output import one_line, out, print_json, print_table
 
 if TYPE_CHECKING:
     from aggregator.config import FleetConfig
@@ -78,7 +78,7 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
 
 
 def _line(name: str, value: object) -> None:
-    say(f"{name:22s} {'' if value is None else value}".rstrip())
+    say(f"{name:22s} {'' if value is None else one_line(value)}".rstrip())
 
 
 @app.command()
@@ -123,11 +123,14 @@ def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path)
     from firmware_configs.provision import authority_folder, publish_revocations
 
     if undo:
+        with open_authority(authority_folder(kits), fleet) as authority:
+            authority.readmit(device)
+            authority.save()
         text = f"a revoked certificate stays revoked: edgestill provision {config} --renew {device}"
     else:
         with open_authority(authority_folder(kits), fleet) as authority:
             count = len(authority.revoke(device))
             authority.save()
             path = publish_revocations(kits, authority)
-        text = f"{count} certificates revoked; copy {path} to the broker and reload it"
+        text = f"{count} certificates revoked; on the broker: edgestill broker install --from {path.parent}"
     out.print(text, markup=False, soft_wrap=True)

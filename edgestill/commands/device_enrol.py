@@ -76,7 +76,7 @@ def print_or_say(facts: dict[str, Any], as_json: bool) -> None:
         return
     say(f"{facts['device']} with fingerprint {facts['fingerprint']}: {facts['answer']}")
     if facts["revoked"]:
-        say(f"{facts['revoked']} former certificates revoked; copy crl.pem to the broker and reload it")
+        say(f"{facts['revoked']} former certificates revoked; on the broker: edgestill broker install")
 
 
 def _requests(loaded: FleetConfig) -> dict[str, dict[str, Any]]:

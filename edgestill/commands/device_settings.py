@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgestill.commands.aggregator import ask_service
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 from wire.errors import ConfigError, DeviceError, did_you_mean
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def set_settings(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="As agent.toml says again; repeatable.")
     ] = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for what the device says.")] = 10.0,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for what the device says.")
+    ] = 10.0,
     as_json: Json = False,
 ) -> None:
     """Change settings of a running device; it tells what it took over, and goes back if it cannot train with them.
@@ -97,7 +99,7 @@ def _wait_for_report(loaded: FleetConfig, device: str, version: int, seconds: fl
 
 def _tell_settings(device: str, facts: dict[str, Any]) -> None:
     reported = facts["reported"] or {}
-    told = " ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items())
+    told = one_line(" ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items()))
     if facts["settings"] == "not reported":
         say(f"{device} has not answered yet; `edgestill device show {device}` tells when it has")
     else:

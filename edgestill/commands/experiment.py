@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +36,7 @@ def experiment(
     page: Annotated[
         Path | None, typer.Option(help="Write the page there too, such as docs/results of a checkout.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side, of one thread each.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes side by side, of one thread each.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Measure again what is there.")] = False,
     report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing, make the page anew.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -53,6 +54,7 @@ def experiment(
         _list(names(), as_json=as_json)
         return
     found = find_experiment(name)
+    asked = _seeds(seeds) or found.seeds
     if out_dir is None:
         raise ConfigError(f"give --out, the folder for what {name} measures")
     from fleet.experiments.report import write_report
@@ -61,7 +63,7 @@ def experiment(
 
     store = Store(out_dir)
     store.make()
-    chosen = _works(found, cells, fidelity, _seeds(seeds) or found.seeds)
+    chosen = _works(found, cells, fidelity, asked)
     missing = [] if report_only else [work for work in chosen if force or store.read(work) is None]
     with JobsDisplay(len(missing), quiet=quiet or as_json) as show:
         try:
@@ -86,8 +88,8 @@ def _list(known: dict[str, str], *, as_json: bool) -> None:
 
 def _seeds(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdecimal() for word in words):
-        raise ConfigError(f"--seeds {text!r}: give whole numbers, such as 0,1,2")
+    if not all(re.fullmatch(r"[0-9]{1,15}", word) for word in words):
+        raise ConfigError(f"--seeds {text[:80]!r}: give whole numbers, such as 0,1,2")
     return tuple(dict.fromkeys(int(word) for word in words))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def flash(
     if take_next and not kits.is_dir():
         raise ConfigError(f"{kits}: no such folder; --next takes the folder that `edgestill provision` made")
     with nullcontext() if dry_run else only_one(kits):
-        chosen = next_kit(kits, _family_of(to, base, family)) if take_next else kit
+        chosen = next_kit(kits, _family_of(to, base, family), key) if take_next else kit
         _flash(chosen, to, base, key, family, replace, yes, dry_run, as_json)
 
 
@@ -96,9 +96,11 @@ def _flash(
     from firmware_configs.flash.show import holder
     from firmware_configs.flash.signed import open_kit
     from firmware_configs.flash.targets import open_target
+    from firmware_configs.revoked import check_kit
 
     check_family(said)
     kit, signed = open_kit(folder, key)  # before anything of the card is touched
+    check_kit(kit, folder.resolve().parent)
     card = open_target(to, yes=yes, base=base, read_only=dry_run)
     if to.is_block_device() and not as_json:
         out.print(f"{to} is {examine(to).about}", markup=False, soft_wrap=True, highlight=False)
@@ -162,9 +164,9 @@ def _show(target: Path, said: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"target": str(target), "family": family, "kits": [asdict(held) for held in kits]})
         return
-    out.print(f"{target}: {family}, {len(kits) or 'no'} kit{'s' if len(kits) > 1 else ''}", markup=False)
+    out.print(f"{target}: {family}, {len(kits) or 'no'} kit{'s' if len(kits) > 1 else ''}", soft_wrap=True)
     for held in kits:
         state = "installed at the next boot" if held.armed else "not used by the next boot"
         whole = f"DAMAGED: {' '.join(held.damaged)}" if held.damaged else "whole"
-        text = f"  {held.device} of {held.fleet}, {held.board}, made {held.created}: {whole}, {state}"
-        out.print(text, markup=False, soft_wrap=True, highlight=False)
+        text = one_line(f"{held.device} of {held.fleet}, {held.board}, made {held.created}: {whole}, {state}")
+        out.print(f"  {text}", soft_wrap=True)

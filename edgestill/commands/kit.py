@@ -28,17 +28,20 @@ def verify(
     from firmware_configs.flash.signed import open_kit
     from firmware_configs.identities import ends
     from firmware_configs.provision import CERT, CLAIM_CERT
+    from firmware_configs.revoked import is_revoked
 
     found, _ = open_kit(kit, key)
     kind, name = ("claim", CLAIM_CERT) if CLAIM_CERT in found.files else ("certificate", CERT)
     until = ends(found.files[name].data).strftime("%Y-%m-%d") if name in found.files else None
     facts: dict[str, Any] = {"device": found.device, "fleet": found.fleet, "board": found.board, "os": list(found.os)}
     facts |= {"created": found.created, "files": len(found.files), f"{kind}_until": until}
+    facts["revoked"] = is_revoked(found, kit.resolve().parent)
     if as_json:
         print_json(facts)
         return
     text = f"{found.device} of {found.fleet}, {found.board} ({' '.join(found.os)}), made {found.created}: whole"
-    out.print(f"{text}, {len(found.files)} files; {kind} until {until}", markup=False, soft_wrap=True)
+    revoked = ", REVOKED" if facts["revoked"] else ""
+    out.print(f"{text}, {len(found.files)} files; {kind} until {until}{revoked}", soft_wrap=True)
 
 
 @app.command()

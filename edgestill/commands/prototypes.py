@@ -54,9 +54,9 @@ def show(
 
 def _parse_shape(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in text.lower().split("x"))
+        return tuple(int(size) for size in text[:80].lower().split("x"))
     except ValueError:
-        raise ConfigError(f"--input {text!r}: not a shape; write it like 3x32x32, or 64 for text") from None
+        raise ConfigError(f"--input {text[:80]!r}: not a shape; write it like 3x32x32, or 64 for text") from None
 
 
 def _facts(prototype: str, shape: tuple[int, ...], classes: int, latent: int | None) -> dict[str, Any]:

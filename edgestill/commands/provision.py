@@ -17,6 +17,7 @@ SAID = {
     "changed": "made again with the same keys, as the manifest says now",
     "renewed": "renewed",
     "kept": "as they were",
+    "revoked": "revoked, and left as they are; `edgestill device revoke --undo`",
     "servers": "server certificates made",
     "unclaimed": "will make their own keys; then `edgestill device approve`",
     "ending": "certificates that end within 30 days, or claims that ended; --renew",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 
 __all__ = ["push"]
 
@@ -31,12 +31,14 @@ def push(
     """
     from firmware_configs.flash.push import push_kit
     from firmware_configs.flash.signed import open_kit
+    from firmware_configs.revoked import check_kit
 
     opened, signed = open_kit(kit, key)
+    check_kit(opened, kit.resolve().parent)
     pushed = push_kit(opened, signed, host, seconds=seconds, ssh=shlex.split(ssh))
     if as_json:
         print_json({"device": opened.device, "host": host, "said": list(pushed.lines)})
         return
     for line in pushed.lines:
-        out.print(f"{host}: {line}", markup=False, soft_wrap=True, highlight=False)
+        out.print(f"{host}: {one_line(line)}", markup=False, soft_wrap=True, highlight=False)
     out.print(f"{host} runs the kit of {opened.device}", markup=False, soft_wrap=True)

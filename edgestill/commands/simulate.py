@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from edgestill.output import out, print_json
 from wire.errors import ConfigError
+from wire.limits import DEVICES
 
 if TYPE_CHECKING:
     from fleet.config import SimulationConfig
@@ -338,9 +340,8 @@ def _boards(text: str, hardware: Path | None) -> tuple[str, ...]:
     """The board of every device."""
     from fleet.virtual.hardware import known_hardware, parse_boards
 
-    if text.strip().lstrip("-").isdecimal():
-        if int(text) < 1:
-            raise ConfigError(f"--devices {text}; give at least 1")
+    if re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+        DEVICES.check(int(text[:30]), "--devices")
         return (BOARD,) * int(text)
     return parse_boards(text, known_hardware(hardware))
 
@@ -360,15 +361,15 @@ def _virtual(boards: tuple[str, ...], asked: dict[str, Any], *, wanted: bool) ->
 
 def _batch(text: str) -> int:
     words = {"auto": 0, "off": 1}
-    if text not in words and not (text.isdecimal() and int(text)):
-        raise ConfigError(f"--batch-devices {text!r}: give auto, off, or how many devices")
+    if text not in words and not (re.fullmatch(r"[0-9]{1,9}", text) and int(text)):
+        raise ConfigError(f"--batch-devices {text[:80]!r}: give auto, off, or how many devices")
     return words[text] if text in words else int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdecimal() for word in words):
-        raise ConfigError(f"--source-classes {text!r}: give class numbers from 0, such as 0,1,2")
+    if not all(re.fullmatch(r"[0-9]{1,9}", word) for word in words):
+        raise ConfigError(f"--source-classes {text[:80]!r}: give class numbers from 0, such as 0,1,2")
     return tuple(map(int, words))
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aggregator.fusion.example_cap import capped_text
-from edgestill.output import out, print_json
+from edgestill.output import one_line, out, print_json
 
 __all__ = ["DEVICE_COLUMNS", "device_row", "status"]
 
@@ -65,18 +65,21 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     last = facts["round"]
     if last is not None:
         late = f", {last['late']} late" if last["late"] else ""
-        reason = f" ({last['reason']})" if last["reason"] else ""
+        reason = f" ({one_line(last['reason'])})" if last["reason"] else ""
         lines.append(
             f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
         )
-        lines += [f"excluded from round {last['number']}: {d}: {why}" for d, why in list(last["excluded"].items())[:3]]
+        lines += [
+            f"excluded from round {last['number']}: {d}: {one_line(why)}"
+            for d, why in list(last["excluded"].items())[:3]
+        ]
     left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
-    lines += [f"left out of the last round: {device}: {why}" for device, why in left_out[:3]]
     capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
     lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
     limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
     lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
-    lines += [f"refused: {r['device']}, round {r['round']}: {r['reason']}" for r in facts["refusals"][:3]]
+    lines += [f"left out of the last round: {device}: {one_line(why)}" for device, why in left_out[:3]]
+    lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
     return lines
 
 
@@ -116,7 +119,7 @@ def device_row(device: dict[str, Any]) -> list[str]:
     fused = device["fused"] or {}
     weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
     weight += ", capped" * bool(fused.get("capped"))
-    return [device["id"], state, device["prototype"] or "", *counts, weight, _percent(fused.get("score"))]
+    return [device["id"], state, one_line(device["prototype"] or ""), *counts, weight, _percent(fused.get("score"))]
 
 
 def _state(device: dict[str, Any]) -> str:

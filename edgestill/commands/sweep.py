@@ -35,7 +35,7 @@ def sweep(
         typer.Option("--out", help="Folder of the runs and the tables; made if missing [named as the file, here]."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs side by side, of one thread each [the number of cores].")
+        int | None, typer.Option(min=1, max=1024, help="Runs side by side, of one thread each [the number of cores].")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace runs of other settings in --out.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, list the runs, run nothing.")] = False,

@@ -14,6 +14,7 @@ from typing import Any
 from firmware_configs.kit import FAMILIES
 from models.spec import parse_prototype
 from wire.errors import ConfigError, did_you_mean
+from wire.limits import BATCH, MEGABYTES
 from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
@@ -22,7 +23,7 @@ FOLDER = Path(__file__).parent
 _KEYS = {
     "title": Key(str),
     "arch": Key(str, choices=("arm64", "amd64")),
-    "memory_mb": Key(int, least=256),
+    "memory_mb": Key(int, least=256, most=MEGABYTES.most),
     "accelerator": Key(str, choices=("none", "cuda")),
     "os": Key(tuple),
     "models": Key(tuple),
@@ -32,10 +33,10 @@ _KEYS = {
 }
 _AGENT = {
     "mode": Key(str, choices=("full", "light")),
-    "threads": Key(int, least=1),
-    "train_mb": Key(int, least=64),
-    "service_mb": Key(int, least=128),
-    "batch_size": Key(int, least=1),
+    "threads": Key(int, least=1, most=1024),
+    "train_mb": Key(int, least=64, most=MEGABYTES.most),
+    "service_mb": Key(int, least=128, most=MEGABYTES.most),
+    "batch_size": Key(int, least=1, most=BATCH.most),
     "prototypes": Key(tuple),
 }
 

@@ -25,11 +25,12 @@ from firmware_configs.flash.mtools import Fat
 from firmware_configs.flash.partitions import Partition, fat_partitions
 from wire.crashpoints import reach
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 
 __all__ = ["BlockDevice", "journal_folder"]
 
 BLOCK, PIECE = 4096, 1 << 20
+MAX_JOURNAL = 1 << 30
 ZEROS = bytes(PIECE)
 BLKFLSBUF = 0x1261  # linux/fs.h: forget what is buffered, so that reading asks the card
 
@@ -99,7 +100,11 @@ class BlockDevice(FatCard):
 
 def _recover(path: Path, journal: Path) -> bool:
     """Finish the run whose journal this is, if it was cut while it wrote to this card."""
-    changes = msgspec.msgpack.decode(journal.read_bytes(), type=list[_Change])
+    try:
+        changes = msgspec.msgpack.decode(read_regular(journal, MAX_JOURNAL, follow=False), type=list[_Change])
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or "damaged"
+        raise ConfigError(f"{journal}: {why}; a run was cut and left it: remove it, and flash that card anew") from None
     with path.open("rb") as disk:
         states = set()
         for change in changes:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -13,14 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from firmware_configs.kit import MANIFEST
-from wire.errors import ConfigError
-from wire.files import write_atomic
+from firmware_configs.flash.signed import open_kit
+from firmware_configs.kit import MANIFEST, MAX_MANIFEST, read_part
+from firmware_configs.revoked import is_revoked
+from wire.errors import ConfigError, EdgestillError
+from wire.files import read_regular, write_atomic
 from wire.ids import digest_of
 
 __all__ = ["Flashed", "next_kit", "only_one", "read_flashed", "remember"]
 
 RECORD = "flashed.json"
+MAX_RECORD = 16 * 2**20
 
 
 class Flashed(msgspec.Struct, frozen=True):
@@ -38,9 +42,11 @@ class _Families(msgspec.Struct):
 def read_flashed(kits: Path) -> dict[str, Flashed]:
     """The devices of the folder that have been flashed."""
     try:
-        return msgspec.json.decode((kits / RECORD).read_bytes(), type=dict[str, Flashed])
+        return msgspec.json.decode(read_regular(kits / RECORD, MAX_RECORD), type=dict[str, Flashed])
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise ConfigError(f"{kits / RECORD}: {error.strerror}; remove it to begin again") from None
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{kits / RECORD}: {error}; mend it, or remove it to begin again") from None
 
@@ -53,16 +59,19 @@ def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:
     write_atomic(kits / RECORD, pretty + b"\n")
 
 
-def next_kit(kits: Path, family: str) -> Path:
-    """The kit of the first device, by name, that has no card yet and is made for this OS family."""
+def next_kit(kits: Path, family: str, key: str | None = None) -> Path:
+    """The kit of the first device, by name, that has no card yet, is made for this OS family, and is not revoked."""
     folders = sorted(path.parent for path in kits.glob(f"[!.]*/{MANIFEST}"))
     if not folders:
         raise ConfigError(f"{kits}: no kits there; --next takes the folder that `edgestill provision` made")
     done = read_flashed(kits)
     fitting = [folder for folder in folders if _is_for(folder, family)]
-    for folder in fitting:
-        if folder.name not in done:
+    left = [folder for folder in fitting if folder.name not in done]
+    for folder in left:
+        if not _is_revoked(folder, kits, key):
             return folder
+    if left:
+        raise ConfigError(f"{kits}: all kits for {family} have been flashed but {len(left)}, which were revoked")
     if not fitting:
         raise ConfigError(f"{kits}: none of the {len(folders)} kits is made for {family}, which the card is")
     raise ConfigError(f"{kits}: all {len(fitting)} kits for {family} have been flashed; name a kit to flash it again")
@@ -71,15 +80,24 @@ def next_kit(kits: Path, family: str) -> Path:
 def _is_for(kit: Path, family: str) -> bool:
     """What the kit says of itself; whether that is true is checked before it is used."""
     try:
-        return family in msgspec.json.decode((kit / MANIFEST).read_bytes(), type=_Families).os
-    except (OSError, msgspec.MsgspecError):
+        return family in msgspec.json.decode(read_part(kit / MANIFEST, MAX_MANIFEST), type=_Families).os
+    except (EdgestillError, msgspec.MsgspecError):
         return True  # it is told what is wrong with it when its turn has come
+
+
+def _is_revoked(kit: Path, kits: Path, key: str | None) -> bool:
+    try:
+        return is_revoked(open_kit(kit, key)[0], kits)
+    except EdgestillError:
+        return False  # as above
 
 
 @contextmanager
 def only_one(kits: Path) -> Iterator[None]:
     """Hold off a second `edgestill flash` on these kits: two cards must not get one identity."""
-    with (kits / ".flash.lock").open("w") as lock:
+    # not through a link, which could be to anything: it is made here, or was made here before
+    handle = os.open(kits / ".flash.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "r+b", buffering=0) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

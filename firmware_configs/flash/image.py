@@ -3,12 +3,18 @@
 A Jetson's is its root file system, ext4; a Pi's is the FAT partition that it boots from. So an image is the old one or
 the new one at every moment, whatever happens, at the cost of room for the copy while it is made; holes of a sparse
 image stay holes, and file systems that share blocks (Btrfs, XFS) copy nothing.
+
+An image with a kit holds the device's keys: only its owner can read it (0600), from the copy's first byte on, whatever
+the image before it was. Where `path` or `out` is a symbolic link, the image that it names is read, and replaced.
 """
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from firmware_configs.flash.card import BEFORE, Plan, Put
@@ -18,10 +24,12 @@ from firmware_configs.flash.mtools import Fat
 from firmware_configs.flash.partitions import Partition, ext_partitions, fat_partitions
 from wire.crashpoints import reach
 from wire.errors import ConfigError
+from wire.files import named_file, open_regular
 
 __all__ = ["FatCard", "Image", "boot_partition", "carry_out", "copy_sparse"]
 
 BLOCK = 1 << 20
+SUFFIX = ".edgestill"  # of the copy while it is made
 
 
 class FatCard:
@@ -53,7 +61,8 @@ class Image(FatCard):
     """The image at `path`; written to `out` if that is given, and `path` stays as it is."""
 
     def __init__(self, path: Path, *, out: Path | None = None) -> None:
-        self.path, self.out = path, out or path
+        self.path = path = named_file(path)
+        self.out = path if out is None else named_file(out)
         root = _jetson_root(path)
         self._kind: type[Fat] | type[Ext] = Fat if root is None else Ext
         if root is None:
@@ -64,17 +73,23 @@ class Image(FatCard):
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan in a copy, compare what it then holds, and put it in place."""
-        beside = self.out.with_name(f".{self.out.name}.edgestill")
+        _remove_left(self.out)
+        # a name that nobody can know, and a file that was not there: not what somebody has put there for us
+        handle, name = tempfile.mkstemp(dir=self.out.parent, prefix=f".{self.out.name}.", suffix=SUFFIX)
+        beside = Path(name)
         try:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # it is in use
+            _same_owner(handle, self.out)
             copy_sparse(self.path, beside)
             reach("flash-image-copied")
             carry_out(plan, self._kind(beside, self.partition))
-            with beside.open("rb+") as copy:
-                os.fsync(copy.fileno())
+            with beside.open("rb+") as written:
+                os.fsync(written.fileno())
             reach("flash-image-written")
             beside.replace(self.out)
         finally:
             beside.unlink(missing_ok=True)
+            os.close(handle)
         handle = os.open(self.out.parent, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
@@ -118,12 +133,32 @@ def carry_out(plan: Plan, fat: Fat | Ext) -> None:
             raise ConfigError(f"{fat.path}: {put.path} reads back differently from what was written; is it damaged?")
 
 
+def _remove_left(out: Path) -> None:
+    """Remove copies that a run which was killed has left: there are keys in them."""
+    for path in out.parent.glob(f".{glob.escape(out.name)}.*{SUFFIX}"):
+        with suppress(OSError):  # a link, somebody else's, or in use
+            handle = open_regular(path, follow=False)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.geteuid() in (0, os.fstat(handle).st_uid):
+                    path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _same_owner(handle: int, former: Path) -> None:
+    """The copy is for whom the image was; root writes images of others."""
+    with suppress(FileNotFoundError, PermissionError):
+        status = former.stat()
+        os.fchown(handle, status.st_uid, status.st_gid)
+
+
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file without filling its holes."""
-    with source.open("rb") as old, target.open("wb") as new:
+    """Copy a file without filling its holes; a new one is its owner's alone."""
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with source.open("rb") as old, os.fdopen(handle, "wb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
-        os.fchmod(new.fileno(), os.fstat(old.fileno()).st_mode & 0o7777)
         at = 0
         while (at := _seek(old.fileno(), at, os.SEEK_DATA, size)) < size:
             end = _seek(old.fileno(), at, os.SEEK_HOLE, size)

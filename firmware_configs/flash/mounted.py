@@ -17,12 +17,19 @@ from pathlib import Path
 import msgspec
 
 from firmware_configs.flash.card import BEFORE, HOME, Plan, Put
-from firmware_configs.flash.plan import JETSON_HOME
+from firmware_configs.flash.plan import JETSON_HOME, PLACES
+from firmware_configs.kit import MAX_FILE
 from wire.crashpoints import reach
 from wire.errors import ConfigError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 
 __all__ = ["Mounted"]
+
+MAX_JOURNAL = 64 * 1024
+
+
+class _Puts(msgspec.Struct):
+    puts: list[tuple[str, str]]
 
 
 class Mounted:
@@ -32,7 +39,7 @@ class Mounted:
         self.top = top
         self.recovered = False
         for home in (HOME, JETSON_HOME) if recover else ():
-            if (top / home / "journal").exists():
+            if os.path.lexists(top / home / "journal"):
                 self._finish(home)
                 self.recovered = True
 
@@ -49,7 +56,12 @@ class Mounted:
     def read(self, path: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
         file = self._at(path)
-        return file.read_bytes() if file.is_file() and not file.is_symlink() else None
+        if file.is_symlink() or not file.is_file():
+            return None
+        try:
+            return read_regular(file, MAX_FILE, follow=False)
+        except OSError as error:
+            raise ConfigError(f"{self.name}: {path}: {error.strerror}") from None
 
     def link(self, path: str) -> str | None:
         """Where a link leads; None if there is none."""
@@ -87,11 +99,25 @@ class Mounted:
 
     def _finish(self, home: str) -> None:
         journal = self._at(f"{home}/journal")
-        for number, path in msgspec.json.decode(journal.read_bytes())["puts"]:
+        for number, path in self._journalled(home):
             self._move(f"{home}/stage/{number}", path)
             reach("flash-moved")
         journal.unlink()
         _sync(journal.parent)
+
+    def _journalled(self, home: str) -> list[tuple[str, str]]:
+        """What a run that was cut had still to move. A journal is a file of the card: anybody may have written it."""
+        name, advice = f"{self.name}: {home}/journal", "remove it, then flash the card again"
+        try:
+            puts = msgspec.json.decode(read_regular(self._at(f"{home}/journal"), MAX_JOURNAL, follow=False), type=_Puts)
+        except OSError as error:
+            raise ConfigError(f"{name}: {error.strerror}; {advice}") from None
+        except (msgspec.MsgspecError, RecursionError):
+            raise ConfigError(f"{name} is damaged, or not edgestill's; {advice}") from None
+        for number, path in puts.puts:
+            if not number.isdecimal() or path not in PLACES:
+                raise ConfigError(f"{name} would put a file at {path[:80]!r}, which edgestill does not; {advice}")
+        return puts.puts
 
     def _tidy(self, home: str) -> None:
         """Remove what a run that was cut has left: there are keys in it."""
@@ -132,7 +158,7 @@ class Mounted:
     def _fresh(self, path: Path, data: bytes, mode: int = 0o644) -> None:
         """A file that nobody looks at yet."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)
 

@@ -16,10 +16,13 @@ from firmware_configs.kit import MANIFEST, Kit, KitFile
 from wire.errors import ConfigError
 from wire.ids import digest_of
 
-__all__ = ["JETSON_HOME", "UNITS", "home_of", "kit_tag", "make_plan", "on_board"]
+__all__ = ["JETSON_HOME", "PLACES", "UNITS", "home_of", "kit_tag", "make_plan", "on_board"]
 
 JETSON_HOME = "var/lib/edgestill-kits"  # of the root file system
 UNITS = "etc/systemd/system"
+WANTED = f"{UNITS}/multi-user.target.wants/{FIRSTBOOT}"
+#: Every file outside of a kit's own folder that a plan may put in place.
+PLACES = ("cmdline.txt", "network-config", "meta-data", "user-data", f"{UNITS}/{FIRSTBOOT}", WANTED)
 
 
 def kit_tag(kit: Kit, manifest: bytes) -> str:
@@ -103,7 +106,7 @@ def _cloud_init(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[lis
 
 
 def _jetson(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[list[Put], list[str]]:
-    link = Put(f"{UNITS}/multi-user.target.wants/{FIRSTBOOT}", link=f"/{UNITS}/{FIRSTBOOT}")
+    link = Put(WANTED, link=f"/{UNITS}/{FIRSTBOOT}")
     return [Put(f"{UNITS}/{FIRSTBOOT}", boot[FIRSTBOOT]), link], []
 
 

@@ -54,7 +54,7 @@ def held_kits(card: Card, family: str) -> list[Held]:
             continue
         try:
             manifest = msgspec.json.decode(raw, type=_Manifest)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             raise ConfigError(f"{card.name}: {home}/{name}/{MANIFEST} is damaged; flash the card again") from None
         payload = {path: file for path, file in manifest.files.items() if not path.startswith("boot/")}
         damaged = [path for path, file in payload.items() if not _is(card, f"{home}/{name}/{path}", file.sha256)]

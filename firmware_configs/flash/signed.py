@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from firmware_configs.kit import MANIFEST, SIGNATURE, Kit, load_kit
-from wire.errors import ConfigError
+from cryptography.exceptions import InvalidSignature
+
+from firmware_configs.kit import MANIFEST, MAX_MANIFEST, SIGNATURE, Kit, load_kit, read_part
+from wire.errors import ConfigError, SignatureError
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
 __all__ = ["KIT_KEY", "kit_key", "open_kit"]
@@ -30,6 +32,9 @@ def open_kit(folder: Path, said: str | None) -> tuple[Kit, dict[str, bytes]]:
     """The kit, checked, and the bytes of kit.json and kit.sig."""
     key = kit_key(folder, said)
     kit = load_kit(folder, key)
-    signed = {name: (folder / name).read_bytes() for name in (MANIFEST, SIGNATURE)}
-    key.verify(signed[SIGNATURE], signed[MANIFEST])
+    signed = {name: read_part(folder / name, MAX_MANIFEST) for name in (MANIFEST, SIGNATURE)}
+    try:
+        key.verify(signed[SIGNATURE], signed[MANIFEST])
+    except InvalidSignature:
+        raise SignatureError(f"kit {folder}: it was changed while it was read; try again") from None
     return kit, signed

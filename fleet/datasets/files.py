@@ -10,9 +10,11 @@ import gzip
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from wire.errors import DataError
+from wire.files import open_regular
 
 __all__ = ["MAX_BYTES", "cache_folder", "data_folders", "fetch_folder", "find", "read_limited"]
 
@@ -61,7 +63,10 @@ def _present(path: Path) -> Path | None:
 def read_limited(path: Path, limit: int) -> bytes:
     """The bytes of a file, decompressed if it ends in `.gz`; more than `limit` of them is an error."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with (
+            os.fdopen(open_regular(path), "rb") as plain,
+            gzip.open(plain, "rb") if path.suffix == ".gz" else nullcontext(plain) as file,
+        ):
             data: bytes = file.read(limit + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: damaged or cut short ({error}); fetch or copy it again") from None

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from wire.errors import ConfigError, DataError
-from wire.files import write_atomic
+from wire.files import read_regular, write_atomic
 from wire.versions import versions
 
 __all__ = ["Store", "Work"]
+
+MAX_KEPT = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,10 +82,10 @@ class Store:
         """The file of a run, or None if it was not made."""
         path = self.path(work)
         try:
-            kept: dict[str, Any] = json.loads(path.read_text())
+            kept: dict[str, Any] = json.loads(read_regular(path, MAX_KEPT))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: not readable ({error}); remove it, and it is measured again") from error
         return kept
 

@@ -25,6 +25,7 @@ from fleet.partition.fedgen import fedgen, fedgen_test
 from fleet.partition.fedrad import fedrad, fedrad_iid, fedrad_server
 from fleet.partition.simple import dirichlet, iid, iid_skew, shards
 from wire.errors import ConfigError, did_you_mean
+from wire.limits import SAMPLES, Range
 
 __all__ = [
     "PARTITIONS",
@@ -105,9 +106,12 @@ def _option(text: str) -> tuple[str, int | float | bool]:
     if value in ("yes", "no"):
         return name, value == "yes"
     try:
-        return name, float(value) if set(value) & set(".einf") else int(value)
+        number = float(value) if set(value) & set(".einf") else int(value)
     except ValueError:
-        raise ConfigError(f"option {text!r}; give NAME=VALUE with a number, yes or no, such as min_size=0") from None
+        wrong = f"option {text[:80]!r}; give NAME=VALUE with a number, yes or no, such as min_size=0"
+        raise ConfigError(wrong) from None
+    Range(-SAMPLES.most, SAMPLES.most).check(number, f"option {name[:80]}")
+    return name, number
 
 
 def _known(name: str) -> Callable[..., list[Indices]]:

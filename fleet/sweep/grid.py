@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from wire.errors import ConfigError, did_you_mean
-from wire.toml import read_toml, sub_table
+from wire.toml import LARGEST_INT, brief, read_toml, sub_table
 
 __all__ = ["MOST_RUNS", "SEED", "Flag", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
 
@@ -100,7 +100,7 @@ def _settings(table: Mapping[str, Any], flags: Mapping[str, Flag], where: str) -
         name, flag = _find(key, flags, where)
         if flag.repeated:
             if not isinstance(value, dict):
-                raise ConfigError(f"{where}: {key!r} is {value!r}, expected a table such as {{ name = value }}")
+                raise ConfigError(f"{where}: {key!r} is {brief(value)}, expected a table such as {{ name = value }}")
             found[name] = {field: _scalar(item, f"{where}: '{key}.{field}'") for field, item in value.items()}
         else:
             found[name] = _checked(value, flag, f"{where}: {key!r}")
@@ -133,8 +133,8 @@ def _find(key: str, flags: Mapping[str, Flag], where: str) -> tuple[str, Flag]:
 
 def _several(values: Any, what: str) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"{what} is {values!r}, expected a list of values, such as [0, 1]")
-    plain = [str(value) for value in values]
+        raise ConfigError(f"{what} is {brief(values)}, expected a list of values, such as [0, 1]")
+    plain = [brief(value, 1000) for value in values]
     if len(set(plain)) < len(plain):
         raise ConfigError(f"{what}: a value is given twice")
     return values
@@ -143,22 +143,24 @@ def _several(values: Any, what: str) -> list[Any]:
 def _checked(value: Any, flag: Flag, what: str) -> Any:
     """A value of the flag's kind; a list becomes comma-separated, as the command line has it."""
     if flag.kind is str and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
-        return ",".join(map(str, value))
+        return ",".join(part if isinstance(part, str) else brief(part) for part in value)
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise ConfigError(f"{what} is {brief(value)}, expected {NAMES[str if flag.kind is Path else flag.kind]}")
     if flag.kind is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if flag.kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     kind = str if flag.kind is Path else flag.kind
     if not isinstance(value, kind) or (flag.kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{what} is {value!r}, expected {NAMES[kind]}")
+        raise ConfigError(f"{what} is {brief(value)}, expected {NAMES[kind]}")
     return value
 
 
 def _scalar(value: Any, what: str) -> Any:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return ",".join(value)
-    if not isinstance(value, str | int | float):
-        raise ConfigError(f"{what} is {value!r}, expected a text, a number, true or false")
+    if not isinstance(value, str | int | float) or (isinstance(value, int) and abs(value) > LARGEST_INT):
+        raise ConfigError(f"{what} is {brief(value)}, expected a text, a number, true or false")
     return value
 
 

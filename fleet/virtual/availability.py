@@ -14,6 +14,7 @@ Work goes on only while the device is there: what is cut off by the end of a win
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wire.errors import ConfigError, DataError
+from wire.files import read_regular
 from wire.seeds import derive_seed
 
 __all__ = ["Availability", "Window", "read_trace"]
 
 HEADER = ["device", "from", "to"]
+MAX_TRACE = 256 * 2**20
 Window = tuple[float, float]
 
 
@@ -98,8 +101,8 @@ def _drawn(seed: int, *purpose: object) -> float:
 def read_trace(path: Path) -> dict[str, list[Window]]:
     """The windows of a trace file, by device."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
+        text = read_regular(path, MAX_TRACE).decode("utf-8")
+        rows = list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: not a readable trace ({why}); give a CSV file, see docs/virtual-time.md") from error

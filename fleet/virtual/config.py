@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.virtual.availability import Availability, read_trace
 from fleet.virtual.hardware import Hardware, find_board, known_hardware
 from wire.errors import ConfigError
+from wire.limits import DEVICES, SECONDS, Range
 
 __all__ = ["VirtualTime"]
 
@@ -28,12 +28,11 @@ class VirtualTime:
     concurrency: int = 0  # with a buffer: devices that train at any time; 0: as many as a round would invite
 
     def __post_init__(self) -> None:
-        if not (0 < self.deadline_s < math.inf):
-            raise ConfigError(f"deadline {self.deadline_s} s; give a positive number of seconds")
+        Range(1e-6, SECONDS.most).check(self.deadline_s, "--deadline")
         if not 0 < self.quorum <= 1:
             raise ConfigError(f"quorum {self.quorum}; give a number above 0 and at most 1")
-        if self.buffer < 0 or self.concurrency < 0:
-            raise ConfigError("--buffer and --concurrency cannot be negative")
+        for value, what in ((self.buffer, "--buffer"), (self.concurrency, "--concurrency")):
+            Range(0, DEVICES.most).check(value, what)
         if self.concurrency and not self.buffer:
             raise ConfigError("--concurrency goes with --buffer")
         known = self._known() if self.boards else {}

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from wire.errors import ConfigError, TopicError, did_you_mean
 from wire.ids import check_id
+from wire.limits import DEVICES
 from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
 
 FILE = Path(__file__).parent / "hardware.toml"
 _KEYS = {
-    name: Key(float, least=1e-6)
+    name: Key(float, least=1e-6, most=1e9)
     for name in ("start_s", "gflops", "up_mbps", "down_mbps", "train_watts", "radio_watts", "idle_watts")
 }
 
@@ -146,10 +147,11 @@ def parse_boards(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
     devices: list[str] = []
     for order in text.split(","):
         name, colon, count = order.strip().partition(":")
-        if colon and not (count.isdecimal() and int(count)):
-            raise ConfigError(f"--devices {order.strip()!r}: give BOARD:COUNT, such as rpi4:10")
+        if colon and not (count.isdecimal() and len(count) < 10 and int(count)):
+            raise ConfigError(f"--devices {order.strip()[:80]!r}: give BOARD:COUNT, such as rpi4:10")
         try:
+            DEVICES.check(len(devices) + (int(count) if colon else 1), "--devices: altogether")
             devices += [find_board(name, known)] * (int(count) if colon else 1)
         except ConfigError as error:
-            raise ConfigError(f"--devices: {error}") from None
+            raise ConfigError(f"--devices: {str(error).removeprefix('--devices: ')}") from None
     return tuple(devices)

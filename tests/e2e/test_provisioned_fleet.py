@@ -17,10 +17,10 @@ from transport.link import Disconnected, Link
 from wire.chunks import Content, encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
-from wire.ids import AGGREGATOR, transfer_id
+from wire.ids import AGGREGATOR
 from wire.keys import load_private_key
 from wire.messages import Hyper, Job
-from wire.topics import UpdateChunk
+from wire.topics import DeviceTopic
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def replay(fleet: Fleet, link: Link, recorded: str, device: str) -> None:
     content = Content(digest=row.digest, size=row.size)
     for n in range(content.count):
         offset, size = content.span(n)
-        topic = UpdateChunk("garden", device, transfer_id(row.digest), n)
+        topic = DeviceTopic("garden", device, "up")
         assert link.publish(str(topic), encode_chunk(content, n, sealed[offset : offset + size]))
 
 
@@ -116,7 +116,7 @@ def test_kits_complete_their_rounds_whatever_others_try_and_all_of_it_is_logged(
     with strangers(fleet):
         assert eventually(lambda: "connected to" in fleet.said("pi-01"), 120)
         send_forged_jobs(fleet, owner)
-        for leaf in ("state", "about", "metrics", "up/00/0", "job"):
+        for leaf in ("state", "about", "metrics", "up", "job"):
             assert bad.publish(f"{BASE}/pi-01/{leaf}", b"forged")
         fleet.until(lambda journal: journal.has_update("pi-01", 1))
         replay(fleet, owner, "pi-01", "pi-01")  # once more what was accepted

@@ -46,6 +46,7 @@ from wire.tensors import Tensor, decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
 from wire.transfer import Receiver
 from wire.update import decode_update, encode_model
+from wire.uplink import addressed
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET, DEVICE, PROTOTYPE = "f", "pi-1", "mlp:fp32"
@@ -264,7 +265,7 @@ class ScriptedAggregator:
                     self._hear(topic, payload)
 
     def _hear(self, topic: str, payload: bytes) -> None:
-        match parse(topic):
+        match addressed(parse(topic), payload):
             case UpdateChunk(_, _, transfer, n):
                 self.chunks.append((transfer, n))
                 if transfer not in self.deaf_to:

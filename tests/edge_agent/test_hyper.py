@@ -15,10 +15,10 @@ pytestmark = pytest.mark.light
         ({"steps": 3}, "either epochs or steps"),
         ({"epochs": 0}, "at least 1"),
         ({"batch_size": 0}, "batch size 0"),
-        ({"lr": -1.0}, "learning rate -1.0"),
+        ({"lr": -1.0}, "learning rate -1; give at least"),
         ({"lr": float("nan")}, "learning rate nan"),
         ({"momentum": 1.0}, "momentum 1.0"),
-        ({"prox": -0.1}, "negative"),
+        ({"prox": -0.1}, "prox -0.1; give at least 0"),
     ],
 )
 def test_a_bad_setting_is_named(change: dict, word: str) -> None:

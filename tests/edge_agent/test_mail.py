@@ -77,7 +77,7 @@ def test_what_the_device_says_is_signed_and_on_its_own_topics() -> None:
 
 
 def test_chunks_travel_on_exact_topics() -> None:
-    assert mail().chunk_topic("t", 3) == "edgestill/1/f/pi-1/up/t/3"
+    assert mail().topic("up") == "edgestill/1/f/pi-1/up"
     assert mail().model_topics("a" * 64, (0, 2))[1] == f"edgestill/1/f/all/model/{'a' * 64}/2"
 
 

@@ -16,17 +16,11 @@ from transport.config import BrokerConfig
 from transport.link import Connected, Link, Received
 
 pytest.importorskip("amqtt")
-CODE = """
-from edgestill.cli import app, main
-from edgestill.commands.broker import broker
-app.command("broker")(broker)
-main()
-"""
 
 
 @contextmanager
 def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", CODE, "broker", *args]
+    command = [sys.executable, "-m", "edgestill", "broker", *args]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

@@ -89,7 +89,7 @@ def test_wrong_usage_is_one_line(args: list, code: int, words: str) -> None:
         (["--devices", "5000"], 3, "devices"),
         (["--local-epochs", "1", "--local-steps", "1"], 3, "either"),
         (["--out", "/proc/nowhere/run"], 3, "choose another folder"),
-        (["--latent", "0"], 3, "latent width 0"),
+        (["--latent", "0"], 3, "--latent 0; give at least 1"),
         (["--seed", "-1"], 3, "seed -1"),
     ],
 )

@@ -113,7 +113,15 @@ def test_a_kit_without_files_for_the_card_is_refused(tmp_path: Path, capsys: pyt
     from tests.firmware_configs.flash.cards import KEY
 
     make_kit(tmp_path / "kits")
-    only = Kit(fleet="f", device="nano", board="b", os=("jetson",), created="", files={"agent.toml": KitFile(b"")})
+    when = "2026-11-16T10:00:00Z"
+    only = Kit(
+        fleet="f",
+        device="nano",
+        board="b",
+        os=("jetson",),
+        created=when,
+        files={"agent.toml": KitFile(b"")},
+    )
     write_kit(tmp_path / "kits/nano", only, KEY)
     code, _, err = run(capsys, tmp_path / "kits/nano", "--to", make_folder(tmp_path / "card", BOOKWORM))
     assert (code, "has boot files for jetson, but the card is bookworm" in err) == (3, True)

@@ -38,3 +38,24 @@ def test_words_of_strangers_do_not_steer_the_terminal(narrow: io.StringIO) -> No
 def test_other_tables_fit_the_terminal(narrow: io.StringIO) -> None:
     print_table("", COLUMNS, ROWS)
     assert max(map(len, narrow.getvalue().splitlines())) <= 20
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]loud[/red]\u202eflip:smile:"
+
+
+@pytest.mark.parametrize("how", ["print", "table", "styled"])
+def test_text_of_others_is_neither_markup_nor_orders_to_the_terminal(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    console = output.PlainConsole(file=stream, force_terminal=True, width=200)
+    monkeypatch.setattr(output, "out", console)
+    if how == "table":
+        print_table("", ["device"], [[f"{ESCAPES}\nforged line"]])
+    else:
+        console.print(ESCAPES, style="red" if how == "styled" else None)
+    said = stream.getvalue()
+    assert "[red]loud[/red]" in said
+    assert ":smile:" in said
+    for bad in ("\x1b]", "\x07", "\x1b[2J", "\u202e"):
+        assert bad not in said
+    assert ("\x1b[31m" in said) is (how == "styled")  # our own colours stay
+    assert "\nforged" not in said

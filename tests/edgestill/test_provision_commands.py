@@ -75,7 +75,7 @@ def test_a_revoked_device_is_refused_by_the_aggregator_and_in_the_brokers_list(
     Journal(loaded.state / "journal.db").close()
     code, out, err = run(capsys, "device", "revoke", "pi-01", "--config", path)
     assert code == 0, err
-    assert "1 certificates revoked; copy " in out
+    assert "1 certificates revoked; on the broker: edgestill broker install --from " in out
     crl = x509.load_pem_x509_crl((tmp_path / "kits/_fleet/broker/crl.pem").read_bytes())
     assert [entry.serial_number for entry in crl] == [cert.serial_number]
     code, out, _ = run(capsys, "device", "revoke", "pi-01", "--undo", "--config", path)

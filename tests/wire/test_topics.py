@@ -52,6 +52,7 @@ def test_any_text_is_a_topic_or_a_topic_error(text):
     ("topic", "text"),
     [
         (DeviceTopic("lab", "pi-07", "state"), "edgestill/1/lab/pi-07/state"),
+        (DeviceTopic("lab", "pi-07", "up"), "edgestill/1/lab/pi-07/up"),
         (UpdateChunk("lab", "pi-07", "9f", 12), "edgestill/1/lab/pi-07/up/9f/12"),
         (ModelChunk("lab", DIGEST, 0), f"edgestill/1/lab/all/model/{DIGEST}/0"),
     ],
@@ -113,7 +114,7 @@ def test_a_topic_cannot_be_made_malformed():
 def test_each_side_hears_what_the_other_sends_and_a_device_its_own_state(topic):
     text = str(topic)
     up = isinstance(topic, UpdateChunk) or (
-        isinstance(topic, DeviceTopic) and topic.leaf in ("state", "about", "metrics", "reported", "enrol")
+        isinstance(topic, DeviceTopic) and topic.leaf in ("state", "about", "metrics", "reported", "enrol", "up")
     )
     assert any(matches(f, text) for f in aggregator_filters(topic.fleet)) is up
     assert not any(matches(f, text) for f in aggregator_filters("elsewhere-9"))

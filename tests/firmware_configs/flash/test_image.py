@@ -121,3 +121,52 @@ def test_without_mtools_the_error_says_what_to_install(card: Path, monkeypatch: 
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match="apt-get install mtools"):
         Image(card)
+
+
+def test_a_link_that_was_planted_beside_the_image_is_not_followed(card: Path, tmp_path: Path) -> None:
+    """The copy had a name that anybody could know: whoever may write in the folder chose where the keys go."""
+    (tmp_path / "elsewhere").write_text("another's")
+    (tmp_path / ".card.img.edgestill").symlink_to(tmp_path / "elsewhere")
+    flash(make_kit(tmp_path / "kits"), card)
+    assert (tmp_path / "elsewhere").read_text() == "another's"
+    assert held_kits(Image(card), "cloud-init")[0].armed
+
+
+def test_where_the_target_is_a_link_the_image_that_it_names_is_written(card: Path, tmp_path: Path) -> None:
+    link = tmp_path / "links" / "card"
+    link.parent.mkdir()
+    link.symlink_to("../card.img")
+    flash(make_kit(tmp_path / "kits"), link)
+    assert link.is_symlink()
+    assert held_kits(Image(card), "cloud-init")[0].armed
+    assert [path.name for path in link.parent.iterdir()] == ["card"]
+
+
+def test_an_image_with_keys_is_its_owners_alone_from_the_first_byte_on(
+    card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card.chmod(0o644)
+    seen: list[int] = []
+
+    def look(point: str) -> None:
+        seen.extend(path.stat().st_mode & 0o777 for path in tmp_path.glob(".card.img.*"))
+
+    monkeypatch.setattr("firmware_configs.flash.image.reach", look)
+    flash(make_kit(tmp_path / "kits"), card)
+    assert seen == [0o600, 0o600]
+    assert card.stat().st_mode & 0o777 == 0o600
+    made = tmp_path / "new.img"
+    kit = make_kit(tmp_path / "kits", "pi-09")
+    flash(kit, made, base=card)
+    assert made.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_runs_do_not_remove_each_others_copies(card: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    left, used = tmp_path / ".card.img.abc.edgestill", tmp_path / ".card.img.def.edgestill"
+    left.write_text("a run that was killed")
+    with used.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        flash(make_kit(tmp_path / "kits"), card)
+    assert (left.exists(), used.exists()) == (False, True)

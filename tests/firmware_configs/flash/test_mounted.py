@@ -190,3 +190,33 @@ def test_a_link_on_the_card_does_not_lead_to_files_of_this_machine(tmp_path: Pat
     with pytest.raises(ConfigError, match="leads out of the card"):
         opened.write(plan)
     assert [path.name for path in host.iterdir()] == ["secret"]
+
+
+@pytest.mark.parametrize(
+    ("journal", "told"),
+    [
+        (b"", "damaged"),
+        (b"\x00\xff garbage", "damaged"),
+        (b"[" * 60_000, "damaged"),
+        (b'{"puts": 3}', "damaged"),
+        (b'{"puts": [["../../x", "cmdline.txt"]]}', "would put a file"),
+        (b'{"puts": [["0", "config.txt"]]}', "would put a file at 'config.txt'"),
+        (b'{"puts": [["0", "../../etc/passwd"]]}', "would put a file"),
+        (b'{"puts": ' + b" " * 100_000 + b"[]}", "larger than"),
+    ],
+)
+def test_garbage_in_a_cards_journal_is_told_and_nothing_is_moved(journal: bytes, told: str, tmp_path: Path) -> None:
+    card = make_folder(tmp_path / "card", {**BOOKWORM, "edgestill/stage/0": b"staged", "edgestill/journal": journal})
+    before = tree(card)
+    with pytest.raises(ConfigError, match="edgestill/journal") as refused:
+        Mounted(card)
+    assert told in str(refused.value)
+    assert "remove it" in str(refused.value)
+    assert tree(card) == before
+
+
+def test_a_journal_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    card = make_folder(tmp_path / "card", {**BOOKWORM, "edgestill/stage/0": b"staged"})
+    (card / "edgestill" / "journal").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        Mounted(card)

@@ -58,7 +58,8 @@ def kit(folder: Path, behaviour: str, number: int = 1) -> tuple[Kit, dict[str, b
         "install.sh": KitFile(INSTALL.encode(), 0o755),
         "boot/bookworm/firstrun.sh": KitFile(b"not for push"),
     }
-    made = Kit(fleet="garden", device="pi-07", board="rpi-4", os=("bookworm",), created="now", files=files)
+    when = "2026-11-16T10:00:00Z"
+    made = Kit(fleet="garden", device="pi-07", board="rpi-4", os=("bookworm",), created=when, files=files)
     folder.mkdir(exist_ok=True)
     save_public_key(KEY.public_key(), folder / "fleet-kit.pub")
     write_kit(folder / "pi-07", made, KEY)

@@ -144,9 +144,9 @@ def test_a_stale_update_is_moved_to_the_current_model_and_counts_less() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"deadline_s": 0.0}, "deadline 0.0 s"),
+        ({"deadline_s": 0.0}, "--deadline 0; give at least 1e-06"),
         ({"quorum": 0.0}, "quorum 0.0"),
-        ({"buffer": -1}, "cannot be negative"),
+        ({"buffer": -1}, "--buffer -1; give at least 0"),
         ({"concurrency": 2}, "--concurrency goes with --buffer"),
         ({"availability": 2.0}, "availability 2.0"),
         ({"dropout": 1.0}, "drop-out 1.0"),
