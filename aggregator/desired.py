@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from aggregator.contained import Complaints
 from aggregator.journal import Journal
 from aggregator.rows import Command
 from wire.codec import encode_message
@@ -62,6 +63,7 @@ class DesiredSettings:
         rows = journal.db.execute("SELECT substr(key, 9), value FROM meta WHERE key LIKE 'desired:%'").fetchall()
         self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
         self._unsaid = set(self._wanted)
+        self._complaints = Complaints()
 
     def forget(self) -> None:
         """A new connection: nothing was said."""
@@ -107,9 +109,11 @@ class DesiredSettings:
             return
         with self._journal.transaction():
             self._journal.put(f"reported:{device}", text)
-        log.info("device %r: settings %d %s", device, reported.version, reported.status)
+        if self._complaints.new(device, reported.status):
+            log.info("device %r: settings %d %s", device, reported.version, reported.status)
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
-            log.warning("device %r: settings %d: %s", device, reported.version, reason)
+            if self._complaints.new(device, reason):
+                log.warning("device %r: settings %d: %s", device, reported.version, reason)
 
     def _changed(self, device: str, changes: dict[str, str | None], now: float) -> Desired:
         before = self._wanted.get(device)

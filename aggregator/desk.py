@@ -88,7 +88,9 @@ class Desk:
         """A chunk has come."""
         device, transfer = topic.device, topic.transfer
         if (decision := self._decision(device, transfer)) is not None:
-            if topic.n == 0:  # a device that lost the answer, or somebody with a recording
+            if topic.n == 0 and self._complaints.new(
+                device, f"again {transfer}"
+            ):  # a device that lost the answer, or somebody with a recording
                 log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
             self._answer(device, decision)
             return

@@ -271,11 +271,13 @@ class Service:
             case Reported() as reported:
                 self.desired.heard(device, reported)
             case Metrics(round=number, problem=problem) if problem:
-                log.warning("device %r: round %d: %s", device, number, problem)
+                if self._complaints.new(device, f"problem: {problem}"):
+                    log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
                 examples = _examples(about)
                 self.conductor.feed(AboutHeard(device, about.prototype))
-                if about.prototype not in self.config.prototypes:
+                unknown = about.prototype not in self.config.prototypes
+                if unknown and self._complaints.new(device, f"trains {about.prototype}"):
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
                 self._note(device, prototype=about.prototype, board=about.board, examples=examples)
 
