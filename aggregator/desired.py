@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from aggregator.contained import Complaints
 from aggregator.journal import Journal
 from aggregator.rows import Command
 from wire.codec import encode_message
@@ -63,6 +64,7 @@ class DesiredSettings:
         self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
         self._unsaid = set(self._wanted)
         self._unkept: dict[str, str] = {}  # what devices reported, as it will stand in the journal
+        self._complaints = Complaints()
 
     def forget(self) -> None:
         """A new connection: nothing was said."""
@@ -100,18 +102,18 @@ class DesiredSettings:
         self._wanted[desired.device] = desired
         self._unsaid.add(desired.device)
 
-    def heard(self, device: str, reported: Reported, *, quiet: bool = False) -> None:
-        """A device reports; `keep` writes it to the journal. A repetition changes nothing. `quiet`: not logged."""
+    def heard(self, device: str, reported: Reported) -> None:
+        """A device reports; `keep` writes it to the journal. A repetition changes nothing."""
         facts = msgspec.to_builtins(msgspec.structs.asdict(reported))
         text = json.dumps(facts, sort_keys=True)
         if text in (self._unkept.get(device), self._journal.get(f"reported:{device}")):
             return
         self._unkept[device] = text
-        if quiet:
-            return
-        log.info("device %r: settings %d %s", device, reported.version, reported.status)
+        if self._complaints.new(device, reported.status):
+            log.info("device %r: settings %d %s", device, reported.version, reported.status)
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
-            log.warning("device %r: settings %d: %s", device, reported.version, reason)
+            if self._complaints.new(device, reason):
+                log.warning("device %r: settings %d: %s", device, reported.version, reason)
 
     def keep(self) -> None:
         """Make durable what devices have reported."""

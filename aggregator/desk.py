@@ -73,12 +73,11 @@ class Desk:
         garbage: Callable[[str, str], None],
         stored: Callable[[UpdateRow], None],
         may_begin: Callable[[str], bool] = lambda _: True,
-        may_log: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`may_begin`, `may_log`: whether a device's budget has room for a transfer, and for a line of the log."""
+        """`may_begin`: whether a device's budget has room for a transfer."""
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
-        self._may_begin, self._may_log = may_begin, may_log
+        self._may_begin = may_begin
         self._again: OrderedDict[tuple[str, str], float] = OrderedDict()  # when decisions were last given again
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
@@ -134,7 +133,7 @@ class Desk:
         self._again[key] = now
         if len(self._again) > REMEMBERED:
             self._again.popitem(last=False)
-        if self._may_log(device):
+        if self._complaints.new(device, f"again {transfer}"):
             log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
         self._answer(device, decision)
 
@@ -213,7 +212,7 @@ class Desk:
             device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
         )
         self._refused.append(refusal)
-        if self._may_log(device) and self._complaints.new(device, reason):
+        if self._complaints.new(device, reason):
             log.warning("update from %r refused: %s", device, reason)
         if not reason.startswith(("late", "already", "not invited")):
             self._garbage(device, "")

@@ -1,6 +1,6 @@
 """Floods are kept at the broker: who sends far more than he may is not subscribed to for a while.
 
-The aggregator listens to all devices by one filter for each kind of topic (`+/up/+/+`, `+/state`, ...). To drop a
+The aggregator listens to all devices by the same filters for each kind of topic (`+/up`, `+/state`, ...). To drop a
 message costs little, but not nothing, and what the aggregator does not read in time the broker drops, of honest devices
 too. So when many messages of a kind were dropped in a moment, that filter gives way to the known devices' own topics,
 without those that are over their budgets or muted. After a while, longer each time that the flood is still there, all
@@ -10,7 +10,7 @@ are listened to again. Nothing that matters is lost: retained messages come agai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wire.topics import aggregator_filters
@@ -29,7 +29,7 @@ OPEN_KINDS = ("enrol",)  # whose senders are not known
 class _Held:
     until: float
     seconds: float
-    filters: dict[str, str]  # by device; empty: nobody is listened to
+    filters: dict[str, list[str]]  # by device; empty: nobody is listened to
 
 
 class Quarantine:
@@ -43,7 +43,9 @@ class Quarantine:
         unsubscribe: Callable[[Sequence[str]], bool],
     ) -> None:
         self._subscribe, self._unsubscribe = subscribe, unsubscribe
-        self._filters = {pattern.split("/")[4]: pattern for pattern in aggregator_filters(fleet)}
+        self._filters: dict[str, list[str]] = {}
+        for pattern in aggregator_filters(fleet):
+            self._filters.setdefault(pattern.split("/")[4], []).append(pattern)
         self._held: dict[str, _Held] = {}
         self._next = 0.0
         self._before: dict[str, tuple[float, float]] = {}  # when a kind was let go, and for how long it was held
@@ -70,8 +72,9 @@ class Quarantine:
 
     def _hold(self, kind: str, devices: Sequence[str], now: float) -> None:
         everybody = self._filters[kind]
-        filters = {} if kind in OPEN_KINDS else {device: everybody.replace("+", device, 1) for device in devices}
-        if (filters and not self._subscribe(list(filters.values()))) or not self._unsubscribe([everybody]):
+        named = () if kind in OPEN_KINDS else devices
+        filters = {device: [pattern.replace("+", device, 1) for pattern in everybody] for device in named}
+        if (filters and not self._subscribe(_all(filters.values()))) or not self._unsubscribe(everybody):
             return
         let_go, seconds = self._before.get(kind, (-CALM_S, HOLD_S))
         seconds = min(2 * seconds, MAX_HOLD_S) if now - let_go < CALM_S else HOLD_S
@@ -82,15 +85,19 @@ class Quarantine:
     def _put_out(self, held: _Held, bad: Collection[str]) -> None:
         """Somebody else has joined in."""
         gone = [device for device in held.filters if device in bad]
-        if gone and self._unsubscribe([held.filters[device] for device in gone]):
+        if gone and self._unsubscribe(_all(held.filters[device] for device in gone)):
             for device in gone:
                 del held.filters[device]
 
     def _let_go(self, kind: str, now: float) -> None:
         held = self._held[kind]
-        if not self._subscribe([self._filters[kind]]):
+        if not self._subscribe(self._filters[kind]):
             return
         if held.filters:
-            self._unsubscribe(list(held.filters.values()))
+            self._unsubscribe(_all(held.filters.values()))
         del self._held[kind]
         self._before[kind] = now, held.seconds
+
+
+def _all(filters: Iterable[Sequence[str]]) -> list[str]:
+    return [pattern for some in filters for pattern in some]

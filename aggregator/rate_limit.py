@@ -32,7 +32,6 @@ PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with all that goes with it
 REPORT_BYTES = 256 * 1024  # the longest
 CPU_S_PER_MB = 0.03  # of an update; some 0.015 were measured
 PARTS = 10  # of a minute: what else may come at once is that of 6 seconds
-LINES = 30.0  # of the log, a minute and device
 STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
 STRANGER_BYTES = 256 * 1024  # of one of their messages
 REMEMBERED = 1000  # strangers
@@ -109,12 +108,6 @@ class RateLimiter:
             now = self._clock()
             self._account(device, now).buckets["processor time"].spend(seconds, now)
 
-    def may_log(self, device: str) -> bool:
-        """Whether the log may have another line about this device."""
-        with self._lock:
-            now = self._clock()
-            return self._account(device, now).buckets["log"].take(1, now)
-
     def overflowed(self, device: str, count: int) -> None:
         """So many messages found the device's lane full."""
         with self._lock:
@@ -158,7 +151,6 @@ class RateLimiter:
             "reports": TokenBucket(limits.reports_per_minute, now, burst=limits.reports_per_minute / PARTS),
             "transfers": TokenBucket(limits.transfers_per_minute, now, burst=limits.transfers_per_minute / PARTS),
             "processor time": TokenBucket(limits.cpu_s_per_minute, now, burst=cpu_s),
-            "log": TokenBucket(LINES, now),
         }
 
     def _admit_stranger(self, device: str, size: int, now: float) -> bool:

@@ -143,7 +143,6 @@ class Service:
             garbage=self._garbage,
             stored=self._stored,
             may_begin=self.limiter.begin,
-            may_log=self.limiter.may_log,
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
@@ -326,15 +325,17 @@ class Service:
                 if status == "online":
                     self.enrolments.online(device)
             case Reported() as reported:
-                self.desired.heard(device, reported, quiet=not self.limiter.may_log(device))
-            case Metrics(round=number, problem=problem) if problem and self.limiter.may_log(device):
-                log.warning("device %r: round %d: %s", device, number, problem)
+                self.desired.heard(device, reported)
+            case Metrics(round=number, problem=problem) if problem:
+                if self._complaints.new(device, f"problem: {problem}"):
+                    log.warning("device %r: round %d: %s", device, number, problem)
             case About() as about:
                 examples = _examples(about)
                 before = self.conductor.state.devices.get(device)
                 if before is None or before.prototype != about.prototype:  # else nothing follows from it
                     self.conductor.feed(AboutHeard(device, about.prototype))
-                if about.prototype not in self.config.prototypes and self.limiter.may_log(device):
+                unknown = about.prototype not in self.config.prototypes
+                if unknown and self._complaints.new(device, f"trains {about.prototype}"):
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
                 self._note(device, prototype=about.prototype, board=about.board, examples=examples)
 
