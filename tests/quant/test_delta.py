@@ -186,3 +186,14 @@ def test_models_that_do_not_fit_are_named() -> None:
 def test_diverged_training_is_named() -> None:
     with pytest.raises(ModelError, match="'w' is NaN or infinite"):
         encode_delta({"w": array([np.nan])}, {"w": array([0])}, None, 8)
+
+
+def test_a_number_without_dimensions_comes_back_as_an_array() -> None:
+    """The learned scales of `w8a8` activations: NumPy makes numbers of such arrays, and torch takes none."""
+    new, base = {"scale": np.array(3.0, np.float32)}, {"scale": np.array(1.0, np.float32)}
+    tensors, left = encode_delta(new, base, None, 4)
+    applied = apply_delta(base, tensors)
+    for arrays in (applied, left):
+        assert isinstance(arrays["scale"], np.ndarray)
+        assert arrays["scale"].shape == ()
+    np.testing.assert_allclose(applied["scale"] + left["scale"], 3.0)

@@ -225,3 +225,12 @@ def test_nothing_is_sent_that_nobody_would_accept(make, text):
 def test_messages_are_frozen():
     with pytest.raises(AttributeError):
         JOB.round = 4
+
+
+def test_a_refusal_is_one_printable_line_of_bounded_length() -> None:
+    for status in ("two\nlines\x1b[31m", "x" * 5000):
+        data = msgspec.msgpack.encode(["state", status, 1])
+        with pytest.raises(EnvelopeError, match=r"State.status") as caught:
+            decode_message(data, State)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) <= 200

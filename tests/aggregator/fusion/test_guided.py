@@ -221,3 +221,15 @@ def test_without_samples_an_extractor_that_went_astray_moves_the_model_as_far_as
 
     assert moved(trust_reach=0.0) > 50  # a fifth of 1000, less by trust
     assert moved() < 1
+
+
+@pytest.mark.parametrize("recipe", ["feddf", "feddf-median", "fedbe", "fedrad", "edgestill"])
+def test_models_that_nobody_can_learn_from_leave_the_averages(recipe: str) -> None:
+    """All weights at 10^30: every answer overflows."""
+    huge = {name: torch.full_like(w, 1e30) for name, w in published(MLP).items()}
+    update = replace(GOOD[0], state=lambda: huge)
+    server = Server(seed=5, source=torch.ones(4, 1, 4, 4))
+    small = SMALL if recipe == "edgestill" else {}
+    fused = fuse_round(find_recipe(recipe, small), [group(MLP, [update])], server, 1, Memory())
+    assert fused.metrics["mlp:fp32"]["untaught"] == 1.0
+    assert all(bool(w.isfinite().all()) for w in fused.states["mlp:fp32"].values())

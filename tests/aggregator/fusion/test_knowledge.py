@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -96,6 +97,17 @@ def test_a_generator_that_broken_predictors_have_broken_is_not_used() -> None:
     huge = {"predictor.weight": torch.full((3, 2), 3e38), "predictor.bias": torch.zeros(3)}
     broken = Received(device="c", num_examples=1, state=lambda: huge)
     assert make_generator(SMALL, [*UPDATES, broken, broken], SERVER, 2, memory) is None
+    assert _same(memory.tensors, before)
+
+
+def test_without_any_label_of_a_trusted_device_the_last_generator_stays() -> None:
+    memory = Memory()
+    make_generator(SMALL, UPDATES, SERVER, 1, memory)
+    before = dict(memory.tensors)
+    silent = [replace(update, label_counts=(0, 0, 0)) for update in UPDATES]
+    assert make_generator(SMALL, silent, SERVER, 2, memory) is None
+    trust = [0.0] * len(UPDATES) + [1.0]
+    assert make_generator(SMALL, [*UPDATES, silent[0]], SERVER, 2, memory, trust) is None
     assert _same(memory.tensors, before)
 
 
