@@ -47,6 +47,9 @@ def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes:
 
 def named_file(path: Path | str) -> Path:
     """What a path names, through symbolic links, to be written in place of it: a plain file, or none yet."""
+    if not os.path.islink(path):
+        _refuse_special(Path(path))
+        return Path(path)
     try:
         found = Path(path).resolve()
         kind = found.stat().st_mode

@@ -139,6 +139,7 @@ def show(
     from fleet.partition import parse_options, uses_alpha
     from fleet.partition import partition as split
     from wire.errors import ConfigError
+    from wire.files import named_file
     from wire.limits import ALPHA, DEVICES, SEED
 
     if out_file is not None and out_file.suffix.lower() != ".png":
@@ -157,9 +158,8 @@ def show(
         out_file = Path(f"{dataset.name}-{partition}.png")
     if out_file is not None:
         how = f"{partition}, alpha {alpha:g}" if uses else partition
-        draw_dotplot(
-            counts, dataset.class_names, out_file, title=f"{dataset.name}: {devices} devices, {how}, seed {seed}"
-        )
+        title = f"{dataset.name}: {devices} devices, {how}, seed {seed}"
+        draw_dotplot(counts, dataset.class_names, named_file(out_file), title=title)
     if as_json:
         facts = {"dataset": dataset.name, "variant": dataset.variant, "train": len(dataset.y_train)}
         facts |= {"partition": partition, "alpha": alpha if uses else None, "seed": seed, "options": options}

@@ -92,12 +92,13 @@ def export(
     """
     from aggregator.blobs import Blobs
     from aggregator.registry import export_model, find_model
+    from wire.files import named_file
 
     chosen = kind or ("safetensors" if to.suffix == ".safetensors" else "onnx")
     with _journal(config) as (loaded, journal):
         sealed = Blobs(loaded.state / "blobs").read(find_model(journal, name).digest)
         samples = calibration or loaded.task.validation
-    facts = export_model(sealed, chosen, to, calibration=samples)
+    facts = export_model(sealed, chosen, named_file(to), calibration=samples)
     if as_json:
         print_json(facts)
         return

@@ -35,6 +35,7 @@ def report(
     from fleet.report.facts import read_runs
     from fleet.report.summary import default_target, run_row
     from fleet.report.write import MOST_RUNS, check_out, write_report
+    from wire.files import named_file
 
     if target is not None and not 0 < target <= 100:
         raise ConfigError(f"--target {target:g}: give an accuracy in % above 0 and up to 100, such as 90")
@@ -45,7 +46,7 @@ def report(
     found = read_runs(runs)
     out_file = _where(runs) if out_file is None else out_file
     goal = default_target(found) if target is None else target / 100
-    files = write_report(found, out_file, target=goal)
+    files = write_report(found, named_file(out_file), target=goal)
     rows = [run_row(run, goal) for run in found]
     if as_json:
         print_json({"target": goal, "runs": rows, "files": [str(file) for file in files]})

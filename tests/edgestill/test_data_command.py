@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from edgestill import output
+from edgestill.cli import main
 from edgestill.commands.data import app
 from fleet.datasets.sources import SOURCES, RemoteFile
 from wire.errors import ConfigError, DataError
@@ -126,7 +128,7 @@ def test_show_reads_a_users_own_file(run: Any, tmp_path: Path) -> None:
         (["show", "digits", "--option", "min_sise=1"], ConfigError, "did you mean 'min_size'"),
         (["show", "digits", "--option", "min_size"], ConfigError, "give NAME=VALUE"),
         (["show", "digits", "--devices", "0"], ConfigError, "give at least 1"),
-        (["show", "digits", "--alpha", "-1"], ConfigError, "give a positive number"),
+        (["show", "digits", "--alpha", "-1"], ConfigError, "give at least 1e-06"),
         (["show", "digits", "--out", "split.pdf"], ConfigError, r"ends in \.png"),
         (["show", "digits", "--out", "none/split.png"], ConfigError, "there is no folder none"),
         (["show", "none.csv"], DataError, "no such file"),
@@ -183,3 +185,18 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_picture_is_written_to_what_a_link_names_and_never_over_a_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link.png").symlink_to("real.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, code in (("link.png", 0), ("pipe.png", 1)):
+        with pytest.raises(SystemExit) as ended:
+            main(["data", "show", "digits", "--out", str(tmp_path / name)])
+        assert ended.value.code == code
+    assert (tmp_path / "link.png").is_symlink()
+    assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "pipe.png").is_fifo()
+    assert "not a plain file, and not replaced by one" in capsys.readouterr().err
