@@ -125,8 +125,9 @@ def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) 
         raise DeviceError(f"the header is of {header.device!r}, round {header.round}, the envelope of round {number}")
     if header.prototype != asked.prototype:
         raise DeviceError(f"an update of prototype {header.prototype!r}, the job asked for {asked.prototype!r}")
-    if header.update == "delta" and header.base != asked.model:
-        raise DeviceError(f"a difference to model {str(header.base)[:12]}…, the job named {asked.model[:12]}…")
+    if header.base != asked.model and (header.base is not None or header.update == "delta"):
+        # also what was recorded before a backup was restored, of a round with the same number
+        raise DeviceError(f"trained from model {str(header.base)[:12]}…, the job named {asked.model[:12]}…")
     if header.num_examples < 1:
         raise DeviceError("trained on 0 examples: there is nothing to weigh it by")
     if len(header.label_counts) not in (0, asked.classes):

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def said(code: str) -> str:
-    """What a Python process prints that has `wire.limits` as `limits`."""
-    code = f"import os, socket, wire.limits as limits\n{code}"
+    """What a Python process prints that has `wire.process_limits` as `limits`."""
+    code = f"import os, socket, wire.process_limits as limits\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     return done.stdout.strip() or f"exit {done.returncode}"
 
