@@ -89,7 +89,9 @@ class RateLimiter:
         """Whether a device may begin another transfer now."""
         with self._lock:
             now = self._clock()
-            return self._account(device, now).take(now, {"transfers": 1})
+            begun = self._account(device, now).take(now, {"transfers": 1})
+            self._drops["up"] += not begun
+            return begun
 
     @contextmanager
     def charge(self, topic: str) -> Iterator[None]:

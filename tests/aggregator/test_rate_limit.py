@@ -105,6 +105,7 @@ def test_reports_have_a_budget_of_their_own_and_leave_updates_alone(fleet: Fleet
 
 def test_transfers_are_begun_so_often_a_minute(fleet: Fleet) -> None:
     assert sum(fleet.limiter.begin("a") for _ in range(1000)) == 60
+    assert fleet.limiter.drops() == {"up": 940}
     assert fleet.limiter.begin("b")
     fleet.clock.now += 1.0
     assert sum(fleet.limiter.begin("a") for _ in range(1000)) == 10

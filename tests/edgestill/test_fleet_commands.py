@@ -15,7 +15,7 @@ from aggregator.config import load_fleet_config
 from aggregator.fuse import Fuser
 from aggregator.journal import Journal
 from aggregator.rows import ModelRow
-from aggregator.status import only_service
+from aggregator.status import only_service, write_status
 from edgestill.cli import main
 from tests.aggregator.journals import a_round, an_update, asked
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
@@ -105,6 +105,19 @@ def test_status_and_device_list_name_who_was_capped(config: Path, capsys: pytest
     assert words in " ".join(out.split())
     _, out, _ = run(capsys, "status", "--config", config, "--json")
     assert json.loads(out)["devices"][0]["fused"]["capped"] == claim
+
+
+def test_status_and_device_list_show_who_is_over_his_budget(config: Path, capsys: pytest.CaptureFixture) -> None:
+    state = load_fleet_config(config).state
+    write_status(state, {"connected": True, "limited": {"pi-0": 321}})
+    with only_service(state):
+        for command in (["status"], ["device", "list"]):
+            _, out, _ = run(capsys, *command, "--config", config)
+            assert "limited" in out  # the table may break "online, limited" in two
+        _, out, _ = run(capsys, "status", "--config", config)
+        assert "over its budget: pi-0: 321 messages dropped unread" in " ".join(out.split())
+    _, out, _ = run(capsys, "status", "--config", config)
+    assert "limited" not in out
 
 
 def test_status_of_a_running_aggregator_without_a_broker_says_so(config: Path, capsys: pytest.CaptureFixture) -> None:
