@@ -39,7 +39,9 @@ def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes:
     """All bytes of a plain file of at most `most` bytes."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        data = b"" if size > most else file.read(most + 1)
+        data = b"" if size > most else file.read(size + 1)  # read allocates what it is asked for
+        if len(data) > size:
+            data += file.read(most)  # it grows while it is read, or does not tell its size, as those of /proc
     if size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"larger than the {most:,} bytes that it may have", str(path))
     return data

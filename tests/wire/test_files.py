@@ -17,6 +17,8 @@ def test_a_plain_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     assert read_regular(path, 5) == b"12345"
     with pytest.raises(OSError, match="larger than the 4 bytes"):
         read_regular(path, 4)
+    assert read_regular(path, 2**60) == b"12345"  # a bound is not allocated
+    assert read_regular("/proc/self/status", 100_000).startswith(b"Name:")
 
 
 def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
