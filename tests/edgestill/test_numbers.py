@@ -30,6 +30,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "report": ("none",),
     "broker": ("--host", "nowhere"),
     "device set": ("pi-01", "log.level=info", "--config", "none.toml"),
+    "round list": ("--config", "none.toml"),
     "push": ("none", "root@nowhere"),
     "data show": ("digits", "--json"),
     "prototype show": ("cnn:fp32",),
