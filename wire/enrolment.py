@@ -99,8 +99,13 @@ def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certif
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what a later cryptography refuses: serials below 1, for one
             return _read_request(data, fleet, device, authority, now)
-    except (EnvelopeError, KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit):
         raise
+    except EnvelopeError as error:  # of the envelope and the message in it, which do not know whose they are
+        where = f"enrolment of {device!r}"
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}") from None
     except BaseException as error:  # a panic of cryptography's Rust half is no Exception
         reason = ascii(str(error).partition("\n")[0][:200])
         raise EnvelopeError(f"enrolment of {device!r}: malformed: {type(error).__name__}: {reason}") from None

@@ -19,7 +19,7 @@ from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import FLEET, PI, manifest
 from tests.wire.test_enrolment import Board
 from wire.enrolment import claim_name, fingerprint, name_of, shown
-from wire.errors import ConfigError, EnvelopeError, SignatureError
+from wire.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError
 from wire.keys import load_public_key, public_key_hex
 
 pytestmark = pytest.mark.light
@@ -172,3 +172,13 @@ def test_a_claim_beside_other_keys_or_without_its_own_is_refused(
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(ConfigError, match=said):
         read_agent_config(path, environ={})
+
+
+@pytest.mark.parametrize("request_", ["not base64!", None, "", "AAAA", base64.b64encode(bytes(500)).decode()])
+def test_a_request_that_is_damaged_in_the_journal_is_told_in_one_line(tmp_path: Path, request_: str | None) -> None:
+    made = enrolling(tmp_path)
+    provision(made)
+    entry = {"status": "waiting", "request": request_}
+    with pytest.raises(EdgestillError, match=r"pi-01") as caught:
+        approve("pi-01", entry, kits=made.out, fleet="garden", days=30)
+    assert str(caught.value).isprintable()
