@@ -105,7 +105,7 @@ class Row:
     messages_s: float  # that the flooders sent
     mbytes_s: float
     dropped: int
-    lost: int  # updates of honest devices that missed their round
+    lost: int  # updates of honest devices whose round ended before they heard of an answer
 
 
 class Bench:
