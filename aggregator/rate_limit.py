@@ -22,6 +22,7 @@ from enum import Enum
 
 from aggregator.config import LimitConfig
 from aggregator.token_bucket import MINUTE, Account, TokenBucket
+from quant.onnx_apart import seconds_spent
 from wire.chunks import DEFAULT_CHUNK
 
 __all__ = ["RateLimiter", "Standing"]
@@ -95,7 +96,7 @@ class RateLimiter:
 
     @contextmanager
     def charge(self, topic: str) -> Iterator[None]:
-        """Inside, the processor time of this thread, and of children that end, is spent for the topic's device."""
+        """Inside, the time of this thread, of children that end and of ONNX graphs is spent for the topic's device."""
         before = _processor_time()
         try:
             yield
@@ -168,4 +169,4 @@ class RateLimiter:
 
 def _processor_time() -> float:
     spent = os.times()
-    return time.thread_time() + spent.children_user + spent.children_system
+    return time.thread_time() + spent.children_user + spent.children_system + seconds_spent()

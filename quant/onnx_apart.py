@@ -18,7 +18,7 @@ from quant.onnx_sandbox import HEAD, LENGTH, PATIENCE
 from wire.errors import ModelError
 from wire.tensors import Limits, Tensor, decode
 
-__all__ = ["MAX_BYTES", "Reader", "read_apart"]
+__all__ = ["MAX_BYTES", "Reader", "read_apart", "seconds_spent"]
 
 MAX_BYTES = 64 * 2**20  # of a graph, as in quant/onnx_graph.py
 SECONDS, BYTES_PER_SECOND = 2, 8 * 2**20  # of processor time: a graph of 100 KB takes milliseconds
@@ -33,6 +33,7 @@ class Reader:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0  # the process that has started it: after a fork, the child starts its own
         self._lock = threading.Lock()
+        self.spent = 0.0  # seconds that graphs took; the first waits for the sandbox to start
 
     @property
     def pid(self) -> int | None:
@@ -69,7 +70,8 @@ class Reader:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        until = time.monotonic() + START_S + PATIENCE * seconds
+        begun = time.monotonic()
+        until = begun + START_S + PATIENCE * seconds
         try:
             process.stdin.write(HEAD.pack(len(graph), seconds))
             process.stdin.write(graph)
@@ -79,6 +81,8 @@ class Reader:
         except (BrokenPipeError, EOFError, TimeoutError):
             self.close()
             return None
+        finally:
+            self.spent += time.monotonic() - begun
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
@@ -124,3 +128,8 @@ _reader = Reader()
 def read_apart(graph: bytes, limits: Limits) -> dict[str, Tensor]:
     """As `Reader.read`, by the one sandbox of this process."""
     return _reader.read(graph, limits)
+
+
+def seconds_spent() -> float:
+    """How long graphs have kept this process waiting so far."""
+    return _reader.spent

@@ -31,7 +31,7 @@ from quant.precision import PRECISIONS
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from tests.fuzz import world
 from wire.ids import AGGREGATOR
-from wire.messages import UpdateHeader
+from wire.messages import MAX_COUNT, UpdateHeader
 from wire.tensors import Packed, Tensor, decode, encode
 from wire.update import encode_update
 
@@ -176,6 +176,13 @@ def fuser_of(folder: Path, *, source: bool) -> Fuser:
     return Fuser(blobs, key_of(AGGREGATOR), FLEET, (x, y), server)
 
 
+def told(update: list[Any]) -> list[Any]:
+    """The drawn update with label counts whose sum is a number of examples."""
+    kind, fills, count, labels, logits = update
+    most = MAX_COUNT // max(len(labels), 1)
+    return [kind, fills, count, tuple(min(n, most) for n in labels), logits]
+
+
 def fuse_drawn(recipe: Recipe, fuser: Fuser, drawn: list[tuple[str, list[Any]]], seed: int, rounds: int = 2) -> None:
     rng = np.random.default_rng(seed)
     groups = []
@@ -187,10 +194,10 @@ def fuse_drawn(recipe: Recipe, fuser: Fuser, drawn: list[tuple[str, list[Any]]],
                 prototype,
                 kind,
                 make_body(kind, prototype, fills, rng, logits),
-                num_examples=count,
+                num_examples=max(sum(labels), 1) if labels else count,  # they must agree
                 label_counts=labels,
             )
-            for i, (kind, fills, count, labels, logits) in enumerate(updates)
+            for i, (kind, fills, count, labels, logits) in enumerate(map(told, updates))
         ]
         groups.append(StoredGroup(spec=world.spec_of(prototype), base=world.digest(prototype), rows=rows))
     memory = Memory()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from aggregator import rate_limit
 from aggregator.config import LimitConfig
 from aggregator.rate_limit import STRANGER, STRANGER_LANE, STRANGERS, RateLimiter, Standing
 from edge_agent.events import Spooled
@@ -125,6 +126,15 @@ def test_processor_time_is_measured_charged_to_the_device_and_paid_back(fleet: F
     assert fleet.chunks("a", 1) == 0
     fleet.clock.now += 16.0
     assert fleet.chunks("a", 1) == 1
+
+
+def test_the_time_of_onnx_graphs_is_charged_to_their_device(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter([10.0, 17.0])  # of the process that reads graphs, before and after this message
+    monkeypatch.setattr(rate_limit, "seconds_spent", lambda: next(spent))
+    with fleet.limiter.charge("edgestill/1/f/a/up"):
+        pass
+    monkeypatch.setattr(rate_limit, "seconds_spent", lambda: 17.0)
+    assert (fleet.chunks("a", 1), fleet.chunks("b", 1)) == (0, 1)
 
 
 def test_what_a_handler_raises_is_charged_and_raised(fleet: Fleet) -> None:

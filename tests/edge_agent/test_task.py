@@ -103,10 +103,10 @@ def test_a_worse_model_is_refused_but_its_update_is_sent(device: Device) -> None
 
 
 def test_the_deadline_ends_the_training_with_what_is_learned_so_far(device: Device) -> None:
-    endless = device.job(1, hyper=Hyper(batch_size=4, lr=1e-4, steps=10**9))
+    endless = device.job(1, hyper=Hyper(batch_size=4, lr=1e-4, steps=10**8))
     facts = run(device.request(endless, stop_at=time.monotonic() + 0.5), quiet)
     assert facts["stopped_early"] == 1.0
-    assert 0 < facts["steps"] < 10**9
+    assert 0 < facts["steps"] < 10**8
     assert device.update(endless)[0].round == 1
 
 

@@ -38,7 +38,7 @@ from wire.update import decode_model, decode_update
 
 __all__ = ["Decoders", "Office", "prepare_state"]
 
-LIMITS = "garbage_before_mute = 1000000000"  # a muted device is not looked at any more
+LIMITS = "garbage_before_mute = 1000000"  # a muted device is not looked at any more
 NOW = datetime.now(timezone.utc)
 
 

@@ -78,7 +78,7 @@ def test_a_vocabulary_without_the_special_tokens_is_refused(folder: Path, words:
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_a_file_that_is_no_json_is_refused_in_one_line(folder: Path, name: str) -> None:
     (folder / name).write_text("{")
-    with pytest.raises(ConfigError, match="cannot be read") as caught:
+    with pytest.raises(ConfigError, match=r"cannot be read|not readable as JSON") as caught:
         load_tokenizer(folder)
     assert "\n" not in str(caught.value)
 
