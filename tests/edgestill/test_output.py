@@ -32,7 +32,7 @@ def test_a_whole_table_is_not_cut(narrow: io.StringIO) -> None:
 def test_words_of_strangers_do_not_steer_the_terminal(narrow: io.StringIO) -> None:
     print_table("", ["board"], [["\x1b[2J[/red]\x9b"]], whole=True)
     output.out.print("made \x1b]0;title\x07 by", markup=False)
-    assert narrow.getvalue().split("\n")[1:] == ["?[2J[/red]?", "made ?]0;title? by", ""]
+    assert narrow.getvalue().split("\n")[1:] == ["�[2J[/red]�", "made �]0;title by", ""]
 
 
 def test_other_tables_fit_the_terminal(narrow: io.StringIO) -> None:

@@ -152,7 +152,7 @@ def test_prototypes_learn_from_each_other_and_the_round_says_how() -> None:
 
 
 def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
-    config = replace(CONFIG, prototypes=("mlp:fp32",), training=replace(TRAINING, lr=1e30, momentum=0.0))
+    config = replace(CONFIG, prototypes=("mlp:fp32",), training=replace(TRAINING, lr=1000.0, momentum=0.0))
     simulation = Simulation(config, toy())
     before = {name: w.clone() for name, w in simulation.groups[0].state.items()}
     result = simulation.run_round(1).prototypes["mlp:fp32"]

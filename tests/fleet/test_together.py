@@ -78,5 +78,5 @@ def test_what_is_left_of_a_dead_workers_batch_is_trained_again() -> None:
 
 
 def test_a_negative_number_of_devices_is_refused() -> None:
-    with pytest.raises(ConfigError, match="-1 devices as one computation"):
+    with pytest.raises(ConfigError, match="--batch-devices -1; give at least 0"):
         replace(MLPS, batch_devices=-1)

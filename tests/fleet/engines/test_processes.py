@@ -142,7 +142,7 @@ def test_an_error_of_a_device_is_told_in_its_words() -> None:
 
 
 def test_a_model_that_diverged_is_not_sent_by_a_worker_either() -> None:
-    training = replace(CONFIG.training, lr=1e30, momentum=0.0)
+    training = replace(CONFIG.training, lr=1000.0, momentum=0.0)
     config = replace(CONFIG, prototypes=("mlp:fp32",), training=training, engine="processes", workers=2)
     (result,), _ = rounds(config, 1)
     assert result.prototypes["mlp:fp32"].devices == 0
