@@ -76,6 +76,7 @@ def serve(config: Path, reported: dict, stop: threading.Event) -> None:
             for command in journal.commands():
                 desired.run(command, 100.0)
                 desired.heard("pi-0", Reported(version=100, **reported))
+                desired.keep()
             time.sleep(0.01)
     journal.close()
 
