@@ -130,3 +130,25 @@ def test_answers_are_signed_and_not_retained(publisher: Publisher, broker: Broke
     publisher.answer("a", ack)
     assert broker.log == [str(DeviceTopic(FLEET, "a", "ack"))]
     assert decode_ack(opened(broker.last, "ack")) == ack
+
+
+@pytest.mark.parametrize("damage", [None, b"", DATA[:-1] + b"x"], ids=["missing", "empty", "flipped"])
+def test_a_damaged_model_is_named_once_and_not_published_and_the_others_are(
+    publisher: Publisher, broker: Broker, caplog: pytest.LogCaptureFixture, damage: bytes | None
+) -> None:
+    bad, good = publisher._blobs.put(DATA), publisher._blobs.put(b"good")
+    path = publisher._blobs.path(bad)
+    path.unlink() if damage is None else path.write_bytes(damage)
+    wanted = {bad: len(DATA), good: 4}, {"a": offer(model=bad), "b": offer(model=good)}
+    for _ in range(3):
+        publisher.say(*wanted)
+    assert {str(parse(topic)) for topic in broker.retained} == {
+        str(ModelChunk(FLEET, good, 0)),
+        str(DeviceTopic(FLEET, "b", "job")),
+    }
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"a model cannot be published: blob {bad[:12]}… in ")
+    assert line.endswith("or go on from an older model with `edgestill model rollback`")
+    path.write_bytes(DATA)  # put back from a backup
+    publisher.say(*wanted)
+    assert str(DeviceTopic(FLEET, "a", "job")) in broker.retained
