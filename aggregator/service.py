@@ -38,7 +38,7 @@ from aggregator.state_check import check_before_opening, check_state
 from aggregator.status import only_service, write_status
 from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
-from wire.errors import ConfigError, DeviceError, EdgestillError, StorageError, TopicError
+from wire.errors import ConfigError, DeviceError, EdgestillError, RoundError, StorageError, TopicError
 from wire.keys import load_private_key
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
@@ -342,8 +342,15 @@ class Service:
     def _stored(self, row: UpdateRow) -> None:
         self.gate.good(row.device)
         log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
-        if not row.late:
+        if row.late:
+            return
+        try:
             self.conductor.feed(Stored(row.device, row.round))
+        except StorageError:
+            raise
+        except RoundError as error:  # memory is not what the journal is: the journal is right
+            log.error("%s; the round is taken from the journal again", error)
+            self._stale = True
 
     def _garbage(self, device: str, why: str) -> None:
         if why:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from aggregator.blobs import Blobs
+from aggregator.commands import run_command
 from aggregator.conductor import Conductor
 from aggregator.config import load_fleet_config
-from aggregator.events import AboutHeard, Stored
+from aggregator.events import AboutHeard, Stored, Tick
 from aggregator.journal import Journal
 from aggregator.process import WorkerProcess
 from aggregator.publisher import Publisher
 from aggregator.rounds import Phase
+from aggregator.uploads import Uploads
 from tests.aggregator.journals import a_model, a_round, an_update, asked
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from transport.config import BrokerConfig
@@ -108,3 +111,58 @@ def test_the_epoch_of_a_journal_outlives_a_restart_and_a_new_one_is_told(conduct
     assert again().epoch == 5
     conductor.journal.begin_epoch(8000.0)
     assert again().epoch == 8000
+
+
+def test_a_state_is_adopted_only_when_its_actions_are_durable(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update is durable, the round's next phase is not: memory stays behind, and `resync` catches up."""
+    journal = conductor.journal
+    journal.add_update(an_update("b", 2))
+    before = conductor.state
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "set_round", lambda *_, **__: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            conductor.feed(Stored("b", 2))
+    assert conductor.state == before
+    assert not conductor.worker.busy
+    assert journal.last_round().phase == "open"
+    conductor.resync()
+    assert conductor.state.answered == {"b"}
+    conductor.feed(Tick(6.0))
+    assert (conductor.state.phase, journal.last_round().phase) == (Phase.FUSING, "fusing")
+    assert conductor.worker.busy
+
+
+def test_an_answer_of_the_worker_is_kept_until_it_is_durable(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = conductor.journal
+    journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    answers = iter([{"task": "fuse", "round": 2, "models": [], "report": {"devices": {}, "seconds": {}}}])
+    monkeypatch.setattr(conductor.worker, "take", lambda: next(answers, None))
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "add_report", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            conductor.drive_worker()
+    assert (conductor.state.phase, journal.completed()) == (Phase.FUSING, 1)
+    conductor.drive_worker()  # without asking the worker again
+    assert (conductor.state.phase, journal.completed()) == (Phase.WAITING, 2)
+
+
+def test_a_command_and_what_follows_from_it_are_one_transaction(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    journal = conductor.journal
+    number = journal.ask("revoke", "b")
+    (command,) = journal.commands()
+    uploads = Uploads(tmp_path / "parts", max_size=10, per_device=1, max_bytes=10)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "withdraw", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("locked")))
+        with pytest.raises(sqlite3.OperationalError):
+            run_command(command, conductor, uploads)
+    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == (None, [])
+    run_command(command, conductor, uploads)
+    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == ("revoked", ["b"])
+    assert journal.invitations(2) == []
