@@ -145,6 +145,8 @@ def _run(args: list[str], debug: bool) -> int:
         return _fail("aborted", 130, debug)
     except EdgestillError as error:
         return _fail(str(error), error.exit_code, debug)
+    except ModuleNotFoundError as error:
+        return _fail(_needed(error), 3, debug)
     except BrokenPipeError:
         return _gone()
     except OSError as error:
@@ -172,6 +174,13 @@ def _gone() -> int:
             with suppress(OSError, ValueError):  # one that is no file has no reader either
                 os.dup2(nowhere.fileno(), stream.fileno())
     return 0
+
+
+def _needed(error: ModuleNotFoundError) -> str:
+    """What to install for a command that the base install has not enough for."""
+    name = (error.name or "").partition(".")[0]
+    extra = {"tokenizers": "text", "ray": "ray"}.get(name, "aggregator")
+    return f"this command needs {name or 'more'}, which is not installed; pip install 'edgestill[{extra}]'"
 
 
 def _usage(error: Exception) -> str:

@@ -198,3 +198,12 @@ def test_prototypes_are_listed_and_weighed() -> None:
     facts = json.loads(edgestill("prototype", "show", "resnet8:w1", "--json").stdout)
     assert facts["parameters"] == 78_042
     assert facts["fp32_safetensors_bytes"] > 18 * facts["state_update_bytes"]
+
+
+def test_a_command_that_the_base_install_lacks_something_for_says_what_to_install() -> None:
+    code = "import sys; sys.modules['torch'] = None; from edgestill.cli import main; main(['prototype', 'show', 'cnn:fp32'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "edgestill: this command needs torch, which is not installed; pip install 'edgestill[aggregator]'\n"
+    )

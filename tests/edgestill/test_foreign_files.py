@@ -13,8 +13,6 @@ from firmware_configs.provision import provision
 from tests.firmware_configs.flash.cards import BOOKWORM, make_folder
 from tests.firmware_configs.fleets import manifest
 
-pytestmark = pytest.mark.light
-
 
 def garbage(path: Path) -> None:
     path.write_bytes(bytes(range(256)) * 40)

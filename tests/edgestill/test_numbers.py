@@ -19,7 +19,6 @@ from transport import config as transport
 from wire.errors import ConfigError
 from wire.toml import Key, take, value_of
 
-pytestmark = pytest.mark.light
 INSANE = (str(10**20), "1e308", "nan", "inf", "-inf", "9" * 5000)
 #: How a message calls an option, where it is not by its name.
 CALLED = {"--lr": "learning rate", "--dropout": "drop-out", "--input": "shape"}

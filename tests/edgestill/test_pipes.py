@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.light
 
-
+@pytest.mark.light
 @pytest.mark.parametrize("args", ["board list --json", "recipe list", "version", "prototype list --json", "--help"])
 def test_a_command_whose_reader_goes_ends_without_a_word(args: str) -> None:
     command = [sys.executable, "-m", "edgestill", *args.split()]
@@ -32,6 +31,7 @@ def test_the_worker_says_nothing_when_its_service_was_killed(tmp_path: Path) -> 
     process.stdout.close()  # as the end of the service closes it
     setup = '{"state": ".", "key": "none", "validation": null, "fusion": {}, "input_shape": [1, 4, 4], "classes": 3'
     process.stdin.write(f'{setup}, "prototypes": ["none:fp32"], "latent": 8, "seed": 0, "fleet": "f"}}\n')
+    process.stdin.write('{"task": "start", "prototypes": []}\n')
     process.stdin.close()
     said = process.stderr.read()
     assert (process.wait(60), said) == (0, "")
