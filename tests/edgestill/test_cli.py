@@ -201,7 +201,9 @@ def test_prototypes_are_listed_and_weighed() -> None:
 
 
 def test_a_command_that_the_base_install_lacks_something_for_says_what_to_install() -> None:
-    code = "import sys; sys.modules['torch'] = None; from edgestill.cli import main; main(['prototype', 'show', 'cnn:fp32'])"
+    code = (
+        "import sys; sys.modules['torch'] = None; from edgestill.cli import main; main(['prototype', 'show', 'mlp:w1'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert done.stderr == (
