@@ -20,7 +20,7 @@ import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +51,8 @@ def back_up(state: Path, to: Path) -> dict[str, Any]:
     """Write a backup of the fleet in `state`, running or not, to the file `to`; what it holds."""
     if to.is_dir():
         raise ConfigError(f"{to}: is a folder; name the file to write, such as {to / 'fleet.tar'}")
+    if not to.parent.is_dir():
+        raise ConfigError(f"{to}: there is no folder {to.parent}; make it first")
     Journal(state / JOURNAL, read_only=True).close()  # says what is wrong with it
     handle, beside = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
     try:
@@ -85,7 +87,10 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
         last = journal.last_round()
         closed = _last_closed(journal)
         models = {model.digest for model in journal.models()}
-        needed = models | {row.digest for row in journal.updates(last.number)} if last else models
+        needed = {model.digest for model in journal.current().values()}
+        if last is not None and last.phase in ("open", "fusing"):
+            needed |= {row.digest for row in journal.updates(last.number)}
+            needed |= {asked.model for asked in journal.invitations(last.number)}
         kept = needed | journal.named_blobs(keep_rounds=10**9)
         manifest: dict[str, Any] = {
             "format": FORMAT,
@@ -106,24 +111,34 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
         _add(archive, JOURNAL, snapshot.read_bytes())
         for name, data in memory.items():
             _add(archive, name, data)
-        count = _add_blobs(archive, Blobs(state / "blobs"), kept, needed)
-    return {"fleet": manifest["fleet"], "round": manifest["round"], "models": len(models), "blobs": count}
+        added = _add_blobs(archive, Blobs(state / "blobs"), kept, needed, lambda: _closed_in(state) > closed)
+    lost = sorted(models - added)
+    return {
+        "fleet": manifest["fleet"],
+        "round": manifest["round"],
+        "models": len(models) - len(lost),
+        "blobs": len(added),
+        "models_lost": lost,  # older ones, whose blobs are missing or damaged
+    }
 
 
-def _add_blobs(archive: tarfile.TarFile, blobs: Blobs, kept: set[str], needed: set[str]) -> int:
-    count = 0
+def _add_blobs(
+    archive: tarfile.TarFile, blobs: Blobs, kept: set[str], needed: set[str], moved: Callable[[], bool]
+) -> set[str]:
+    """The blobs that were added: all that are needed to go on, and the others as far as they are whole."""
+    added = set()
     for digest in sorted(kept):
         try:
             data = blobs.read(digest)
         except StorageError:
             if digest not in needed:
-                continue  # an update of a closed round, which is kept for a while only
-            if digest not in set(blobs):
+                continue  # an update of a closed round, which is kept for a while only, or an older model
+            if moved():
                 raise _MovedError from None
             raise
         _add(archive, f"blobs/{digest}", data)
-        count += 1
-    return count
+        added.add(digest)
+    return added
 
 
 def _copy_journal(path: Path, to: Path) -> None:
@@ -166,7 +181,8 @@ def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool 
         manifest = _unpack(archive, fresh)
         if manifest["fleet"] != fleet:
             raise ConfigError(f"{archive}: a backup of fleet {manifest['fleet']!r}; this is fleet {fleet!r}")
-        epoch = _prepare(archive, fresh, now)
+        revoked = _revoked_in(state / JOURNAL)
+        epoch = _prepare(archive, fresh, now, revoked or ())
         aside = _exchange(state, fresh, now)
     return {
         "state": str(state),
@@ -174,6 +190,7 @@ def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool 
         "round": manifest["round"],
         "created": manifest["created"],
         "epoch": epoch,
+        "revoked": None if revoked is None else sorted(revoked),  # None: nothing was there that could tell
         "moved_aside": None if aside is None else str(aside),
     }
 
@@ -232,12 +249,28 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> str:
     return digest_of(copied())
 
 
-def _prepare(archive: Path, folder: Path, now: float) -> int:
-    """Check the unpacked fleet, and begin its new epoch."""
+def _revoked_in(path: Path) -> set[str] | None:
+    """The devices that the fleet which is replaced has revoked; None if its journal is gone or cannot be read."""
+    if not path.is_file():
+        return None
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return {str(row[0]) for row in db.execute("SELECT id FROM devices WHERE revoked")}
+    except sqlite3.Error:
+        return None
+    finally:
+        db.close()
+
+
+def _prepare(archive: Path, folder: Path, now: float, revoked: Collection[str]) -> int:
+    """Check the unpacked fleet, keep revocations that are newer than the backup, and begin its new epoch."""
     try:
         journal = Journal(folder / JOURNAL)
         try:
             check_state(journal, Blobs(folder / "blobs"), folder)
+            with journal.transaction():
+                for device in revoked:
+                    journal.note_device(device, revoked=1)
             epoch = journal.begin_epoch(now)
         finally:
             journal.close()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from aggregator.rows import Command, DeviceRow, Invitation, ModelRow, Refusal, RoundRow, UpdateRow
 from aggregator.schema import connect
 from wire.codec import decode_message, encode_message
+from wire.errors import StorageError
 from wire.messages import Hyper
 
 __all__ = ["Journal"]
@@ -25,6 +26,7 @@ __all__ = ["Journal"]
 #: Refusals kept per device: enough to answer again, too few to fill a disk.
 REFUSALS = 200
 REPORTS = 50  # rounds whose reports are kept
+RESTORE = "put a backup back with `edgestill aggregator restore`"
 T = TypeVar("T")
 
 
@@ -161,7 +163,7 @@ class Journal:
     def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
         """The updates that count for a round (or came late for it), in the order of their device ids."""
         rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
-        return [UpdateRow(**{**row, "late": late, "metrics": json.loads(row["metrics"])}) for row in rows]
+        return [UpdateRow(**{**row, "late": late, "metrics": _json(row["metrics"])}) for row in rows]
 
     def note_late(self, number: int) -> None:
         """Settle which late updates teach in round `number`: those of the round before that are here by now.
@@ -177,7 +179,7 @@ class Journal:
 
         Without those of devices that answered this round in time too, or that were put out of the round before.
         """
-        noted = json.loads(self.get("late", "{}"))
+        noted = _json(self.get("late", "{}"))
         if noted.get("round") != number:
             return []
         models = {i.device: i.model for i in self.invitations(number - 1)}
@@ -199,7 +201,7 @@ class Journal:
 
     def report(self, number: int) -> dict[str, Any]:
         """What fusion said of a round: `devices` and `seconds`; empty where nothing is known."""
-        facts: dict[str, Any] = json.loads(self.get(f"report:{number}", "{}"))
+        facts: dict[str, Any] = _json(self.get(f"report:{number}", "{}"))
         return facts
 
     def has_update(self, device: str, number: int) -> bool:
@@ -338,4 +340,12 @@ def _columns(row: Any) -> dict[str, Any]:
 
 
 def _model(row: dict[str, Any]) -> ModelRow:
-    return ModelRow(**{**row, "parents": tuple(json.loads(row["parents"])), "metrics": json.loads(row["metrics"])})
+    return ModelRow(**{**row, "parents": tuple(_json(row["parents"])), "metrics": _json(row["metrics"])})
+
+
+def _json(text: Any) -> Any:
+    """What a column holds; damage is told as such."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"the journal holds a damaged record: {error}; {RESTORE}") from None

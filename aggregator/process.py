@@ -14,6 +14,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from wire.python_child import import_path, module_arguments
+
 __all__ = ["WorkerProcess"]
 
 log = logging.getLogger("edgestill.aggregator")
@@ -96,12 +98,12 @@ class WorkerProcess:
         self._send(self._asked)
 
     def _start(self) -> None:
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
         if self._starts:  # a crash point in the worker is met once, not by every process that follows
             env.pop("EDGESTILL_CRASH_AT", None)
         self._starts += 1
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "aggregator.worker"],
+            [sys.executable, *module_arguments("aggregator.worker")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -68,9 +68,9 @@ class Quarantine:
                 self._put_out(held, bad)
         for kind, count in dropped.items():
             if count >= FLOOD and kind in self._filters and kind not in self._held:
-                self._hold(kind, [device for device in devices if device not in bad], now)
+                self._hold(kind, [device for device in devices if device not in bad], sorted(bad), now)
 
-    def _hold(self, kind: str, devices: Sequence[str], now: float) -> None:
+    def _hold(self, kind: str, devices: Sequence[str], bad: Sequence[str], now: float) -> None:
         everybody = self._filters[kind]
         named = () if kind in OPEN_KINDS else devices
         filters = {device: [pattern.replace("+", device, 1) for pattern in everybody] for device in named}
@@ -80,7 +80,8 @@ class Quarantine:
         seconds = min(2 * seconds, MAX_HOLD_S) if now - let_go < CALM_S else HOLD_S
         self._held[kind] = _Held(now + seconds, seconds, filters)
         listened = f"the {len(filters)} devices within their budgets" if filters else "nobody"
-        log.warning("a flood of %r messages: for %.0f s it is listened to %s", kind, seconds, listened)
+        who = f" from {' '.join(map(repr, bad[:5]))}" if bad else ""
+        log.warning("a flood of %r messages%s: for %.0f s it is listened to %s", kind, who, seconds, listened)
 
     def _put_out(self, held: _Held, bad: Collection[str]) -> None:
         """Somebody else has joined in."""

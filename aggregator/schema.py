@@ -88,7 +88,9 @@ def connect(path: Path, *, read_only: bool = False, timeout: float = 10.0) -> sq
             db.close()
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: the journal cannot be opened: {error}") from error
+        busy = isinstance(error, sqlite3.OperationalError)  # locked, no rights, no room: it may be whole
+        advice = "" if busy else "; it is damaged: put a backup back with `edgestill aggregator restore --force`"
+        raise ConfigError(f"{path}: the journal cannot be opened: {error}{advice}") from error
     return db
 
 

@@ -34,12 +34,12 @@ from aggregator.publisher import Publisher
 from aggregator.quarantine import Quarantine
 from aggregator.rate_limit import RateLimiter, Standing
 from aggregator.rows import UpdateRow
-from aggregator.state_check import check_before_opening, check_state
+from aggregator.state_check import RESTORE, check_before_opening, check_state
 from aggregator.status import only_service, write_status
 from aggregator.uploads import Uploads
 from transport.link import Connected, Disconnected, Link, Received
 from wire.errors import ConfigError, DeviceError, EdgestillError, RoundError, StorageError, TopicError
-from wire.keys import load_private_key
+from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
 from wire.uplink import addressed
@@ -52,7 +52,7 @@ INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
-LIVE = ("chunk", "enrol")  # kinds that nobody retains but to have them read again at every start
+LIVE = ("chunk", "enrol", "metrics")  # kinds that nobody retains but to have them read again at every start
 MOST_EXAMPLES = 2**53
 SWITCH_S = 0.0005  # between threads: else the link, which waits for its turn at every read, falls behind a busy service
 NOTES_S = 1.0  # between two writes of what devices said of themselves
@@ -64,8 +64,8 @@ COMPLAIN_S = 60.0  # between two equal lines about it
 class Service:
     """One fleet's aggregator, from its first event to `stop`."""
 
-    def __init__(self, config: FleetConfig, *, until_done: bool = False) -> None:
-        self.config, self.until_done = config, until_done
+    def __init__(self, config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
+        self.config, self.until_done, self._new_key = config, until_done, new_key
         self._start = time.time(), time.monotonic()
         self._stopping = False
         self._connected = False
@@ -206,7 +206,9 @@ class Service:
         self._failing = True
         text, now = str(error), time.monotonic()
         if text != self._complaint[0] or now - self._complaint[1] > COMPLAIN_S:
-            log.error("state folder %s: %s; nothing is lost, it is tried again", self.config.state, text)
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+            then = f"the journal is damaged: {RESTORE}" if damaged else "nothing is lost, it is tried again"
+            log.error("state folder %s: %s; %s", self.config.state, text, then)
             self._complaint = text, now
 
     def _say(self) -> None:
@@ -431,8 +433,16 @@ class Service:
             raise ConfigError(
                 f"{self.config.state}: belongs to fleet {owner!r}; give fleet {fleet!r} a folder of its own"
             )
+        mine = public_key_hex(load_private_key(self.config.key).public_key())
+        signer = self.journal.get("key", mine)
+        if signer != mine and not self._new_key:
+            raise ConfigError(
+                f"{self.config.key}: not the key that signed this fleet's models ({signer[:16]}…); put that one back:"
+                " devices trust no other. If all of them have the new one, start once with --new-key"
+            )
         with self.journal.transaction():
             self.journal.put("fleet", fleet)
+            self.journal.put("key", mine)
 
 
 def _examples(about: About) -> int:
@@ -470,12 +480,15 @@ def _signals(service: Service) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def serve(config: FleetConfig, *, until_done: bool = False) -> None:
-    """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do."""
+def serve(config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
+    """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do.
+
+    `new_key`: the fleet has been given another signing key.
+    """
     sys.setswitchinterval(SWITCH_S)
     with only_service(config.state):
         try:
-            service = Service(config, until_done=until_done)
+            service = Service(config, until_done=until_done, new_key=new_key)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(f"{config.state}: cannot be used: {error}") from error
         with _signals(service):

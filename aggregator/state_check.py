@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aggregator.blobs import Blobs
-from aggregator.journal import Journal
+from aggregator.journal import RESTORE, Journal
 from wire.errors import EdgestillError, StorageError
 from wire.ids import DIGEST
 
-__all__ = ["RESTORING", "check_before_opening", "check_state", "problems_of"]
+__all__ = ["RESTORE", "RESTORING", "check_before_opening", "check_state", "problems_of"]
 
 log = logging.getLogger("edgestill.aggregator")
 RESTORING = "restoring"  # a file that is there while a backup is put back
-RESTORE = "put a backup back with `edgestill aggregator restore`"
 
 
 def check_before_opening(state: Path) -> None:

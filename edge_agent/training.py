@@ -20,6 +20,7 @@ from typing import Any
 
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
 from wire.errors import ConfigError, DataError, ModelError, WireError
+from wire.python_child import module_arguments
 
 __all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
 
@@ -57,7 +58,7 @@ class Child:
         self._last: dict[str, Any] = {"event": "starting"}
         self._errors: deque[str] = deque(maxlen=20)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "edge_agent.child"],
+            [sys.executable, *module_arguments("edge_agent.child")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,7 +216,7 @@ class LabelCounter:
             process.communicate()
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "edge_agent.data", str(self._path)]
+        command = [sys.executable, *module_arguments("edge_agent.data", str(self._path))]
         self._again, self._until = float("inf"), time.monotonic() + COUNT_S
         try:
             self._process = subprocess.Popen(

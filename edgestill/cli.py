@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import traceback
@@ -147,6 +148,8 @@ def _run(args: list[str], debug: bool) -> int:
         return _fail(str(error), error.exit_code, debug)
     except ModuleNotFoundError as error:
         return _fail(_needed(error), 3, debug)
+    except sqlite3.Error as error:
+        return _fail(f"the journal cannot be read: {error}; `edgestill aggregator serve` checks it", 1, debug)
     except BrokenPipeError:
         return _gone()
     except OSError as error:

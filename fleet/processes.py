@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wire.errors import RoundError
+from wire.python_child import module_arguments
 
 __all__ = ["Processes"]
 
@@ -34,7 +35,7 @@ class Processes:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), env.get("PYTHONPATH", "")]))
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "edgestill", *arguments],
+                [sys.executable, *module_arguments("edgestill", *arguments)],
                 cwd=self.folder,
                 env=env,
                 stdin=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from quant.onnx_sandbox import HEAD, LENGTH, PATIENCE
 from wire.errors import ModelError
+from wire.python_child import import_path, module_arguments
 from wire.tensors import Limits, Tensor, decode
 
 __all__ = ["MAX_BYTES", "Reader", "read_apart", "seconds_spent"]
@@ -96,10 +97,10 @@ def _start() -> subprocess.Popen[bytes]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        "PYTHONPATH": import_path(),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "quant.onnx_sandbox", str(os.getpid())],
+        [sys.executable, *module_arguments("quant.onnx_sandbox", str(os.getpid()))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ log = logging.getLogger("edgestill.transport")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ATTEMPTS = 5  # of finding a free port: another process can take it between asking and binding
 START_TIMEOUT = 20.0
+END_S = 5.0  # for amqtt to shut down
 PLUGINS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
 
 
@@ -72,7 +73,7 @@ class EmbeddedBroker:
         if self._thread is None or self._loop is None or self._stop is None:
             return
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._thread.join(3 * END_S)
         self._thread = None
 
     def _try_start(self) -> bool:
@@ -87,7 +88,16 @@ class EmbeddedBroker:
         return self._error is None
 
     def _main(self) -> None:
-        asyncio.run(self._serve())
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._serve())
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:  # asyncio.run would wait for one that does not end, without end
+                loop.run_until_complete(asyncio.wait(tasks, timeout=END_S))
+        finally:
+            loop.close()
 
     async def _serve(self) -> None:
         from amqtt.broker import Broker
@@ -107,7 +117,18 @@ class EmbeddedBroker:
         finally:
             self._started.set()
         await self._stop.wait()
-        await broker.shutdown()
+        await _end(broker)
+
+
+async def _end(broker: Any) -> None:
+    """Shut amqtt down; it may wait for ever for a client that has gone in the middle of something."""
+    try:
+        await asyncio.wait_for(broker.shutdown(), END_S)
+    except Exception as error:
+        log.debug("the embedded broker did not end by itself: %r", error)
+    for server in getattr(broker, "_servers", {}).values():
+        if getattr(server, "instance", None) is not None:
+            server.instance.close()
 
 
 def _quiet(base: type[Any]) -> type[Any]:

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 from wire.errors import EdgestillError, RoundError
+from wire.python_child import import_path, module_arguments
 
 __all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
 
@@ -65,9 +66,9 @@ class _Process:
 
 
 def _start() -> subprocess.Popen[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
     return subprocess.Popen(
-        [sys.executable, "-m", "aggregator.fusion.pool"],
+        [sys.executable, *module_arguments("aggregator.fusion.pool")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -31,10 +31,11 @@ def run(
     """
     from edge_agent.config import read_agent_config
     from edge_agent.training import child_environment
+    from wire.python_child import module_arguments
 
     read_agent_config(config, settings=settings or ())  # what is wrong is told here, in the way of all commands
     sys.stdout.flush()
-    command = [sys.executable, "-m", "edge_agent", str(config), *(settings or ())]
+    command = [sys.executable, *module_arguments("edge_agent", str(config), *(settings or ()))]
     os.execve(sys.executable, command, child_environment())  # the same process, without this command line's libraries
 
 

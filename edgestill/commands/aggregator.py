@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgestill.output import out, print_json
+from edgestill.output import err, out, print_json
 from wire.errors import RoundError, StorageError
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ def serve(
     until_done: Annotated[
         bool, typer.Option("--until-done", help="End when no round is left to do; else go on serving the models.")
     ] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="The signing key is another than before, and all devices have it.")
+    ] = False,
 ) -> None:
     """Run the aggregator until SIGTERM or Ctrl-C. Started again, it goes on in the round it was in.
 
@@ -45,7 +48,7 @@ def serve(
 
     loaded = load_fleet_config(config, settings or [])
     setup_logging(loaded.log_format, loaded.log_level)
-    run(loaded, until_done=until_done)
+    run(loaded, until_done=until_done, new_key=new_key)
 
 
 @app.command()
@@ -87,6 +90,9 @@ def backup(
         return
     what = f"fleet {facts['fleet']} in round {facts['round']}, {facts['models']} models, {facts['bytes']:,} bytes"
     out.print(f"wrote {to}: {what}", markup=False, soft_wrap=True)
+    if facts["models_lost"]:
+        lost = " ".join(digest[:12] for digest in facts["models_lost"])
+        err.print(f"older models whose blobs are missing or damaged are not in it: {lost}", soft_wrap=True)
 
 
 @app.command()
@@ -113,6 +119,10 @@ def restore(
     out.print(
         f"restored fleet {facts['fleet']} in round {facts['round']} to {loaded.state}", markup=False, soft_wrap=True
     )
+    if facts["revoked"] is None:
+        out.print("devices that were revoked after the backup are not revoked in it: `edgestill device revoke` again")
+    elif facts["revoked"]:
+        out.print(f"revoked as before: {' '.join(facts['revoked'])}", markup=False, soft_wrap=True)
     if facts["moved_aside"]:
         out.print(f"what was there is now in {facts['moved_aside']}", markup=False, soft_wrap=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fleet.experiments.store import Store, Work
 from fleet.jobs import Job, Progress, run_jobs
+from wire.python_child import module_arguments
 
 __all__ = ["Progress", "run_all"]
 
@@ -21,4 +22,4 @@ def run_all(
 
 def _job(experiment: str, work: Work, store: Store) -> Job:
     told = (experiment, work.run, work.fidelity, str(work.seed), str(store.folder))
-    return Job(key=work, arguments=("-m", "fleet.experiments.worker", *told), log=store.log(work))
+    return Job(key=work, arguments=module_arguments("fleet.experiments.worker", *told), log=store.log(work))

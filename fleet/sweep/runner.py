@@ -17,6 +17,7 @@ from fleet.runs import essence, read_run
 from fleet.sweep.grid import Flag, Point, Sweep, names
 from fleet.sweep.settings import flags_of
 from wire.errors import ConfigError, DataError
+from wire.python_child import module_arguments
 
 __all__ = ["Planned", "make_folders", "plan", "run_missing"]
 
@@ -55,9 +56,9 @@ class Planned:
     def arguments(self) -> tuple[str, ...]:
         """Of the process that makes it, or goes on with it."""
         if self.state() == "unfinished" and any((self.folder / "checkpoint").glob("*.safetensors")):
-            return ("-m", "edgestill", "simulate", f"--resume={self.folder}")
+            return module_arguments("edgestill", "simulate", f"--resume={self.folder}")
         # --force: what is there of the run was seen not to be wanted
-        return ("-m", "edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")
+        return module_arguments("edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")
 
 
 def plan(

@@ -160,10 +160,42 @@ def test_updates_that_were_collected_are_left_out_but_those_of_the_open_round_ar
     (state / "blobs" / closed).unlink()
     assert back_up(state, tmp_path / "fleet.tar")["blobs"] == 6
     (state / "blobs" / open_).unlink()
-    with pytest.raises(StorageError, match="rounds close faster than they can be copied"):
+    with pytest.raises(StorageError, match=f"blob {open_[:12]}… in .* is not there"):
         back_up(state, tmp_path / "again.tar")
     assert sorted(os.listdir(tmp_path)) == ["fleet.tar", "state"]
     journal.close()
+
+
+@pytest.mark.parametrize("damage", [None, b"flipped"])
+def test_an_older_model_that_is_lost_is_named_and_stops_no_backup(
+    state: Path, tmp_path: Path, damage: bytes | None
+) -> None:
+    journal = Journal(state / "journal.db")
+    older = journal.models()[0].digest
+    journal.close()
+    path = state / "blobs" / older
+    path.unlink() if damage is None else path.write_bytes(damage)
+    facts = back_up(state, tmp_path / "fleet.tar")
+    assert (facts["models"], facts["models_lost"]) == (1, [older])
+    put_back(tmp_path / "fleet.tar", tmp_path / "new", fleet=FLEET, now=1.0)
+    assert older not in set(Blobs(tmp_path / "new" / "blobs"))
+
+
+def test_who_was_revoked_after_the_backup_stays_revoked(state: Path, tmp_path: Path) -> None:
+    back_up(state, tmp_path / "fleet.tar")
+    journal = Journal(state / "journal.db")
+    journal.note_device("pi-1", revoked=1)
+    journal.close()
+    assert put_back(tmp_path / "fleet.tar", state, fleet=FLEET, now=1.0, force=True)["revoked"] == ["pi-1"]
+    journal = Journal(state / "journal.db")
+    assert [row.id for row in journal.devices() if row.revoked] == ["pi-1"]
+    journal.close()
+    assert put_back(tmp_path / "fleet.tar", tmp_path / "new", fleet=FLEET, now=1.0)["revoked"] is None
+
+
+def test_a_folder_that_is_not_there_is_named(state: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"fleet\.tar: there is no folder .*nowhere; make it first"):
+        back_up(state, tmp_path / "nowhere" / "fleet.tar")
 
 
 def test_a_backup_is_a_snapshot_though_the_journal_is_written_meanwhile(state: Path, tmp_path: Path) -> None:

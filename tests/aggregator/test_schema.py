@@ -51,6 +51,16 @@ def test_a_migrated_journal_has_the_tables_of_a_new_one_and_keeps_every_row(tmp_
 
 
 @pytest.mark.light
+@pytest.mark.parametrize("content", [b"not a database at all" * 300, None])
+def test_a_journal_that_is_none_names_the_way_out(tmp_path: Path, content: bytes | None) -> None:
+    path = unpack_schema_1(tmp_path) / "journal.db"
+    whole = path.read_bytes()
+    path.write_bytes(content if content is not None else whole[:100] + bytes(4000) + whole[4100:])
+    with pytest.raises(ConfigError, match="it is damaged: put a backup back with `edgestill aggregator restore"):
+        Journal(path)
+
+
+@pytest.mark.light
 def test_the_open_round_is_found_as_it_was(tmp_path: Path) -> None:
     rules = Rules(seed=3, prototypes=("cnn:w1",), rounds=3, fraction=1.0, min_devices=3, quorum=0.8, deadline_s=60.0)
     state = restore(Journal(unpack_schema_1(tmp_path) / "journal.db"), rules, DEVICES, 0.0)

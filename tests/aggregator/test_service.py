@@ -17,10 +17,11 @@ from aggregator.blobs import Blobs
 from aggregator.config import load_fleet_config
 from aggregator.service import Service
 from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
-from tests.aggregator.scripted import Device, make_update, write_fleet
+from tests.aggregator.scripted import Device, key_of, make_update, write_fleet
 from tests.brokers import Mosquitto
 from transport.config import BrokerConfig
 from wire.errors import ConfigError
+from wire.keys import save_private_key
 from wire.messages import Accepted, Job, Offer, Rejected
 from wire.tensors import decode
 from wire.update import decode_model, decode_update
@@ -239,6 +240,16 @@ def test_the_service_imports_no_torch_and_no_onnx() -> None:
     code = "import sys, aggregator.service; print([m for m in ('torch', 'onnx', 'scipy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_another_signing_key_is_refused_unless_the_fleet_has_been_given_it(tmp_path: Path, started: Path) -> None:
+    path = write_fleet(tmp_path, BrokerConfig(), NAMES)
+    shutil.copytree(started, tmp_path / "state")
+    save_private_key(key_of("somebody"), tmp_path / "aggregator.key")
+    with pytest.raises(ConfigError, match=r"not the key that signed this fleet's models .*; put that one back"):
+        Service(load_fleet_config(path))
+    Service(load_fleet_config(path), new_key=True)._end()
+    Service(load_fleet_config(path))._end()  # it is the fleet's from here on
 
 
 def test_a_state_folder_of_another_fleet_is_refused(tmp_path: Path, started: Path) -> None:
