@@ -105,7 +105,9 @@ def test_a_flood_stays_at_the_broker_while_others_do_their_round(tmp_path: Path,
         service.start()
         service.until(lambda journal: bool(journal.rounds()))
         with Flood(mosquitto.config, "pi-0", 1500):
-            flooded = "a flood of 'up' messages: for 30 s it is listened to the 2 devices within their budgets"
+            flooded = (
+                "a flood of 'up' messages from 'pi-0': for 30 s it is listened to the 2 devices within their budgets"
+            )
             wait_until(lambda: bool(of_log(service, flooded)), 30, lambda: service.log.read_text()[-2000:])
             time.sleep(1)
             before = limited(service)["pi-0"]

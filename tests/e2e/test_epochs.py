@@ -101,7 +101,8 @@ def test_agents_follow_a_restored_backup_at_once_and_refuse_what_was_recorded(tm
         assert "job refused: round 3 was begun before" in lines[3]
         assert all(" WARNING " in line for line in lines)
         assert trainings() == before
-        assert "sim-0': round 3: job refused" in (tmp_path / "fleet" / "aggregator.log").read_text()
+        told = tmp_path / "fleet" / "aggregator.log"
+        wait_for(lambda: "sim-0': round 3: job refused" in told.read_text(), 20)
 
         simulation.processes.kill("sim-0")  # what the disk remembers is refused after a restart too
         simulation.start_agent("sim-0")

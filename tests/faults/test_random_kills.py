@@ -48,6 +48,7 @@ class Havoc:
     def __init__(self, simulation: MqttSimulation, broker: Broker, seed: int) -> None:
         self.simulation, self.broker, self.rng = simulation, broker, random.Random(seed)
         self.done: Counter[str] = Counter()
+        self._children: Counter[tuple[str, int]] = Counter()  # killed, by device and round
 
     def strike(self) -> None:
         """One blow, of a kind of which there were few."""
@@ -69,7 +70,12 @@ class Havoc:
 
     def _child(self) -> bool:
         name = self.rng.choice(self.simulation.devices).id
-        return self._kill_below(name, "edge_agent")
+        key = name, completed(self.simulation)
+        if self._children[key] == 2:  # after the third death in a round an agent gives the round up, as it should
+            return False
+        killed = self._kill_below(name, "edge_agent")
+        self._children[key] += killed
+        return killed
 
     def _worker(self) -> bool:
         return self._kill_below("aggregator", "aggregator.worker")

@@ -11,6 +11,7 @@ from fleet.sweep.grid import read_sweep
 from fleet.sweep.runner import Planned, plan, run_missing
 from tests.fleet.report.made import a_run
 from wire.errors import ConfigError
+from wire.python_child import module_arguments
 
 
 @pytest.fixture
@@ -53,11 +54,11 @@ def test_a_file_that_cannot_be_read_is_no_run(run: Planned) -> None:
 
 def test_an_interrupted_run_goes_on_where_there_is_a_checkpoint(run: Planned) -> None:
     put(run, 2)
-    anew = ("-m", "edgestill", "simulate", *run.flags, f"--out={run.folder}", "--force")
+    anew = module_arguments("edgestill", "simulate", *run.flags, f"--out={run.folder}", "--force")
     assert run.arguments == anew
     (run.folder / "checkpoint").mkdir()
     (run.folder / "checkpoint" / "2.safetensors").write_bytes(b"")
-    assert run.arguments == ("-m", "edgestill", "simulate", f"--resume={run.folder}")
+    assert run.arguments == module_arguments("edgestill", "simulate", f"--resume={run.folder}")
     put(run, 3, alpha=0.5)
     assert run.arguments == anew, "a checkpoint of another run is of no use"
 
