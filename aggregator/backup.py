@@ -31,6 +31,7 @@ from aggregator.schema import SCHEMA
 from aggregator.state_check import RESTORING, check_state
 from aggregator.status import only_service
 from wire.errors import ConfigError, EdgestillError, StorageError
+from wire.files import open_regular
 from wire.ids import digest_of
 
 __all__ = ["back_up", "put_back"]
@@ -201,14 +202,14 @@ def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
     (folder / "blobs").mkdir()
     (folder / "memory").mkdir()
     try:
-        with tarfile.open(archive, mode="r:") as tar:
+        with os.fdopen(open_regular(archive), "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             members = iter(tar)
             manifest = _manifest(tar, next(members, None))
             for member in members:
                 if not member.isreg() or not MEMBER.fullmatch(member.name) or member.name in found:
                     raise ConfigError(f"{archive}: holds {member.name!r}, which no backup has")
                 found[member.name] = _extract(tar, member, folder / member.name)
-    except (tarfile.TarError, EOFError, ValueError, KeyError) as error:
+    except (OSError, tarfile.TarError, EOFError, ValueError, KeyError) as error:
         raise ConfigError(f"{archive}: not a readable backup: {error}") from error
     expected = dict(manifest["files"])
     for name, digest in found.items():

@@ -152,6 +152,13 @@ def test_a_file_that_is_no_backup_is_told_so(tmp_path: Path, data: bytes) -> Non
         put_back(tmp_path / "x.tar", tmp_path / "state", fleet=FLEET, now=1.0)
 
 
+def test_a_pipe_a_folder_and_nothing_are_no_backup_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "", "none.tar"):
+        with pytest.raises(ConfigError, match="not a readable backup"):
+            put_back(tmp_path / name, tmp_path / "state", fleet=FLEET, now=1.0)
+
+
 def test_updates_that_were_collected_are_left_out_but_those_of_the_open_round_are_needed(
     state: Path, tmp_path: Path
 ) -> None:
