@@ -106,6 +106,13 @@ class Ensemble:
         assert self._scores is not None
         return self._scores
 
+    def answers(self, count: int) -> tuple[list[str], Tensor]:
+        """Who answers, and the logits (K, n, C) of `count` samples at even distances, or of all if there are fewer."""
+        rows = torch.arange(0, len(self._x), max(len(self._x) // count, 1))[:count]
+        if self._answers is not None:
+            return self.devices, self._answers[:, rows]
+        return self.devices, torch.stack(list(self._logits(self._x[rows])))
+
     def accuracy(self, x: Tensor, y: Tensor, how: Teach | str | None = None) -> float:
         """Share of labelled samples that the teachers together get right; by default by the part they teach with."""
         part = _part(how) if how is not None else self._teach or mean_logits

@@ -9,7 +9,7 @@ refine      without samples: predictors learn what the median of all says of gen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from aggregator.fusion.agreement import generated_latents
 from aggregator.fusion.courses import Course
+from aggregator.fusion.doubts import SENSE, Answers, Doubts, alone_by_counts, always_the_same, answers_of, mean_sense
 from aggregator.fusion.knowledge import Knowledge, generator_of, make_generator, make_label_logits, predictors_of
 from aggregator.fusion.leaning import CUT as LEAN
 from aggregator.fusion.leaning import mean_leaning, one_sided
-from aggregator.fusion.reach import REACH, drawn_back
+from aggregator.fusion.reach import REACH, drawn_back, far_off
 from aggregator.fusion.refine import refine_predictor
 from aggregator.fusion.trust import CUT, trust_of
 from aggregator.fusion.types import Memory, Server
@@ -37,24 +38,60 @@ def put_trust(
     recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory, scores: dict[str, float]
 ) -> None:
     """Say in every course how far its devices are trusted; `scores` gets those of devices that have none yet."""
-    cut, lean = float(recipe.options.get("trust_cut", CUT)), float(recipe.options.get("trust_lean", LEAN))
-    reach = float(recipe.options.get("trust_reach", REACH))
     z: Tensor | None = None
     for course in courses:
         if not course.members:
             continue
         z = _latents(recipe.generation, course, server, number, memory) if z is None else z
         asked = all(update.device in scores for update in course.view.updates)  # whole models, about samples
-        trust, found = trust_of(course.members, scores, z, cut)
+        relative, found = trust_of(course.members, scores, z)
         scores.update({device: score for device, score in found.items() if device not in scores})
-        out = {d: "is hardly ever the median of its prototype's devices" for d, t in trust.items() if not t}
-        leans = mean_leaning(course.members, memory)
-        for device in one_sided(leans, len(course.view.previous["predictor.bias"]), lean) - out.keys():
-            trust[device] = 0.0
-            out[device] = f"teaches one label and nothing else (leans {leans[device]:.2f})"
-        course.screened = {**course.screened, **out}
+        doubts = _doubts(recipe, course, relative, z, memory)
+        trust = {device: doubts.share(device, share) for device, share in relative.items()}
+        course.screened = {**course.screened, **doubts.excluded}
+        reach = _option(recipe, "trust_reach", REACH)
         updates = course.view.updates if asked else drawn_back(course.view.updates, course.view.previous, reach)
         course.view = replace(course.view, trust=trust, updates=updates)
+
+
+def _doubts(recipe: Recipe, course: Course, relative: Mapping[str, float], z: Tensor, memory: Memory) -> Doubts:
+    """What speaks against the devices of one prototype."""
+    members, doubts = course.members, Doubts.of(course.members)
+    cut, lean = _option(recipe, "trust_cut", CUT), _option(recipe, "trust_lean", LEAN)
+    for device, share in relative.items():
+        if share < cut:
+            doubts.add(device, "is hardly ever the median of its prototype's devices")
+    for device, times in far_off(course.view.updates, course.view.previous, _option(recipe, "trust_reach", REACH)):
+        doubts.add(device, f"moved {times:.0f} times as far as the others")
+    if lean >= 1:
+        return doubts
+    leans = mean_leaning(members, memory)
+    drifting = one_sided(leans, len(course.view.previous["predictor.bias"]), lean)
+    devices, answers = _answers(course, z)
+    sense = mean_sense(answers, devices, memory)
+    same = always_the_same(dict(zip(devices, answers.most.tolist(), strict=True)))
+    for device in sorted(drifting | same):
+        doubts.add(device, "teaches one label and nothing else" if device in drifting else "answers with one label")
+    for device, value in sense.items():
+        if value < SENSE:
+            doubts.add(device, f"its answers do not follow the samples (rank correlation {value:.2f})")
+    for device in sorted(alone_by_counts(members)):
+        doubts.add(device, "has one label alone where the others have many")
+    return doubts
+
+
+def _answers(course: Course, z: Tensor) -> tuple[list[str], Answers]:
+    """What the course's devices say: their models to samples, beside everybody's, else their predictors to latents."""
+    members = [update.device for update in course.members]
+    if course.view.ensemble is None or course.alone:
+        return members, answers_of(predictors_of(course.members).logits(z))
+    devices, logits = course.view.ensemble.answers(LATENTS)
+    at = {device: k for k, device in reversed(list(enumerate(devices)))}  # with a late model too: the first
+    return members, answers_of(logits).only([at[device] for device in members])
+
+
+def _option(recipe: Recipe, name: str, default: float) -> float:
+    return float(recipe.options.get(name, default))
 
 
 def _latents(how: Generation | None, course: Course, server: Server, number: int, memory: Memory) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from aggregator.fusion.batchnorm import is_statistic
 from aggregator.fusion.types import Received
 
-__all__ = ["REACH", "drawn_back"]
+__all__ = ["REACH", "drawn_back", "far_off"]
 
 REACH = 5.0
 
@@ -43,6 +43,19 @@ def drawn_back(updates: Sequence[Received], previous: Mapping[str, Tensor], reac
         replace(update, state=partial(_nearer, update, previous, most / d)) if d > most else update
         for update, d in zip(updates, distances, strict=True)
     ]
+
+
+def far_off(
+    updates: Sequence[Received], previous: Mapping[str, Tensor], reach: float = REACH
+) -> list[tuple[str, float]]:
+    """Who went further than `reach` medians, and how many medians; nobody where `drawn_back` draws nobody back."""
+    if not reach or len(updates) < 3:
+        return []
+    distances = [_distance(update.state(), previous) for update in updates]
+    middle = median(distances)
+    if not middle:
+        return []
+    return [(u.device, d / middle) for u, d in zip(updates, distances, strict=True) if d > reach * middle]
 
 
 def _distance(state: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> float:

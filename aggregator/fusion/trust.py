@@ -1,7 +1,6 @@
 """Trust in devices, from scores: how much of a fair share of the medians is theirs.
 
     t_k = s_k / mean_j s_j,   j over the devices of the same prototype        1: as often the median as the others
-    t_k = 0 where t_k < cut                                                   left out
 
 Scores are FedRAD's, of whole models on samples without labels; where there are none, and for predictors that came
 alone, they are those of predictors on generated latents (`agreement.py`), among the devices of a prototype: its
@@ -21,11 +20,11 @@ from aggregator.fusion.types import Received, View
 
 __all__ = ["CUT", "trust_of", "trusted_examples"]
 
-CUT = 0.1
+CUT = 0.1  # of t_k: below, it speaks against a device (doubts.py)
 
 
 def trust_of(
-    updates: Sequence[Received], scores: Mapping[str, float], z: Tensor, cut: float = CUT
+    updates: Sequence[Received], scores: Mapping[str, float], z: Tensor
 ) -> tuple[dict[str, float], dict[str, float]]:
     """t_k and s_k of one prototype's updates.
 
@@ -34,17 +33,17 @@ def trust_of(
     """
     told = {update.device: scores[update.device] for update in updates if update.device in scores}
     if len(told) == len(updates):
-        return _relative(told, cut), told
+        return _relative(told), told
     found = agreement(predictors_of(updates), z).tolist()
     agreed = dict(zip((update.device for update in updates), found, strict=True))
-    return {**_relative(agreed, cut), **_relative(told, cut)}, {**agreed, **told}
+    return {**_relative(agreed), **_relative(told)}, {**agreed, **told}
 
 
-def _relative(scores: Mapping[str, float], cut: float) -> dict[str, float]:
+def _relative(scores: Mapping[str, float]) -> dict[str, float]:
     mean = sum(scores.values()) / max(len(scores), 1)
     if not mean > 0:
         return dict.fromkeys(scores, 1.0)  # none of them ever is the median: nothing tells them apart
-    return {device: score / mean if score / mean >= cut else 0.0 for device, score in scores.items()}
+    return {device: score / mean for device, score in scores.items()}
 
 
 def trusted_examples(view: View) -> Sequence[float]:
