@@ -26,8 +26,9 @@ board would run it), `ensemble_accuracy` (of all teachers together) and `distill
 extractors, or their whole models, `accuracy` says little; `device_accuracy` is that of the models of the devices that
 answered, on average, each on the whole test set. `devices` says what fusion made of each update: its share of its
 prototype's average (of that of predictors, if it sends no more), its median score where the recipe has one, and why it
-was left out, and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `guide_bytes`,
-where there are any, are those of the generator or the logits by label that every device of the next round is sent;
+was left out, and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`).
+`guide_bytes`, where there are any, are those of the generator or the logits by label that every device of the next
+round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
 
