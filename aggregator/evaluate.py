@@ -52,17 +52,21 @@ def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) ->
     return counted
 
 
-def score_state(model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Tensor) -> dict[str, float]:
-    """Accuracy and loss of a full-precision state; for a quantized prototype, its accuracy at its own precision too.
+def score_state(
+    model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Tensor, *, floats: str = "fp32"
+) -> dict[str, float]:
+    """Accuracy and loss of a state as a board runs it: published with `floats`, at the prototype's own precision.
 
-    `model` is any module of the prototype; it holds the state afterwards.
+    `accuracy_float`, which only quantized prototypes have, is that with the full-precision weights. `model` is any
+    module of the prototype; it holds the state afterwards.
     """
-    load_packed(model, pack_state(state, floats="fp32"))
-    with weights_as_they_are(model):
-        full = evaluate(model, x, y)
-    scores = {"accuracy": full.accuracy, "loss": full.loss}
+    load_packed(model, pack_state(state, floats=floats))
+    deployed = evaluate(model, x, y)
+    scores = {"accuracy": deployed.accuracy, "loss": deployed.loss}
     if model.spec.precision.quantized:
-        scores["accuracy_quantized"] = evaluate(model, x, y).accuracy
+        load_packed(model, pack_state(state, floats="fp32"))
+        with weights_as_they_are(model):
+            scores["accuracy_float"] = evaluate(model, x, y).accuracy
     return scores
 
 

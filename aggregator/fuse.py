@@ -153,6 +153,12 @@ class Fuser:
             self.models[spec] = build(spec)
         return self.models[spec]
 
+    def _scores(self, model: Prototype, state: State) -> dict[str, float]:
+        """Of a model as boards receive it, where there are labelled samples to tell."""
+        if self.validation is None:
+            return {}
+        return score_state(model, state, *self.validation, floats=wire_floats(model.spec))
+
     def _publish(
         self,
         model: Prototype,
@@ -164,7 +170,7 @@ class Fuser:
         metrics: dict[str, float],
     ) -> tuple[str, ModelHeader]:
         spec = model.spec
-        scores = {} if self.validation is None else score_state(model, state, *self.validation)
+        scores = self._scores(model, state)
         header = ModelHeader(
             round=round,
             prototype=str(spec),

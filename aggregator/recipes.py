@@ -46,7 +46,8 @@ class Distillation:
     keep_start: bool = True  # the starting point is a checkpoint too
     swa: int = 0  # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
     swa_lr: float = 0.005  # of the schedule swa
-    student: str = "float"  # or own: distill at the prototype's own precision, straight through
+    student: str = "own"  # the precision it learns at: the prototype's, straight through; or float, as FedDF has it
+    check_at: str = "own"  # the precision at which students are compared: what a board would run; or float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ def roll_back(
         latent=header.latent,
         recipe="rollback",
         parents=(newest.digest, old.digest),
-        metrics=header.metrics,
+        metrics=dict(old.metrics),  # the journal's: a header of an older edgestill has other names
     )
     sealed = seal_artifact(header, body, key=key, fleet=fleet)
     row = ModelRow(

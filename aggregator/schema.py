@@ -6,6 +6,7 @@ the service opens it, after a copy of it was put beside it; one of a newer schem
 
     1   edgestill 0.1
     2   updates.excluded
+    3   models.metrics: `accuracy` is that at the prototype's own precision, `accuracy_float` that with float weights
 """
 
 from __future__ import annotations
@@ -18,11 +19,19 @@ from wire.errors import ConfigError
 
 __all__ = ["SCHEMA", "connect"]
 
-SCHEMA = 2
+SCHEMA = 3
 #: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
 MIGRATIONS = {
     1: """
 ALTER TABLE updates ADD COLUMN excluded TEXT NOT NULL DEFAULT '';
+""",
+    2: """
+UPDATE models SET metrics = json_remove(
+    json_set(metrics,
+        '$.accuracy_float', json_extract(metrics, '$.accuracy'),
+        '$.accuracy', json_extract(metrics, '$.accuracy_quantized')),
+    '$.accuracy_quantized', '$.loss', '$.average_accuracy')
+WHERE json_extract(metrics, '$.accuracy_quantized') IS NOT NULL;
 """,
 }
 _TABLES = """

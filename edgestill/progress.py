@@ -93,15 +93,15 @@ class RoundDisplay(Display):
         scored = [r for r in self.results if not any(isnan(p.accuracy) for p in r.prototypes.values())]
         last, before = (scored or self.results)[-1], scored[-2] if len(scored) > 1 else None
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("prototype", "accuracy", "change", "at its precision", "best"):
+        for column in ("prototype", "accuracy", "change", "float weights", "best"):
             justify: JustifyMethod = "left" if column == "prototype" else "right"
             table.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis")
         for name, p in last.prototypes.items():
             then = before.prototypes.get(name) if before is not None else None
             change = "" if then is None else f"{100 * (p.accuracy - then.accuracy):+.1f}"
-            own = "" if p.accuracy_quantized is None else f"{100 * p.accuracy_quantized:.1f} %"
+            full = "" if p.accuracy_float is None else f"{100 * p.accuracy_float:.1f} %"
             best = max((r.prototypes[name].accuracy for r in scored if name in r.prototypes), default=nan)
-            table.add_row(name, f"{100 * p.accuracy:.1f} %", change, own, f"{100 * best:.1f} %")
+            table.add_row(name, f"{100 * p.accuracy:.1f} %", change, full, f"{100 * best:.1f} %")
         together = [p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None]
         if together:
             table.add_row("ensemble", f"{100 * together[0]:.1f} %")

@@ -39,17 +39,17 @@ def print_summary(run: Run) -> None:
 def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
     rows = []
     for name, result in last.prototypes.items():
-        on_device = "" if result.accuracy_quantized is None else f"{100 * result.accuracy_quantized:.1f} %"
+        full = "" if result.accuracy_float is None else f"{100 * result.accuracy_float:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
         own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
         before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
-        full = f"{100 * result.accuracy:.1f} %"
-        rows.append([name, result.devices, full, on_device, before, own, f"{100 * best[name]:.1f} %", size])
+        deployed = f"{100 * result.accuracy:.1f} %"
+        rows.append([name, result.devices, deployed, full, before, own, f"{100 * best[name]:.1f} %", size])
     columns = [
         "prototype",
         "devices",
         "accuracy",
-        "at its precision",
+        "float weights",
         "its average",
         "devices' own",
         "best",

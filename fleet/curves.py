@@ -39,10 +39,10 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
         style = {**series(index, LIGHT), "markersize": 3}
         values = [100 * quality(p) for _, p in results]
         axes.plot([n for n, _ in results], values, label=f"{name}  {values[-1]:.1f} %", **style)
-        own = [(n, 100 * p.accuracy_quantized) for n, p in results if p.accuracy_quantized is not None]
-        if own:
+        full = [(n, 100 * p.accuracy_float) for n, p in results if p.accuracy_float is not None]
+        if full:
             dotted = {**style, "linestyle": ":", "marker": ""}
-            axes.plot(*zip(*own, strict=True), label=f"{name} on the device  {own[-1][1]:.1f} %", **dotted)
+            axes.plot(*zip(*full, strict=True), label=f"{name}, float weights  {full[-1][1]:.1f} %", **dotted)
     together = [(r.round, 100 * score) for r in rounds if (score := ensemble(r)) is not None]
     if together:
         label = f"ensemble  {together[-1][1]:.1f} %"

@@ -151,7 +151,7 @@ class MqttSimulation:
             results[name] = PrototypeResult(
                 accuracy=metrics["accuracy"],
                 loss=metrics.get("loss", math.nan),
-                accuracy_quantized=metrics.get("accuracy_quantized"),
+                accuracy_float=metrics.get("accuracy_float"),
                 train_loss=metrics.get("train_loss"),
                 devices=len(mine),
                 bytes_up=sum(u.size for u in mine),

@@ -1,7 +1,7 @@
 """`run.json`: what a simulation was told, who was in it and what happened, round by round.
 
     {
-      "schema": 1,
+      "schema": 2,
       "versions": {"edgestill": "0.1.0", "torch": "2.13.0", ...},
       "config": {"dataset": "digits", "devices": 12, "prototypes": ["cnn:fp32", ...], "seed": 0, ...},
       "fleet": [{"device": "sim-000", "prototype": "cnn:fp32", "examples": 120, "labels": [12, 9, ...]}, ...],
@@ -9,7 +9,7 @@
         {
           "round": 1,
           "prototypes": {
-            "cnn:w1": {"accuracy": 0.81, "loss": 0.62, "accuracy_quantized": 0.78, "train_loss": 0.9,
+            "cnn:w1": {"accuracy": 0.78, "loss": 0.62, "accuracy_float": 0.81, "train_loss": 0.9,
                        "devices": 4, "bytes_up": 7104, "bytes_down": 14980}
           },
           "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2,
@@ -19,17 +19,21 @@
       ]
     }
 
-`accuracy` and `loss` are those of the fused model, with full-precision weights, on the whole test set;
-`accuracy_quantized` those of the same model at the prototype's own precision, and absent for fp32. Bytes are those of
-the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from),
-`ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their extractors, or their whole
-models, `accuracy` says little; `device_accuracy` is that of the models of the devices that answered, on average, each
-on the whole test set. `devices` says what fusion made of each update: its share of its prototype's average (of that of
-predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
-and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `guide_bytes`,
-where there are any, are those of the generator or the logits by label that every device of the next round is sent;
+`accuracy` and `loss` are those of the fused model as a board runs it, at the prototype's own precision, on the whole
+test set; `accuracy_float` is that of the same model with full-precision weights, and absent for fp32. Bytes are those
+of the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from, as a
+board would run it), `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their
+extractors, or their whole models, `accuracy` says little; `device_accuracy` is that of the models of the devices that
+answered, on average, each on the whole test set. `devices` says what fusion made of each update: its share of its
+prototype's average (of that of predictors, if it sends no more), its median score where the recipe has one, and why it
+was left out, and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`).
+`guide_bytes`, where there are any, are those of the generator or the logits by label that every device of the next
+round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
+
+Schema 1 had the accuracy with full-precision weights as `accuracy`, and `accuracy_quantized` beside it; `read_run`
+gives such a file the names of today, without the loss and the average's accuracy, which it has for float weights alone.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ from wire.files import read_regular, write_atomic
 from wire.versions import versions
 
 __all__ = [
+    "SCHEMA",
     "PrototypeResult",
     "RoundResult",
     "Run",
@@ -57,7 +62,7 @@ __all__ = [
     "write_run",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_RUN = 2**30  # bytes of a run.json: ten thousand devices are a megabyte a round
 
 
@@ -65,17 +70,22 @@ MAX_RUN = 2**30  # bytes of a run.json: ten thousand devices are a megabyte a ro
 class PrototypeResult:
     """One prototype in one round."""
 
-    accuracy: float
+    accuracy: float  # of the model as a board runs it: at the prototype's own precision
     loss: float
     train_loss: float | None  # mean over its devices, weighted by examples; None: it is not finite
     devices: int  # how many answered
     bytes_up: int
     bytes_down: int
-    accuracy_quantized: float | None = None
+    accuracy_float: float | None = None  # with full-precision weights; None: they are what a board runs
     average_accuracy: float | None = None  # of the average that the student started from
     ensemble_accuracy: float | None = None  # of all teachers together
     distill_steps: int | None = None
     device_accuracy: float | None = None  # of the devices' own models, on average, where devices keep them
+
+    @property
+    def full_precision(self) -> float:
+        """The accuracy with full-precision weights, whatever a board runs: what papers report."""
+        return self.accuracy if self.accuracy_float is None else self.accuracy_float
 
 
 def reported_metrics(metrics: Mapping[str, float]) -> dict[str, Any]:
@@ -183,19 +193,36 @@ def write_run(run: Run, folder: Path) -> Path:
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """Read a `run.json`, or the one in the folder `path`."""
+    """Read a `run.json`, or the one in the folder `path`; its rounds have today's names whatever its `schema` is."""
     path = path / "run.json" if path.is_dir() else path
     try:
         facts = json.loads(read_regular(path, MAX_RUN))
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: not a readable run.json ({why}); give the --out folder of a simulation") from error
-    if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+    if not isinstance(facts, dict) or facts.get("schema") not in range(1, SCHEMA + 1):
         raise DataError(f"{path}: not a run.json of schema {SCHEMA}; give the --out folder of a simulation")
     for name, kind in (("config", dict), ("fleet", list), ("rounds", list)):
         if not isinstance(facts.get(name), kind):
             raise DataError(f"{path}: {name!r} is missing or is no {kind.__name__}; start the run anew")
-    return facts
+    return _from_schema_1(facts) if facts["schema"] == 1 else facts
+
+
+def _from_schema_1(facts: dict[str, Any]) -> dict[str, Any]:
+    """With the names of today; what is not as it should be stays, for others to complain about."""
+
+    def result(p: Any) -> Any:
+        if not isinstance(p, dict) or "accuracy_quantized" not in p:
+            return p
+        told = {k: v for k, v in p.items() if k not in ("accuracy_quantized", "loss", "average_accuracy")}
+        return {**told, "accuracy": p["accuracy_quantized"], "accuracy_float": p.get("accuracy")}
+
+    def one_round(r: Any) -> Any:
+        if not isinstance(r, dict) or not isinstance(r.get("prototypes"), dict):
+            return r
+        return {**r, "prototypes": {name: result(p) for name, p in r["prototypes"].items()}}
+
+    return {**facts, "rounds": [one_round(r) for r in facts["rounds"]]}
 
 
 def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -> None:

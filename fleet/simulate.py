@@ -239,10 +239,9 @@ class Simulation:
     def _scores(self, sent: list[Sent]) -> dict[str, dict[str, Any]]:
         """Of every prototype's model and, where devices keep models of their own, of theirs."""
         wanted = [
-            (group.name, key, Scoring(group.name, state, quantized=key == "accuracy_quantized"))
+            (group.name, key, Scoring(group.name, Artifact(state), quantized=key == "accuracy"))
             for group in self.groups
-            for state in [Artifact(_full(group.state))]
-            for key in ("accuracy", *(["accuracy_quantized"] if group.model.spec.precision.quantized else []))
+            for key, state in self._to_score(group).items()
         ]
         scores: dict[str, dict[str, Any]] = {group.name: {} for group in self.groups}
         found = self._score([scoring for *_, scoring in wanted])
@@ -254,12 +253,17 @@ class Simulation:
                 scores[group.name] |= {"device_accuracy": float(np.mean(own))} if own else {}
         return scores
 
+    def _to_score(self, group: Group) -> dict[str, bytes]:
+        """A prototype's model as boards receive and run it and, where they quantize it, with its float weights."""
+        quantized = group.model.spec.precision.quantized
+        return {"accuracy": self._published(group), **({"accuracy_float": _full(group.state)} if quantized else {})}
+
     def _device_accuracies(self, group: Group, sent: list[Sent]) -> list[float]:
         found: list[float] = []
         mine = [s.device for s in sent if s.update is not None and s.device.prototype == group.name]
         for start in range(0, len(mine), AT_ONCE):
             states = [Artifact(_full(self.device_state(group, d))) for d in mine[start : start + AT_ONCE]]
-            scorings = [Scoring(group.name, state, quantized=False) for state in states]
+            scorings = [Scoring(group.name, state, quantized=True) for state in states]
             found += [score.accuracy for score in self._score(scorings)]
         return found
 

@@ -7,7 +7,7 @@ T^2; at their T = 1 it would be 1. The student is in training mode, so its Batch
 samples it learns from. That, too, is theirs, and mends what averaging did to them.
 
 With a validation set the best of the students looked at is the result, the starting point among them (theirs leaves it
-out); without one, the last.
+out); without one, the last. They are compared at the prototype's own precision, as boards would run them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Distilled:
     state: State
     steps: int  # that were taken
     best_step: int  # after which the student was as it is; 0: the starting point
-    accuracy: float | None = None  # on the validation set
+    accuracy: float | None = None  # on the validation set, at the precision that `check_at` says
     start_accuracy: float | None = None  # of the starting point
 
 
@@ -60,7 +60,7 @@ def distill(
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
     student = Learner(model, start, how, device)
-    with seeded_on(device, generator), student.precision():
+    with seeded_on(device, generator):
         return _Loop(student, x, targets, how, validation, generator).run()
 
 

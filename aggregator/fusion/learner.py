@@ -1,4 +1,11 @@
-"""A student while it learns: the model on its device and its precision, one step, its score, its tensors."""
+"""A student while it learns: the model on its device and its precision, one step, its score, its tensors.
+
+A quantized prototype's student learns through its own quantizer Q, whose gradient is the identity (Bengio et al. 2013,
+arXiv:1308.3432), and is scored as a board would run it:
+
+    student = "own"     w <- w - eta grad_w' L(f(w')) at w' = Q(w)         "float"     w <- w - eta grad_w L(f(w))
+    check_at = "own"    accuracy of f(Q(w))                                "float"     accuracy of f(w)
+"""
 
 from __future__ import annotations
 
@@ -42,9 +49,9 @@ class Learner:
         self.optimizer: Optimizer = make_optimizer(self.params, how)
         self.names = list(start)
 
-    def precision(self) -> AbstractContextManager[None]:
-        """Quantized weights as they are with `student = "float"`; straight through their quantizers with "own"."""
-        return weights_as_they_are(self.model) if self.how.student == "float" else nullcontext()
+    def _at(self, precision: str) -> AbstractContextManager[None]:
+        """Weights as they are for "float"; through their quantizers for "own"."""
+        return weights_as_they_are(self.model) if precision == "float" else nullcontext()
 
     def to_device(self, x: Tensor) -> Tensor:
         """A batch as the model takes it fastest."""
@@ -54,7 +61,7 @@ class Learner:
 
     def step(self, x: Tensor, target: Tensor, lr: float) -> None:
         """One step; `target` holds probabilities."""
-        with autocast(self.device):
+        with self._at(self.how.student), autocast(self.device):
             logits = self.model(self.to_device(x))
         log_p = F.log_softmax(logits.float() / self.how.temperature, dim=1)
         loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
@@ -66,7 +73,8 @@ class Learner:
 
     def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
         """On the labelled samples, which are on the student's device."""
-        return evaluate(self.model, *validation).accuracy
+        with self._at(self.how.check_at):
+            return evaluate(self.model, *validation).accuracy
 
     def state(self) -> State:
         """A copy of the tensors that the starting point had, on the CPU."""

@@ -382,14 +382,20 @@ def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> Simul
     from dataclasses import replace
 
     from fleet.config import SimulationConfig
-    from fleet.runs import read_run
+    from fleet.runs import SCHEMA, read_run
 
     given = [p for p in ctx.command.params if p.name and str(ctx.get_parameter_source(p.name)).endswith("COMMANDLINE")]
     for parameter in given:
         if parameter.name not in WITH_RESUME:
             flag = parameter.opts[0]
             raise ConfigError(f"--resume goes on with the flags of {folder / 'run.json'}; leave out {flag}")
-    config = SimulationConfig.from_json(read_run(folder)["config"])
+    told = read_run(folder)
+    if told["schema"] != SCHEMA:
+        raise ConfigError(
+            f"{folder}: the run of an older edgestill, whose 1-bit models were distilled and scored at full precision; "
+            "start it anew"
+        )
+    config = SimulationConfig.from_json(told["config"])
     names = {p.name for p in given}
     rounds = asked.rounds if "rounds" in names else config.rounds
     workers = asked.workers if "workers" in names else config.workers

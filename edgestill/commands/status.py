@@ -90,14 +90,14 @@ def _doing(facts: dict[str, Any]) -> str:
 
 
 def _models(facts: dict[str, Any]) -> Table:
-    table = _table("prototype", "round", "accuracy", "at its precision", "model")
+    table = _table("prototype", "round", "accuracy", "float weights", "model")
     for name, model in facts["models"].items():
         metrics = model["metrics"]
         table.add_row(
             name,
             str(model["round"]),
             _percent(metrics.get("accuracy")),
-            _percent(metrics.get("accuracy_quantized")),
+            _percent(metrics.get("accuracy_float")),
             model["digest"][:12],
         )
     return table

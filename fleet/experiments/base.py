@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "FLOAT_STUDENT",
     "UNCAPPED",
     "Cell",
     "Experiment",
@@ -51,6 +52,8 @@ __all__ = [
     "within",
 ]
 
+#: Overrides of the papers' experiments with 1-bit devices: the student is the full-precision model, as FedDF has it.
+FLOAT_STUDENT: Mapping[str, Any] = MappingProxyType({"student": "float", "check_at": "float"})
 #: Overrides of every experiment's recipe: the papers weigh devices by all of their examples.
 UNCAPPED: Mapping[str, Any] = MappingProxyType({"max_examples_ratio": 0.0})
 Facts = Mapping[str, Any]  # what a run measured

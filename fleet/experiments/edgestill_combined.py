@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.experiments.base import (
+    FLOAT_STUDENT,
     UNCAPPED,
     AllResults,
     Cell,
@@ -59,7 +60,7 @@ def scene(way: str, attack: str) -> SimulationConfig:
         options={"min_size": 32},
         rounds=ROUNDS,
         recipe=recipe,
-        fusion={**UNCAPPED, **fusion},
+        fusion={**UNCAPPED, **FLOAT_STUDENT, **fusion},
         validation_size=0,
         attack=attack,
         score_ensemble=False,
@@ -86,7 +87,7 @@ def measure(setting: Setting, *, config: SimulationConfig, sizes: tuple[int, int
     for number in range(1, config.rounds + 1):
         result = simulation.run_round(number)
         for name, one in result.prototypes.items():
-            facts["accuracy"][name].append(round(100 * one.accuracy, 2))
+            facts["accuracy"][name].append(round(100 * one.full_precision, 2))
         facts["harm"].append(round(sum(result.devices[d]["weight"] for d in attackers if d in result.devices), 4))
         facts["honest_out"].append(sum(not r["weight"] for d, r in result.devices.items() if d not in attackers))
         if number == 1:  # later on, devices that a collapsed model lets diverge send nothing
@@ -96,7 +97,7 @@ def measure(setting: Setting, *, config: SimulationConfig, sizes: tuple[int, int
 
 
 def _said(result: RoundResult) -> str:
-    return ", ".join(f"{name} {100 * one.accuracy:.1f} %" for name, one in result.prototypes.items())
+    return ", ".join(f"{name} {100 * one.full_precision:.1f} %" for name, one in result.prototypes.items())
 
 
 def _runs(_: str) -> dict[str, Measure]:

@@ -2,7 +2,8 @@
 
 A run's facts hold one list per prototype, in percent of the test set, a number per round:
 
-    accuracy   of the fused model              average    of the mean that the student started from
+    accuracy   of the fused model with full-precision weights, which is what FedDF scores
+    average    of the mean that the student started from, at the prototype's own precision
     ensemble   of all teachers together        screened   how many updates were left out, of all prototypes
 
 Labelled samples that have a say are withheld from the devices of every recipe, FedAvg's too, so that all recipes have
@@ -17,7 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fleet.config import SimulationConfig
-from fleet.experiments.base import UNCAPPED, Fact, Facts, Results, Setting
+from fleet.experiments.base import FLOAT_STUDENT, UNCAPPED, Fact, Facts, Results, Setting
 
 if TYPE_CHECKING:
     from fleet.datasets import Dataset
@@ -47,7 +48,7 @@ def follow(
     from fleet.datasets import load
     from fleet.simulate import Simulation
 
-    config = replace(config, seed=setting.seed, fusion={**UNCAPPED, **config.fusion})
+    config = replace(config, seed=setting.seed, fusion={**UNCAPPED, **FLOAT_STUDENT, **config.fusion})
     dataset = subset(load(config.dataset), train, test, seed=setting.seed)
     if halve:
         dataset, config = _halve(dataset, config, setting)
@@ -60,7 +61,7 @@ def follow(
         result = simulation.run_round(number)
         for name, p in result.prototypes.items():
             for key, value in (
-                ("accuracy", p.accuracy),
+                ("accuracy", p.full_precision),
                 ("average", p.average_accuracy),
                 ("ensemble", p.ensemble_accuracy),
             ):
@@ -74,7 +75,7 @@ def follow(
 
 def _said(p: PrototypeResult) -> str:
     """Of the fused model; in brackets, where it was distilled, of the average before and of the ensemble."""
-    text = f"{100 * p.accuracy:.1f} %"
+    text = f"{100 * p.full_precision:.1f} %"
     if p.average_accuracy is None or p.ensemble_accuracy is None:
         return text
     return f"{text} ({100 * p.average_accuracy:.1f}, {100 * p.ensemble_accuracy:.1f})"

@@ -21,7 +21,7 @@ def prototypes_of(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def draw_accuracy(runs: Sequence[RunFacts], theme: Theme) -> Figure:
-    """A panel per run: a line per prototype, dotted at its own precision; dashed is the ensemble."""
+    """A panel per run: a line per prototype, dotted with float weights; dashed is the ensemble."""
     figure, panels = grid(len(runs), theme, height=3.9 if len(runs) == 1 else 3.2)
     names = prototypes_of(runs)
     for axes, run in zip(panels, runs, strict=True):
@@ -42,10 +42,10 @@ def _prototype(axes: Axes, run: RunFacts, prototype: str, theme: Theme, index: i
     numbers = [number for number, _ in results]
     style = series(index, theme)
     axes.plot(numbers, [100 * quality(p) for _, p in results], label=prototype, **style)
-    own = [(number, 100 * p.accuracy_quantized) for number, p in results if p.accuracy_quantized is not None]
-    if own:
+    full = [(number, 100 * p.accuracy_float) for number, p in results if p.accuracy_float is not None]
+    if full:
         dotted = {**style, "linestyle": ":", "linewidth": 1.4, "markersize": 3, "markerfacecolor": theme.ground}
-        axes.plot(*zip(*own, strict=True), label=f"{prototype} at its precision", **dotted)
+        axes.plot(*zip(*full, strict=True), label=f"{prototype}, float weights", **dotted)
 
 
 def _ensemble(axes: Axes, run: RunFacts, theme: Theme) -> None:

@@ -115,7 +115,7 @@ def prototype_rows(run: RunFacts, target: float) -> list[dict[str, Any]]:
                 "prototype": name,
                 "devices": sum(d.prototype == name for d in run.fleet),
                 "accuracy": last.accuracy,
-                "accuracy_quantized": last.accuracy_quantized,
+                "accuracy_float": last.accuracy_float,
                 "average_accuracy": last.average_accuracy,
                 "device_accuracy": last.device_accuracy,
                 "best": max(quality(p) for _, p in scored),

@@ -77,11 +77,11 @@ def _without_empty(columns: list[str], rows: list[list[str]]) -> tuple[list[str]
 def prototypes(run: RunFacts, target: float) -> Markup:
     """How good, how small and how soon each prototype of a run is."""
     goal = f"{100 * target:g}\u00a0%"
-    columns = ["prototype", "devices", "accuracy", "at its precision", "its average", "devices' own", "best"]
+    columns = ["prototype", "devices", "accuracy", "float weights", "its average", "devices' own", "best"]
     columns += ["one update", f"{goal} in round", f"bytes to {goal}"]
     rows = []
     for row in run_row(run, target)["prototypes"]:
-        scores = ("accuracy", "accuracy_quantized", "average_accuracy", "device_accuracy", "best")
+        scores = ("accuracy", "accuracy_float", "average_accuracy", "device_accuracy", "best")
         first = row["rounds_to_target"]
         rows.append(
             [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleet.config import SimulationConfig
 from fleet.jobs import Job, Progress, run_jobs
-from fleet.runs import essence, read_run
+from fleet.runs import SCHEMA, essence, read_run
 from fleet.sweep.grid import Flag, Point, Sweep, names
 from fleet.sweep.settings import flags_of
 from wire.errors import ConfigError, DataError
@@ -52,10 +52,18 @@ class Planned:
         rounds = found.get("rounds")
         return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
 
+    def _can_go_on(self) -> bool:
+        """Whether there is a checkpoint, and of this edgestill: an older one's students learned otherwise."""
+        try:
+            ours = read_run(self.folder)["schema"] == SCHEMA
+        except DataError:
+            ours = True  # `simulate --resume` says what is wrong with it
+        return ours and any((self.folder / "checkpoint").glob("*.safetensors"))
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """Of the process that makes it, or goes on with it."""
-        if self.state() == "unfinished" and any((self.folder / "checkpoint").glob("*.safetensors")):
+        if self.state() == "unfinished" and self._can_go_on():
             return module_arguments("edgestill", "simulate", f"--resume={self.folder}")
         # --force: what is there of the run was seen not to be wanted
         return module_arguments("edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")

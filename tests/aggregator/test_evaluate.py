@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from aggregator.evaluate import evaluate, mean_train_loss
+from aggregator.evaluate import evaluate, mean_train_loss, score_state
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from quant.layers import effective_weight
 
 
 class Fixed(nn.Module):
@@ -36,3 +39,30 @@ def test_train_losses_are_averaged_by_examples_over_those_that_report_one() -> N
     assert mean_train_loss([(1e308, 2**53), (1e308, 2**53)]) == pytest.approx(1e308), "no overflow on the way"
     assert mean_train_loss([(math.nan, 3)]) is None
     assert mean_train_loss([]) is None
+
+
+def linear_mlp(precision: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """A prototype and its state; only the predictor tells samples apart."""
+    spec = PrototypeSpec(*parse_prototype(f"mlp:{precision}"), (6,), 3, 4)
+    model = build(spec, generator=torch.Generator().manual_seed(3))
+    return model, {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_a_quantized_prototype_is_scored_at_its_own_precision_with_that_of_float_weights_beside_it() -> None:
+    model, state = linear_mlp("w1")
+    x = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        own = model.eval()(x)
+    scores = score_state(model, state, x, own.argmax(1))
+    assert scores["accuracy"] == 1.0, "the labels are what a board says"
+    assert scores["loss"] == pytest.approx(nn.functional.cross_entropy(own, own.argmax(1)).item())
+    assert scores["accuracy_float"] < 1.0
+    assert not torch.equal(effective_weight(model.predictor), model.predictor.weight), "quantizers are back in place"
+
+
+def test_a_float_prototype_has_one_accuracy_and_that_of_what_is_published() -> None:
+    model, state = linear_mlp("fp32")
+    x, y = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)), torch.zeros(64, dtype=torch.long)
+    full, halves = score_state(model, state, x, y), score_state(model, state, x, y, floats="fp16")
+    assert full.keys() == halves.keys() == {"accuracy", "loss"}
+    assert full["loss"] != halves["loss"], "float16 on the wire is what a board has"

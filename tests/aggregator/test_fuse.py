@@ -10,6 +10,7 @@ import torch
 
 from aggregator.artifacts import open_artifact, payload_of
 from aggregator.blobs import Blobs
+from aggregator.evaluate import evaluate
 from aggregator.fuse import Fuser, StoredGroup, wire_floats
 from aggregator.fusion.average import weighted_mean
 from aggregator.fusion.types import Memory
@@ -20,6 +21,7 @@ from models.build import build
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
 from quant.delta import encode_delta
+from quant.layers import weights_as_they_are
 from quant.onnx_export import export_onnx
 from quant.pack import load_packed, pack, pack_state, unpack
 from tests.aggregator.scripted import FLEET, key_of, seal_update
@@ -131,12 +133,25 @@ def test_averages_by_label_read_the_label_counts_of_stored_updates(fuser: Fuser)
     np.testing.assert_allclose(found[1], packed[1]["predictor.weight"][1], rtol=1e-6)
 
 
-def test_the_scores_are_those_of_the_fused_model_and_at_its_precision(fuser: Fuser) -> None:
+def test_a_model_is_judged_by_what_a_board_would_run(fuser: Fuser) -> None:
+    """Counted anew from the published bytes: `accuracy` and `loss` at 1 bit, `accuracy_float` beside them."""
+    base, _ = fuser.start(W1, SEED)
+    rows = [send(fuser, f"d{n}", W1, encode(pack(trained(W1, n)))) for n in range(2)]
+    digest, header = fuse(fuser, W1, base, rows)
+    board = build(W1)
+    load_packed(board, tensors_of(fuser, digest))
+    scored = evaluate(board, *fuser.validation)
+    assert (header.metrics["accuracy"], header.metrics["loss"]) == (scored.accuracy, pytest.approx(scored.loss))
+    with weights_as_they_are(board):
+        assert evaluate(board, *fuser.validation).loss != pytest.approx(scored.loss), "or this would tell nothing"
+
+
+def test_the_scores_are_those_of_the_fused_model_at_its_precision_and_with_float_weights(fuser: Fuser) -> None:
     base, header = fuser.start(W1, SEED)
-    assert set(header.metrics) == {"accuracy", "loss", "accuracy_quantized"}
+    assert set(header.metrics) == {"accuracy", "loss", "accuracy_float"}
     row = send(fuser, "d0", W1, encode(pack(trained(W1, 0))))
     _, header = fuse(fuser, W1, base, [row])
-    assert set(header.metrics) == {"accuracy", "loss", "accuracy_quantized", "train_loss"}
+    assert set(header.metrics) == {"accuracy", "loss", "accuracy_float", "train_loss"}
     without = Fuser(fuser.blobs, fuser.key, FLEET)
     assert set(fuse(without, W1, base, [row])[1].metrics) == {"train_loss"}
 

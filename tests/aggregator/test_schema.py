@@ -51,6 +51,24 @@ def test_a_migrated_journal_has_the_tables_of_a_new_one_and_keeps_every_row(tmp_
 
 
 @pytest.mark.light
+def test_scores_of_older_models_get_the_names_of_today(tmp_path: Path) -> None:
+    """Schema 2 had the accuracy with float weights as `accuracy`, and that of the boards beside it."""
+    path = unpack_schema_1(tmp_path) / "journal.db"
+    old = sqlite3.connect(path)
+    numbers = [number for (number,) in old.execute("SELECT number FROM models ORDER BY number")]
+    told = '{"accuracy": 0.9, "loss": 0.3, "accuracy_quantized": 0.6, "average_accuracy": 0.5, "train_loss": 1.0}'
+    old.execute("UPDATE models SET metrics = ? WHERE number = ?", (told, numbers[0]))
+    old.execute('UPDATE models SET metrics = \'{"accuracy": 0.8, "loss": 0.4}\' WHERE number = ?', (numbers[1],))
+    old.commit()
+    old.close()
+    journal = Journal(path)
+    metrics = {model.number: model.metrics for model in journal.models()}
+    journal.close()
+    assert metrics[numbers[0]] == {"accuracy": 0.6, "accuracy_float": 0.9, "train_loss": 1.0}
+    assert metrics[numbers[1]] == {"accuracy": 0.8, "loss": 0.4}, "of a float prototype: they meant the same"
+
+
+@pytest.mark.light
 @pytest.mark.parametrize("content", [b"not a database at all" * 300, None])
 def test_a_journal_that_is_none_names_the_way_out(tmp_path: Path, content: bytes | None) -> None:
     path = unpack_schema_1(tmp_path) / "journal.db"
@@ -71,7 +89,7 @@ def test_the_open_round_is_found_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.light
 def test_commands_that_only_read_do_not_migrate(tmp_path: Path) -> None:
     path = unpack_schema_1(tmp_path) / "journal.db"
-    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 2 when this edgestill's aggregator is"):
+    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 3 when this edgestill's aggregator is"):
         Journal(path, read_only=True)
 
 

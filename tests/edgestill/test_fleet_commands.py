@@ -46,7 +46,7 @@ def config(tmp_path: Path) -> Path:
                 origin="fused" if number else "start",
                 recipe="fedavg",
                 parents=(an_update("pi-0").digest,) if number else (),
-                metrics={"accuracy": 0.25 + number / 2},
+                metrics={"accuracy": 0.25 + number / 2, "accuracy_float": 0.375 + number / 2},
                 size=fuser.blobs.path(digest).stat().st_size,
                 created=1e9,
             )
@@ -68,7 +68,8 @@ def test_status_tells_all_of_a_fleet_whose_aggregator_is_down(config: Path, caps
     assert "aggregator NOT running" in out
     assert "rounds 1 of 2 done" in out
     assert "round 1 closed: 1 of 1 answered" in out
-    assert "75.0 %" in out
+    head, row = (next(line for line in out.splitlines() if word in line) for word in ("float weights", "75.0 %"))
+    assert (head.index("accuracy"), head.index("float weights")) == (row.index("75.0 %"), row.index("87.5 %"))
     assert "pi-0" in out
     code, out, _ = run(capsys, "status", "--config", config, "--json")
     facts = json.loads(out)
@@ -175,6 +176,7 @@ def test_models_are_listed_shown_and_rolled_back(config: Path, capsys: pytest.Ca
     _, out, _ = run(capsys, "model", "list", "--config", config)
     assert "2*" in out
     assert "75.0 %" in out
+    assert "87.5 %" not in out, "models are listed with what boards run"
     _, out, _ = run(capsys, "model", "show", "mlp:fp32", "--config", config, "--json")
     facts = json.loads(out)
     assert (facts["digest"], facts["devices"]) == (last["digest"], ["pi-0"])

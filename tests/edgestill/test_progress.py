@@ -26,7 +26,7 @@ def result(number: int, accuracy: float, ensemble: float | None = None) -> Round
         devices=4,
         bytes_up=12_000,
         bytes_down=640_000,
-        accuracy_quantized=accuracy - 0.1,
+        accuracy_float=accuracy + 0.1,
         ensemble_accuracy=ensemble,
     )
     return RoundResult(round=number, prototypes={"cnn:w1": scores}, seconds=1.5, devices=DEVICES)
@@ -64,7 +64,7 @@ def test_the_picture_has_accuracies_changes_traffic_and_suspects() -> None:
     show.round_done(result(2, 0.625, ensemble=0.75))
     rows = [line.split() for line in shown(show).splitlines()]
     assert rows[0][:2] == ["round", "3/5"]
-    assert ["cnn:w1", "62.5", "%", "+12.5", "52.5", "%", "62.5", "%"] in rows
+    assert ["cnn:w1", "62.5", "%", "+12.5", "72.5", "%", "62.5", "%"] in rows
     assert ["ensemble", "75.0", "%"] in rows
     assert "0.02 MB up, 1.28 MB down so far" in shown(show)
     assert "suspicious: sim-3 0.015" in shown(show)

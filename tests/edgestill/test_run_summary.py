@@ -43,6 +43,14 @@ def test_best_is_that_of_the_devices_own_models_where_they_keep_some(capsys: pyt
     assert "60.0 %" in text
 
 
+def test_the_headline_of_a_quantized_prototype_is_what_boards_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, result(1, 0.7, accuracy_float=0.9))
+    head, row = (next(line for line in text.splitlines() if word in line) for word in ("devices", "mlp:fp32"))
+    assert row.index("70.0 %") < row.index("90.0 %")
+    assert head.index("accuracy") < head.index("float weights") < head.index("best")
+    assert row.count("70.0 %") == 2, "best goes by it too"
+
+
 def test_the_size_of_a_generator_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     guided = RoundResult(round=1, prototypes=result(1, 0.5).prototypes, seconds=1.0, guide_bytes=41_000)
     assert "41.0 kB" in shown(capsys, guided)

@@ -70,6 +70,17 @@ def test_what_cannot_be_resumed_says_why(tmp_path: Path, capsys: pytest.CaptureF
     assert "'config' is missing or is no dict; start the run anew" in said(capsys)
 
 
+def test_the_run_of_an_older_edgestill_is_not_mixed_with_todays_rounds(
+    short: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its students learned otherwise by default; reports and sweeps still read it."""
+    old = json.loads((short / "run.json").read_text()) | {"schema": 1}
+    (short / "run.json").write_text(json.dumps(old))
+    capsys.readouterr()
+    assert _run(["simulate", "--resume", str(short), "--rounds", "3"], debug=False) == 3
+    assert "the run of an older edgestill, whose 1-bit models" in said(capsys)
+
+
 @pytest.fixture
 def short(data: Path, tmp_path: Path) -> Path:
     """A run of two rounds."""

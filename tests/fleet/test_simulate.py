@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 import torch
 
+from aggregator.evaluate import evaluate
 from aggregator.generation import GUIDANCE
 from edge_agent.guidance import PAPER, REFERENCE, Guidance
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
 from fleet.simulate import Simulation
+from models.build import build
+from quant.layers import weights_as_they_are
+from quant.pack import load_packed, pack_state
 from wire.errors import ConfigError
+from wire.tensors import decode
 
 TRAINING = LocalTraining(lr=0.05, batch_size=8, epochs=2, momentum=0.9)
 CONFIG = SimulationConfig(
@@ -46,8 +51,26 @@ def test_every_prototype_learns() -> None:
     for name in CONFIG.prototypes:
         assert results[-1].prototypes[name].accuracy > 0.85, name
         assert results[-1].prototypes[name].train_loss < results[0].prototypes[name].train_loss, name
-    assert results[-1].prototypes["mlp:fp32"].accuracy_quantized is None
-    assert results[-1].prototypes["cnn:w1"].accuracy_quantized > 0.6
+    assert results[-1].prototypes["mlp:fp32"].accuracy_float is None
+    assert results[-1].prototypes["cnn:w1"].accuracy_float > 0.85
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "feddf"])
+def test_the_accuracy_of_a_run_is_that_of_the_bytes_a_board_would_run(recipe: str) -> None:
+    """Counted anew from the published message, by the prototype's own layers; with float weights it is another."""
+    config = replace(CONFIG, recipe=recipe, fusion={"steps": 20, "check_every": 5}, source="noise")
+    with Simulation(config, toy()) as simulation:
+        told = [simulation.run_round(n).prototypes["cnn:w1"] for n in (1, 2)][-1]
+        group = simulation.groups[1]
+        board = build(group.model.spec)
+        load_packed(board, decode(simulation._published(group)))
+        scored = evaluate(board, simulation.test_x, simulation.test_y)
+        assert (told.accuracy, told.loss) == (scored.accuracy, pytest.approx(scored.loss))
+        load_packed(board, pack_state(group.state, floats="fp32"))
+        with weights_as_they_are(board):
+            full = evaluate(board, simulation.test_x, simulation.test_y)
+        assert (told.accuracy_float, told.full_precision) == (full.accuracy, full.accuracy)
+        assert full.loss != pytest.approx(scored.loss), "or this test would tell nothing"
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:

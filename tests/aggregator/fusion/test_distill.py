@@ -8,14 +8,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from aggregator.evaluate import evaluate
-from aggregator.fusion.distill import distill, draw_samples, num_steps
+from aggregator.fusion.distill import Distilled, distill, draw_samples, num_steps
 from aggregator.fusion.optimizers import clip_, make_optimizer, rate
 from aggregator.recipes import Distillation
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Extractor, Prototype
+from quant.binary import BinaryLinear
 from quant.layers import FloatLayers, effective_weight
-from quant.precision import FP32
+from quant.precision import FP32, parse_precision
 from wire.errors import ConfigError, ModelError, RoundError
 
 
@@ -237,6 +238,23 @@ def test_the_starting_point_is_a_checkpoint_unless_it_is_asked_not_to_be() -> No
     assert (found.best_step, found.accuracy) == (40, 0.0)
 
 
+def test_students_are_compared_as_a_board_would_run_them() -> None:
+    """Signs of +-1 times one scale: the 1-bit student says class 0 from the start; its float weights say class 1."""
+    body = Extractor(Pass(), 2, FloatLayers(), None)
+    spec = PrototypeSpec("mlp", parse_precision("w1"), (2,), 2)
+    rows = torch.tensor([[1.0, -0.1], [1.05, 0.1]])  # mean 0.51: levels (1, -1), (1, -1)
+    bias = torch.tensor([0.02, 0.0])
+    start = {"predictor.weight": rows, "predictor.bias": bias}
+
+    def found(check_at: str) -> Distilled:
+        model = Prototype(spec, body, BinaryLinear(2, 2))
+        settings = how(steps=1, lr=0.0, check_at=check_at)
+        return distill(model, start, X, TARGETS, settings, validation=(X, RIGHT), generator=seed())
+
+    assert found("own").start_accuracy == 1.0
+    assert found("float").start_accuracy == 0.0
+
+
 def test_it_stops_when_there_was_no_gain_for_as_long_as_patience_lasts() -> None:
     found = distill(
         linear(),
@@ -334,3 +352,15 @@ def test_a_quantized_prototype_is_trained_as_floats_or_through_its_quantizers(na
     assert loss(found.state) < 0.7 * before
     weight = model.predictor.weight
     assert not torch.equal(effective_weight(model.predictor), weight), "the quantizer is back in place"
+
+
+def test_a_student_learns_through_its_own_quantizer_unless_it_is_told_otherwise() -> None:
+    x, targets = torch.randn(16, 1, 8, 8, generator=seed()), 3 * torch.randn(16, 3, generator=seed())
+
+    def learned(**fields: str) -> torch.Tensor:
+        model = prototype("cnn:w1")
+        settings = Distillation(steps=3, batch_size=8, lr=1e-2, **fields)
+        return distill(model, start_of(model), x, targets, settings, generator=seed()).state["predictor.weight"]
+
+    assert torch.equal(learned(), learned(student="own"))
+    assert not torch.equal(learned(), learned(student="float"))

@@ -31,6 +31,12 @@ def test_the_published_page_weighs_by_all_examples(way: str) -> None:
     assert scene(way, ATTACK).fusion["max_examples_ratio"] == 0
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_published_page_distills_and_compares_at_full_precision(way: str) -> None:
+    fusion = scene(way, ATTACK).fusion
+    assert (fusion["student"], fusion["check_at"]) == ("float", "float")
+
+
 def test_every_cell_can_be_measured_chosen_and_drawn() -> None:
     cells, results = EXPERIMENT.cells("paper"), made_up()
     names = [cell.name for cell in cells]

@@ -11,7 +11,7 @@ import pytest
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import load
-from fleet.experiments.base import Setting
+from fleet.experiments.base import FLOAT_STUDENT, UNCAPPED, Setting
 from fleet.experiments.feddf_runs import best, first_to, follow, gap, halved, last, rounds_to, subset
 from fleet.simulate import Simulation
 
@@ -98,7 +98,19 @@ def test_the_fleets_of_the_paper_weigh_by_all_examples(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Simulation, "__init__", init)
     follow(setting(tmp_path), replace(TINY, rounds=1, fusion={"weigh": "examples"}), train=300)
-    assert [config.fusion for config in configs] == [{"max_examples_ratio": 0.0, "weigh": "examples"}]
+    papers = {"max_examples_ratio": 0.0, "student": "float", "check_at": "float"}
+    assert [config.fusion for config in configs] == [{**papers, "weigh": "examples"}]
+
+
+def test_what_is_followed_is_the_accuracy_with_full_precision_weights(tmp_path: Path) -> None:
+    """As the paper scores its 1-bit devices' average; what a board would run is another number."""
+    config = replace(TINY, prototypes=("cnn:w1",), rounds=1)
+    found = follow(setting(tmp_path), config, train=300, test=200)
+    dataset = subset(load(config.dataset), 300, 200, seed=setting(tmp_path).seed)
+    config = replace(config, seed=setting(tmp_path).seed, fusion={**UNCAPPED, **FLOAT_STUDENT})
+    one = Simulation(config, dataset).run_round(1).prototypes["cnn:w1"]
+    assert found["accuracy"]["cnn:w1"] == [round(100 * one.full_precision, 2)]
+    assert one.accuracy != one.full_precision, "or this would tell nothing"
 
 
 def test_the_seed_of_the_setting_counts(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def a_run(
             round=number,
             prototypes={
                 CNN: result(accuracy, ensemble_accuracy=0.95 if scored else None),
-                BIT: result(accuracy - 0.25, accuracy_quantized=accuracy - 0.375, bytes_up=10_000),
+                BIT: result(accuracy - 0.25, accuracy_float=accuracy - 0.125, bytes_up=10_000),
             },
             seconds=10.0,
             devices={

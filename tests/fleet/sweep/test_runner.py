@@ -63,6 +63,15 @@ def test_an_interrupted_run_goes_on_where_there_is_a_checkpoint(run: Planned) ->
     assert run.arguments == anew, "a checkpoint of another run is of no use"
 
 
+def test_what_an_older_edgestill_left_unfinished_is_made_anew(run: Planned) -> None:
+    put(run, 2)
+    (run.folder / "checkpoint").mkdir()
+    (run.folder / "checkpoint" / "2.safetensors").write_bytes(b"")
+    path = run.folder / "run.json"
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 1'))
+    assert run.arguments == module_arguments("edgestill", "simulate", *run.flags, f"--out={run.folder}", "--force")
+
+
 def test_another_run_is_not_replaced_unasked(run: Planned) -> None:
     put(run, 3, alpha=0.5)
     before = json.loads((run.folder / "run.json").read_text())
