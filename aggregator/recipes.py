@@ -226,6 +226,12 @@ _RECIPES = (
         local={"label_logits": 1.0},
     ),
     Recipe(
+        name="local",
+        title="no fusion: each device trains alone, a baseline",
+        paper="baseline of Yu et al. 2020, arXiv:2002.04758",
+        update="none",
+    ),
+    Recipe(
         name="edgestill",
         title="weighed by trust from median scores, taught by medians where there are samples, guided by a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",

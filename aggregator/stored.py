@@ -19,7 +19,7 @@ from aggregator.rows import UpdateRow
 from models.roles import split_extra
 from quant.delta import apply_delta
 from quant.pack import unpack
-from wire.messages import UpdateHeader
+from wire.messages import MODEL_STAYS, UpdateHeader
 from wire.packed import Packed
 from wire.tensors import Tensor, decode
 from wire.update import decode_update
@@ -53,7 +53,7 @@ def received(row: UpdateRow, blobs: Blobs, base: Arrays, *, late: bool = False, 
         state=state,
         label_counts=decode_update(payload_of(blobs.read(row.digest)))[0].label_counts if label_counts else (),
         predictor_only=row.kind == "predictor",
-        model=row.kind != "logits",
+        model=row.kind not in MODEL_STAYS,
         extra=lambda: unpack(read()[2]),
         late=late,
     )

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from models.roles import LABEL_LOGITS, slice_state
 from quant.precision import parse_precision
 from wire.errors import DeviceError
+from wire.messages import MODEL_STAYS
 from wire.packed import Packed
 from wire.tensors import Tensor
 
@@ -61,7 +62,7 @@ def check_names(tensors: Mapping[str, Tensor], expected: Shapes, kind: str) -> N
     """Refuse a tensor that is missing, unexpected or of another shape."""
     if kind == "predictor":
         expected = slice_state(dict(expected), "predictor")
-    elif kind == "logits":
+    elif kind in MODEL_STAYS:
         expected = {}
     for name in sorted(expected.keys() ^ tensors.keys()):
         what = "missing" if name in expected else "unexpected"

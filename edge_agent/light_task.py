@@ -35,6 +35,8 @@ __all__ = ["run"]
 def run(request: Request, tell: Tell) -> dict[str, float]:
     """As `edge_agent/task.py` does, without torch."""
     tell("loading")
+    if request.update == "none":
+        raise ConfigError("the job shares no model, and a light agent keeps none; set another recipe in fleet.toml")
     work = open_assignment(request)
     assert request.graph is not None
     whole = _read_graph(Path(request.graph))

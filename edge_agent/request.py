@@ -94,7 +94,7 @@ def make_request(
         memory_mb=config.train.memory_mb,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
-        update="predictor" if light else kind,
+        update="predictor" if light and kind != "none" else kind,  # a light child refuses none
         bits=None if light else bits,
         generator=None if generator is None else str(generator.resolve()),
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,

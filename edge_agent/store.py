@@ -46,13 +46,14 @@ from wire.chunks import Content, encode_chunk
 from wire.errors import WireError
 from wire.files import write_atomic
 from wire.ids import check_digest, transfer_id
+from wire.messages import MODEL_STAYS
 
 __all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store", "learned_path"]
 
 #: The last of them tells of the other two.
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
 RESIDUAL, EXTRACTOR, LABEL_LOGITS = "residual", "extractor", "label-logits"
-KEEPING = ("predictor", "logits")  # kinds of updates with which the device goes on from a model of its own
+KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device goes on from a model of its own
 NEWEST = "newest.json"
 FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
 FILES = ("agent.lock", "child.lock", "session", NEWEST, "settings.json", "taken", *CURRENT)

@@ -44,7 +44,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced at once
     if request.round is None:
         own = learned_path(Path(request.state_dir), request.prototype, EXTRACTOR)
-        load_packed(model, decode(start_state("predictor", work.published, own)))
+        load_packed(model, decode(start_state("logits", work.published, own)))  # under all that it keeps
         facts = _make_current(work, model, pack(model, floats=request.floats), tell)
         leave(work.folder, "ready")
         return facts

@@ -5,6 +5,7 @@ delta      the difference to the received model in few bits; its rounding error,
 predictor  the predictor's tensors; the extractor stays, and the next round goes on from it
 onnx       the trained model as a graph
 logits     no model: FedDistill's logits by label alone; the whole model stays
+none       no tensor at all, only counts and metrics; the whole model stays
 
 Logits by label, where the job asks for them, go up with a state or a predictor too.
 """
@@ -94,9 +95,15 @@ def share(
         case "logits":
             if not extra:
                 raise ConfigError("an update of logits alone, but the job asks for none; use recipe feddistill")
-            own = pack_state(model.state_dict(), floats="fp32")
-            return Made(encode(extra, checksum=checksum), {EXTRACTOR: encode(own)})
-    raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx logits")
+            return Made(encode(extra, checksum=checksum), _whole(model))
+        case "none":
+            return Made(encode({}, checksum=checksum), _whole(model))
+    raise ConfigError(f"unknown kind of update {kind!r}; known: state delta predictor onnx logits none")
+
+
+def _whole(model: Prototype) -> dict[str, bytes]:
+    """The model to go on from in the next round, where none is shared."""
+    return {EXTRACTOR: encode(pack_state(model.state_dict(), floats="fp32"))}
 
 
 def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None) -> Made:

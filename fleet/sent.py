@@ -15,6 +15,7 @@ from fleet.device import Answer, SimulatedDevice
 from models.roles import split_extra
 from quant.pack import unpack
 from wire.envelope import sealed_size
+from wire.messages import MODEL_STAYS
 from wire.tensors import decode
 from wire.update import decode_update
 
@@ -46,7 +47,7 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
         state=_held(read_state(device.id, tensors, shapes, header.update)),
         label_counts=header.label_counts,
         predictor_only=header.update == "predictor",
-        model=header.update != "logits",
+        model=header.update not in MODEL_STAYS,
         extra=_held(unpack(extra)),
     )
     return Sent(

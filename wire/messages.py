@@ -31,6 +31,7 @@ from wire.errors import EnvelopeError
 
 __all__ = [
     "MAX_COUNT",
+    "MODEL_STAYS",
     "About",
     "Accepted",
     "Ack",
@@ -67,8 +68,10 @@ Certificate: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 Settings: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=64)]
 Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
 
-#: Everything, a difference to the received model, the predictor only, a graph, or no model at all but logits by label.
-UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits"]
+#: Everything, a difference to the received model, the predictor only, a graph, logits by label, or no tensor at all.
+UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits", "none"]
+#: Those with which no tensor of a model goes up: the device keeps its own.
+MODEL_STAYS: tuple[UpdateKind, ...] = ("logits", "none")
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, kw_only=True):

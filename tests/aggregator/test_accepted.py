@@ -35,7 +35,7 @@ from wire.messages import MAX_COUNT, UpdateHeader
 from wire.tensors import Packed, Tensor, decode, encode
 from wire.update import encode_update
 
-KINDS = ("state", "delta", "predictor", "onnx", "logits")
+KINDS = ("state", "delta", "predictor", "onnx", "logits", "none")
 PROTOTYPES = (*(f"cnn:{precision}" for precision in PRECISIONS), "mlp:fp32", "mlp:w1")
 FILLS = ("honest", "honest", "top", "bottom", "mixed", "zero", "tiny")
 COUNTS = (1, 10, 2**31, 2**53)

@@ -343,3 +343,10 @@ def test_logits_by_label_go_with_a_model_a_predictor_or_alone() -> None:
 )
 def test_logits_that_do_not_fit_are_refused(tensors: dict, kind: str, words: str) -> None:
     refused(update(tensors, update=kind), words)
+
+
+@pytest.mark.light
+def test_an_update_without_a_tensor_is_taken_where_none_is_shared_and_there_alone() -> None:
+    assert Round().check(update({}, update="none")).header.update == "none"
+    refused(update({}, update="state"), "is missing")
+    refused(update({"predictor.bias": BIAS}, update="none"), "'predictor.bias' is unexpected")

@@ -8,7 +8,7 @@ from wire.errors import ConfigError
 pytestmark = pytest.mark.light
 NAMES = (
     "fedavg fedprox fedavgm feddf feddf-median fedbe fedrad comed multi-krum afa fedmgda fedma "
-    "fedgen fedensemble feddistill feddistill+ edgestill"
+    "fedgen fedensemble feddistill feddistill+ local edgestill"
 )
 
 
@@ -62,7 +62,7 @@ def test_what_devices_learn_from_has_a_name() -> None:
         "feddistill": "label-logits:mean",
         "feddistill+": "label-logits:mean",
     }
-    assert {name for name, recipe in RECIPES.items() if recipe.update} == {"feddistill"}
+    assert {name for name, recipe in RECIPES.items() if recipe.update} == {"feddistill", "local"}
 
 
 def test_fedprox_tells_devices_its_mu() -> None:

@@ -98,6 +98,13 @@ def test_an_offer_puts_its_predictor_into_the_graph(tmp_path: Path) -> None:
     assert np.array_equal(weights["predictor.weight"], published(device)["predictor.weight"])
 
 
+def test_a_job_that_shares_no_model_is_refused(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    asked = {**options(device), "update": "none"}
+    with pytest.raises(ConfigError, match="shares no model"):
+        run(device.request(device.job(1, update="none", hyper=HYPER), **asked), quiet)
+
+
 def test_a_worse_model_is_refused_but_its_update_is_sent(tmp_path: Path) -> None:
     device = light_device(tmp_path)
     judged = {**options(device), "validation": 0.25, "refuse_worse": True}

@@ -95,6 +95,20 @@ def test_without_model_sharing_logits_alone_go_up_and_the_model_stays(device: De
     assert same(own, again)
 
 
+def test_a_device_that_shares_nothing_keeps_its_model_and_the_board_has_it(device: Device) -> None:
+    first = device.job(1, update="none", hyper=Hyper(batch_size=4, lr=0.1, epochs=2))
+    run(device.request(first), quiet)
+    header, body = device.update(first)
+    assert (header.update, decode(body)) == ("none", {})
+    device.settle(first)
+    own = decode((device.folder / "state" / "learned" / "mlp-fp32.extractor").read_bytes())
+    assert own.keys() == published(device).keys()
+    assert not same(own, published(device))
+    run(device.request(None), quiet)  # what is offered is a model that nobody has trained
+    current = read_weights((device.folder / "state" / "ready" / "offer-x" / "current.onnx").read_bytes())
+    assert same(current, own)
+
+
 @pytest.mark.parametrize(
     ("job", "words"),
     [

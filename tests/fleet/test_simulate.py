@@ -253,6 +253,22 @@ def test_without_sharing_models_devices_learn_from_logits() -> None:
     assert mine[0].bytes_up < 6 * 600
 
 
+def test_local_training_alone_leaves_the_fused_model_and_improves_the_devices() -> None:
+    simulation = Simulation(replace(CONFIG, prototypes=("mlp:fp32",), recipe="local"), toy())
+    start = {name: w.clone() for name, w in simulation.groups[0].state.items()}
+    results = [simulation.run_round(n) for n in range(1, 4)]
+    mine = [r.prototypes["mlp:fp32"] for r in results]
+    assert mine[-1].device_accuracy > mine[0].device_accuracy
+    assert all(torch.equal(w, start[name]) for name, w in simulation.groups[0].state.items())
+    alone = replace(CONFIG, prototypes=("mlp:fp32",), recipe="local", devices=1, partition="iid")
+    once = Simulation(alone, toy())
+    once.run_round(1)
+    shared = Simulation(replace(alone, recipe="fedavg"), toy())
+    shared.run_round(1)
+    kept = once.device_state(once.groups[0], once.devices[0])
+    assert all(torch.equal(w, shared.groups[0].state[name]) for name, w in kept.items())  # the same training
+
+
 def test_what_the_aggregator_tells_is_what_devices_read() -> None:
     assert GUIDANCE["reference"] == REFERENCE.to_extra()
     assert Guidance.from_extra(GUIDANCE["paper"]) == PAPER
