@@ -61,7 +61,7 @@ def _each_alone(groups: Sequence[StoredGroup]) -> Iterator[tuple[str, str, Store
 
 def _cheap(recipe: Recipe) -> Recipe:
     """The same parts, with few steps."""
-    distill = replace(recipe.distill, steps=min(recipe.distill.steps, STEPS))
+    distill = replace(recipe.distill, steps=min(recipe.distill.steps or STEPS, STEPS))
     generation = recipe.generation and replace(recipe.generation, steps=min(recipe.generation.steps, STEPS))
     return replace(recipe, distill=distill, generation=generation, refine=min(recipe.refine, STEPS))
 

@@ -102,11 +102,11 @@ KEYS: Mapping[str, Key] = {
     "momentum": Key(float, None, least=0, most=0.999999),
     "weight_decay": Key(float, None, least=0, most=WEIGHT.most),
     "batch_size": Key(int, None, least=2, most=BATCH.most),
-    "steps": Key(int, None, least=1, most=STEPS.most),
+    "steps": Key(int, None, least=0, most=STEPS.most),
     "epochs": Key(int, None, least=0, most=EPOCHS.most),
     "shuffle": Key(bool, None),
-    "check_every": Key(int, None, least=1, most=STEPS.most),
-    "patience": Key(int, None, least=1, most=STEPS.most),
+    "check_every": Key(int, None, least=0, most=STEPS.most),
+    "patience": Key(int, None, least=0, most=STEPS.most),
     "clip": Key(float, None, least=0, most=WEIGHT.most),
     "temperature": Key(float, None, least=1e-3, most=WEIGHT.most),
     "keep_start": Key(bool, None),
@@ -157,7 +157,10 @@ def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
     told = {name: float(value) for name, value in values.items() if name in LOCAL}
     if "label_logits_weight" in told:
         told["label_logits"] = told.pop("label_logits_weight")
-    return {**recipe.local, **GUIDANCE.get(values.get("generator", ""), {}), **told}
+    own, form = recipe.local, values.get("generator")
+    if form is not None:  # of another form, or of none: what the recipe tells of its own does not hold
+        own = {name: value for name, value in own.items() if not name.startswith("generated_")}
+    return {**own, **GUIDANCE.get(form or "", {}), **told}
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:

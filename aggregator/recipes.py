@@ -11,18 +11,21 @@ override any field of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from aggregator.generation import PAPER, Generation
+from aggregator.generation import GUIDANCE, PAPER, REFERENCE, Generation
 from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["MAX_EXAMPLES_RATIO", "RECIPES", "Distillation", "Recipe", "find_recipe"]
 
 #: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
 MAX_EXAMPLES_RATIO = 3.0
+FEDDF_STEPS, FEDDF_CHECK, FEDDF_PATIENCE = 10_000, 100, 1000
+PASSES, FEWEST, MOST = 3, 100, 1000  # of distillation, over the source; steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,11 @@ class Distillation:
     momentum: float = 0.0  # of sgd
     weight_decay: float = 0.0
     batch_size: int = 128
-    steps: int = 10_000  # at most
+    steps: int = 0  # at most; 0: by the size of the source, see `sized`
     epochs: int = 0  # over the source, at most; 0: as many as the steps take
     shuffle: bool = True
-    check_every: int = 100  # steps between two looks at the validation set
-    patience: int = 1000  # steps without gain before it stops
+    check_every: int = 0  # steps between two looks at the validation set; 0: see `sized`
+    patience: int = 0  # steps without gain before it stops; 0: see `sized`
     clip: float = 5.0  # greatest norm of a gradient; 0: none
     temperature: float = 1.0
     keep_start: bool = True  # the starting point is a checkpoint too
@@ -48,6 +51,21 @@ class Distillation:
     swa_lr: float = 0.005  # of the schedule swa
     student: str = "own"  # the precision it learns at: the prototype's, straight through; or float, as FedDF has it
     check_at: str = "own"  # the precision at which students are compared: what a board would run; or float
+
+    def sized(self, samples: int) -> Distillation:
+        """With numbers for what is left to the size of the source, N samples in mini-batches of B:
+
+        steps        PASSES N / B, between FEWEST and MOST; `check_every` and `patience` an eighth and a half of them
+        FedDF's own  10,000 steps, a look every 100, patience 1000 (Lin et al. 2020): where steps or epochs are given,
+                     looks and patience are these
+        """
+        steps, given = self.steps, bool(self.steps or self.epochs)
+        if not steps:
+            passes = math.ceil(PASSES * samples / self.batch_size)
+            steps = FEDDF_STEPS if self.epochs else min(max(passes, FEWEST), MOST)
+        check = self.check_every or (FEDDF_CHECK if given else max(steps // 8, 1))
+        patience = self.patience or (FEDDF_PATIENCE if given else max(steps // 2, 1))
+        return replace(self, steps=steps, check_every=check, patience=patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +174,7 @@ _RECIPES = (
         sample="gaussian",
         samples=10,
         teach="mean-probabilities",
-        distill=Distillation(schedule="constant", steps=1500, swa=25),
+        distill=Distillation(schedule="constant", swa=25),
     ),
     Recipe(
         name="fedrad",
@@ -202,7 +220,8 @@ _RECIPES = (
         name="fedgen",
         title="mean; a latent generator, learned from the predictors alone, guides the devices",
         paper=_FEDGEN,
-        generation=PAPER,
+        generation=REFERENCE,
+        local=GUIDANCE["reference"],
     ),
     Recipe(
         name="fedensemble",
@@ -233,10 +252,10 @@ _RECIPES = (
     ),
     Recipe(
         name="edgestill",
-        title="weighed by trust from median scores, taught by medians where there are samples, guided by a generator",
+        title="who two signals speak against is left out; taught by the others where there are samples, guided by a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
         weigh="trust",
-        teach="median-logits",
+        teach="mean-logits",
         source_optional=True,
         generation=PAPER,
         refine=20,

@@ -59,6 +59,7 @@ def distill(
     lost; equal generators give equal students."""
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
+    how = how.sized(len(x))
     student = Learner(model, start, how, device)
     with seeded_on(device, generator):
         return _Loop(student, x, targets, how, validation, generator).run()

@@ -19,7 +19,7 @@ from aggregator.fusion.forward import OnnxTeacher, StateTeacher, Teacher
 from aggregator.fusion.parts import find_part
 from aggregator.fusion.students import Student, distill_all
 from aggregator.fusion.types import Server, State
-from aggregator.recipes import Recipe
+from aggregator.recipes import Distillation, Recipe
 from models.build import build
 from models.seeding import torch_rng
 from wire.errors import RoundError
@@ -34,6 +34,7 @@ class Lesson:
     x: Tensor
     teachers: Sequence[Teacher]
     ensemble: Ensemble
+    how: Distillation  # sized by the source
 
 
 def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: int) -> Lesson | None:
@@ -47,10 +48,10 @@ def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: i
         return None
     if not teachers:
         return None
-    x = server.source
+    x, how = server.source, recipe.distill.sized(len(server.source))
     if recipe.teach is not None:
-        x = x[draw_samples(len(x), recipe.distill, torch_rng(server.seed, "fusion", number, "samples"))]
-    return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server))
+        x = x[draw_samples(len(x), how, torch_rng(server.seed, "fusion", number, "samples"))]
+    return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server), how=how)
 
 
 def _received(courses: Sequence[Course]) -> list[Teacher]:
@@ -118,7 +119,7 @@ def learn(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, ensemble: E
         students,
         lesson.x,
         ensemble.taught(),
-        recipe.distill,
+        lesson.how,
         validation=server.validation,
         device=server.device,
         processes=server.processes,
