@@ -17,6 +17,7 @@ def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tenso
 
     Decided before the teachers are asked, so that they see no sample that no student does.
     """
+    how = how.sized(n)
     wanted = n if how.epochs else min(n, how.steps * how.batch_size)
     if wanted == n:
         return torch.arange(n)
@@ -25,6 +26,7 @@ def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tenso
 
 def num_steps(n: int, how: Distillation) -> int:
     """The most steps that distillation on `n` samples takes."""
+    how = how.sized(n)
     per_epoch = sum(1 for _ in _epoch(torch.arange(n), how.batch_size))
     return min(how.steps, how.epochs * per_epoch) if how.epochs else how.steps
 

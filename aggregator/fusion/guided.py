@@ -1,8 +1,7 @@
 """The stages of a round that go by predictors alone: trust without samples, and what devices learn from next.
 
-trust       before the averages: FedRAD's scores where there are samples, else agreement on generated latents; and
-            nobody is trusted who teaches one label alone (leaning.py), and without samples nobody goes much further
-            than the others (reach.py)
+trust       before the averages: what speaks against each device (doubts.py), on samples where there are some, else on
+            generated latents; without samples nobody goes much further than the others (reach.py)
 knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
 refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
 """
@@ -61,8 +60,9 @@ def _doubts(recipe: Recipe, course: Course, relative: Mapping[str, float], z: Te
     for device, share in relative.items():
         if share < cut:
             doubts.add(device, "is hardly ever the median of its prototype's devices")
-    for device, times in far_off(course.view.updates, course.view.previous, _option(recipe, "trust_reach", REACH)):
-        doubts.add(device, f"moved {times:.0f} times as far as the others")
+    for sent in (course.view.updates, course.alone):
+        for device, times in far_off(sent, course.view.previous, _option(recipe, "trust_reach", REACH)):
+            doubts.add(device, f"moved {times:.0f} times as far as the others")
     if lean >= 1:
         return doubts
     leans = mean_leaning(members, memory)

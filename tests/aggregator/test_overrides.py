@@ -76,7 +76,7 @@ def test_flags_are_read_by_the_type_of_their_key(text: str, found: dict) -> None
         ("stepz=1", "no key 'stepz'; did you mean 'steps'"),
         ("steps", "write it as key=value"),
         ("steps=many", "'steps' is 'many', expected a whole number"),
-        ("steps=0", "of at least 1"),
+        ("steps=-1", "of at least 0"),
         ("lr=NaN", "'lr' is nan"),
         ("weigh=unifrom", "'weigh': no such part 'unifrom'; did you mean 'uniform'"),
         ("screen=drop-wurst", "'screen': no such part 'drop-wurst'; did you mean 'drop-worst'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aggregator.fusion.reach import REACH, drawn_back
+from aggregator.fusion.reach import REACH, drawn_back, far_off
 from aggregator.fusion.types import Received
 
 WEIGHT, MEAN = "extractor.fc.weight", "extractor.norm.running_mean"
@@ -57,3 +57,15 @@ def test_where_most_send_back_what_they_got_who_learned_is_not_drawn_to_them() -
 def test_squares_that_float32_cannot_hold_are_no_infinity() -> None:
     *_, far = drawn_back([*NEAR, sent("d", 1e30, 1.0)], PREVIOUS)
     assert far.state()[WEIGHT].tolist() == pytest.approx([8.5, 1.0], rel=1e-3)
+
+
+def test_far_off_names_whom_drawn_back_draws_back() -> None:
+    previous = {"w": torch.zeros(2)}
+    updates = [
+        Received(device=name, num_examples=1, state=lambda x=x: {"w": torch.tensor([x, 0.0])})
+        for name, x in (("a", 1.0), ("b", 1.0), ("c", 4.0), ("d", 80.0))
+    ]
+    ((device, times),) = far_off(updates, previous, 5.0)
+    assert (device, times) == ("d", pytest.approx(32.0))  # the median of 1, 1, 4 and 80 is 2.5
+    assert far_off(updates, previous, 0.0) == []
+    assert far_off(updates[:2], previous, 5.0) == []

@@ -24,13 +24,6 @@ def test_trust_is_the_score_relative_to_the_prototypes_mean() -> None:
     assert scores == {"a": 0.3, "b": 0.1, "c": 0.2}
 
 
-def test_below_the_cut_there_is_no_trust() -> None:
-    trust, _ = trust_of(UPDATES, {"a": 0.5, "b": 0.5, "c": 0.01}, Z)
-    assert trust["c"] == 0.0
-    kept, _ = trust_of(UPDATES, {"a": 0.5, "b": 0.5, "c": 0.01}, Z, cut=0.0)
-    assert kept["c"] == pytest.approx(0.01 / (1.01 / 3))
-
-
 def test_without_scores_predictors_are_asked_about_latents() -> None:
     """Logits 1, 2, 30 and -1, -2, -30: b is always the median."""
     trust, scores = trust_of(UPDATES, {}, Z)
