@@ -178,7 +178,7 @@ _RECIPES = (
     ),
     Recipe(
         name="fedrad",
-        title="mean weighed by median scores, then distilled from the median logits: bears bad devices",
+        title="mean weighed by median scores, then distilled from the median logits: bears faulty devices",
         paper=_FEDRAD,
         weigh="median-score",
         teach="median-logits",
@@ -252,7 +252,7 @@ _RECIPES = (
     ),
     Recipe(
         name="edgestill",
-        title="who two signals speak against is left out; taught by the others where there are samples, guided by a generator",
+        title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and by a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
         weigh="trust",
         teach="mean-logits",

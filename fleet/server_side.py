@@ -22,6 +22,7 @@ from wire.errors import ConfigError
 __all__ = ["VALIDATION", "server_side"]
 
 VALIDATION = 0.1  # of the training set, as in FedDF
+LOOKED_AT = 2000  # samples at most: more cost every look of every student, and tell students apart no better
 Labelled = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -57,7 +58,7 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
 def _withhold(config: SimulationConfig, looks: bool, dataset: Dataset) -> tuple[Labelled | None, Dataset]:
     total, size = len(dataset.y_train), config.validation_size
     if size is None:
-        size = round(VALIDATION * total) if looks else 0
+        size = min(round(VALIDATION * total), LOOKED_AT) if looks else 0
     if size >= total:
         raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
     if not size:

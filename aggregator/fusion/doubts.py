@@ -103,7 +103,7 @@ def _ranks(values: Tensor) -> Tensor:
 
 
 def mean_sense(answers: Answers, devices: Sequence[str], memory: Memory) -> dict[str, float]:
-    """rho_k, mean over the rounds in which each device answered, this one among them; `memory` is brought up to date."""
+    """rho_k, mean over the rounds in which a device answered, this one among them; `memory` is brought up to date."""
     kept: dict[str, list[float]] = memory.facts.setdefault(_FACT, {})
     means = {}
     for device, value in zip(devices, answers.sense.tolist(), strict=True):

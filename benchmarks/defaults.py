@@ -1,0 +1,172 @@
+"""Every recipe with nothing but its defaults: `python benchmarks/defaults.py [--json] [--keep FILE] [RECIPE ...]`.
+
+    edgestill simulate --dataset D --alpha A --recipe R --seed S        12 devices, three prototypes, 10 rounds
+
+for digits, MNIST and Fashion-MNIST, alpha 0.1 and 1, three seeds. Beside every recipe stand local training alone (recipe
+`local`) and FedAvg: a recipe that comes out below either by more than two points is marked. `deployed` is the accuracy
+of what a board runs, mean over the prototypes; `float` that of the same models with full-precision weights; `own` that
+of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default
+prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same.
+
+With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from aggregator.recipes import RECIPES
+
+DATASETS = ("digits", "mnist", "fashion_mnist")
+ALPHAS = (0.1, 1.0)
+SEEDS = (31, 32, 33)
+LEAST = 2.0  # points that a recipe may be below local training and FedAvg
+OTHER = {"fedma": "mlp:fp32"}  # matched averaging knows perceptrons and VGG-9 alone
+BASES = ("local", "fedavg")
+Row = dict[str, Any]
+
+
+def cells(recipes: Sequence[str], datasets: Sequence[str], alphas: Sequence[float]) -> Iterator[Row]:
+    """What to run; the baselines first, and FedAvg with the prototypes of those that need others."""
+    names = [*BASES, *(name for name in recipes if name not in BASES)]
+    for dataset in datasets:
+        for alpha in alphas:
+            for recipe in names:
+                prototypes = OTHER.get(recipe, "")
+                yield {"dataset": dataset, "alpha": alpha, "recipe": recipe, "prototypes": prototypes}
+                if prototypes:
+                    yield {"dataset": dataset, "alpha": alpha, "recipe": "fedavg", "prototypes": prototypes}
+
+
+def run(cell: Row, seed: int) -> Row:
+    """One simulation, by the command that a user types; what came out of it."""
+    command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed)]
+    command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
+    command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {**cell, "seed": seed, "error": done.stderr.strip().splitlines()[-1]}
+    return {**cell, "seed": seed, **facts(json.loads(done.stdout))}
+
+
+def facts(told: Mapping[str, Any]) -> Row:
+    """The numbers of a `run.json`."""
+    rounds = told["rounds"]
+    last = rounds[-1]["prototypes"].values()
+    own = [device["own_accuracy"] for device in rounds[-1]["devices"].values() if "own_accuracy" in device]
+    shared = [p["accuracy"] for p in last]
+    whole = [device["whole_accuracy"] for device in rounds[-1]["devices"].values() if "whole_accuracy" in device]
+    if all(p.get("device_accuracy") is not None for p in last):  # no model is shared
+        shared = [p["device_accuracy"] for p in last]
+    return {
+        "deployed": 100 * fmean(shared),
+        "float": 100 * fmean(p.get("accuracy_float", p["accuracy"]) for p in last),
+        "by_prototype": {name: 100 * p["accuracy"] for name, p in rounds[-1]["prototypes"].items()},
+        "own": 100 * fmean(own) if own else None,
+        "own_worst": 100 * min(own) if own else None,
+        "whole": 100 * fmean(whole) if whole else None,
+        "seconds": fmean(r["seconds"] for r in rounds),
+        "lost": sum(len(r.get("lost", {})) for r in rounds),
+        "excluded": sum(1 for r in rounds for d in r["devices"].values() if d.get("screened")),
+    }
+
+
+def mean(rows: Sequence[Row], key: str) -> float | None:
+    """Over seeds; None where no run has it."""
+    found = [row[key] for row in rows if row.get(key) is not None]
+    return fmean(found) if found else None
+
+
+def table(rows: Sequence[Row]) -> list[Row]:
+    """Means over seeds, each beside its baselines."""
+    by: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        by.setdefault((row["dataset"], row["alpha"], row["recipe"], row["prototypes"]), []).append(row)
+    found = []
+    for (dataset, alpha, recipe, prototypes), mine in by.items():
+        line = {"dataset": dataset, "alpha": alpha, "recipe": recipe, "prototypes": prototypes, "seeds": len(mine)}
+        line |= {
+            key: mean(mine, key) for key in ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded")
+        }
+        line["errors"] = [row["error"] for row in mine if "error" in row]
+        bases = [mean(by.get((dataset, alpha, base, prototypes), []), "deployed") for base in BASES]
+        told = [base for base in bases if base is not None]
+        line["below"] = max(told) - line["deployed"] if told and line["deployed"] is not None else None
+        found.append(line)
+    return found
+
+
+def markdown(lines: Sequence[Row]) -> str:
+    """One table a dataset and alpha."""
+    text = []
+    for dataset, alpha in dict.fromkeys((line["dataset"], line["alpha"]) for line in lines):
+        text += [f"\n**{dataset}, alpha {alpha:g}**\n"]
+        text += ["| recipe | deployed | float weights | own: mean | worst | s a round | lost | left out | |"]
+        text += ["|---|---|---|---|---|---|---|---|---|"]
+        for line in lines:
+            if (line["dataset"], line["alpha"]) == (dataset, alpha):
+                name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
+                numbers = [_number(line[key]) for key in ("deployed", "float", "own", "own_worst", "seconds")]
+                numbers += [_number(line[key]) for key in ("lost", "excluded")]
+                text.append(f"| {name} | {' | '.join(numbers)} | {_mark(line)} |")
+    return "\n".join(text)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _mark(line: Row) -> str:
+    if line["errors"]:
+        return str(line["errors"][0])
+    return f"{line['below']:.1f} below" if (line["below"] or 0) > LEAST else ""
+
+
+def main() -> None:
+    """Run, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="all, unless some are named")
+    parser.add_argument("--keep", type=Path, help="file that has a line for every run")
+    parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
+    parser.add_argument("--alphas", nargs="+", type=float, default=ALPHAS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    asked = parser.parse_args()
+    unknown = set(asked.recipes) - RECIPES.keys()
+    if unknown:
+        parser.error(f"no such recipe: {' '.join(sorted(unknown))}")
+    kept = asked.keep.read_text().splitlines() if asked.keep and asked.keep.exists() else []
+    rows: list[Row] = [json.loads(line) for line in kept]
+    done = {_key(row) for row in rows}
+    for seed in asked.seeds:
+        for cell in cells(asked.recipes or tuple(RECIPES), asked.datasets, asked.alphas):
+            if _key({**cell, "seed": seed}) in done:
+                continue
+            row = run(cell, seed)
+            done.add(_key(row))
+            rows.append(row)
+            if asked.keep:
+                with asked.keep.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    lines = table(rows)
+    print(markdown(lines))
+    if asked.json:
+        print(json.dumps({"rows": lines}))
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["dataset"], row["alpha"], row["recipe"], row["prototypes"], row["seed"]
+
+
+if __name__ == "__main__":
+    main()
