@@ -12,7 +12,9 @@ from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
 from fleet.simulate import Simulation
+from quant.pack import unpack
 from wire.errors import ConfigError
+from wire.tensors import decode
 
 TRAINING = LocalTraining(lr=0.05, batch_size=8, epochs=2, momentum=0.9)
 CONFIG = SimulationConfig(
@@ -242,7 +244,7 @@ def test_local_training_alone_leaves_the_fused_model_and_improves_the_devices() 
     once.run_round(1)
     shared = Simulation(replace(alone, recipe="fedavg"), toy())
     shared.run_round(1)
-    kept = once.device_state(once.groups[0], once.devices[0])
+    kept = unpack(decode(once.devices[0].kept["extractor"]))
     assert all(torch.equal(w, shared.groups[0].state[name]) for name, w in kept.items())  # the same training
 
 
