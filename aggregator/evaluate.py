@@ -14,22 +14,28 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
 
-__all__ = ["BATCH", "Score", "count", "evaluate", "mean_train_loss", "score_state"]
+__all__ = ["BATCH", "Counted", "Score", "count", "evaluate", "mean_train_loss", "score_state"]
 
 BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
 
 
+#: Of one batch: correct answers by label, and the sum of the cross-entropies.
+Counted = tuple[Sequence[int], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Top-1 accuracy, and the mean cross-entropy."""
+    """Top-1 accuracy, the mean cross-entropy, and how many samples of each label were answered correctly."""
 
     accuracy: float
     loss: float
+    correct: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, counted: Sequence[tuple[int, float]], samples: int) -> Score:
+    def of(cls, counted: Sequence[Counted], samples: int) -> Score:
         """From what `count` gave, batch by batch."""
-        return cls(sum(correct for correct, _ in counted) / samples, sum(loss for _, loss in counted) / samples)
+        correct = tuple(map(sum, zip(*(by_label for by_label, _ in counted), strict=True)))
+        return cls(sum(correct) / samples, sum(loss for _, loss in counted) / samples, correct)
 
 
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> Score:
@@ -38,15 +44,16 @@ def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH)
 
 
 @torch.inference_mode()
-def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> list[tuple[int, float]]:
-    """Per batch, the number of correct answers and the sum of the cross-entropies."""
+def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> list[Counted]:
+    """Per batch, the correct answers by label and the sum of the cross-entropies."""
     was_training = model.training
     model.eval()
-    counted = []
+    counted: list[Counted] = []
     for start in range(0, len(x), batch_size):
         labels = y[start : start + batch_size]
         logits = model(x[start : start + batch_size])  # (B, C)
-        correct = int((logits.argmax(1) == labels).sum())
+        hits = labels[logits.argmax(1) == labels]
+        correct = torch.bincount(hits, minlength=logits.shape[1]).tolist()
         counted.append((correct, F.cross_entropy(logits, labels, reduction="sum").item()))
     model.train(was_training)
     return counted

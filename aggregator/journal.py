@@ -165,6 +165,11 @@ class Journal:
         rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
         return [UpdateRow(**{**row, "late": late, "metrics": _json(row["metrics"])}) for row in rows]
 
+    def newest_metrics(self) -> dict[str, dict[str, float]]:
+        """What every device said of its training with the newest update of it that was kept."""
+        newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"
+        return {device: _json(metrics) for device, metrics, _ in self.db.execute(newest)}
+
     def note_late(self, number: int) -> None:
         """Settle which late updates teach in round `number`: those of the round before that are here by now.
 

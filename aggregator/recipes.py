@@ -252,7 +252,7 @@ _RECIPES = (
     ),
     Recipe(
         name="edgestill",
-        title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and by a generator",
+        title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
         weigh="trust",
         teach="mean-logits",

@@ -27,6 +27,7 @@ __all__ = [
     "last_report",
     "limited_devices",
     "only_service",
+    "own_accuracy",
     "round_facts",
     "write_status",
 ]
@@ -71,7 +72,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         last = journal.last_round()
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
-        limited = limited_devices(config.state)
+        limited, metrics = limited_devices(config.state), journal.newest_metrics()
         return {
             "fleet": config.fleet,
             "running": running,
@@ -83,7 +84,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, fused, limited) for row in journal.devices()],
+            "devices": [device_facts(row, fused, limited, metrics) for row in journal.devices()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -97,14 +98,29 @@ def device_facts(
     row: DeviceRow,
     fused: Mapping[str, Any] = MappingProxyType({}),
     limited: Mapping[str, int] = MappingProxyType({}),
+    metrics: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
     `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out;
-    `limited` how many messages of each device that is over its budget were dropped unread.
+    `limited` how many messages of each device that is over its budget were dropped unread; `metrics` what each said of
+    its training. `own_accuracy` is that of the board's model on the samples that it holds out, as it says itself.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
-    return {**facts, "limited": limited.get(row.id, 0), "fused": fused.get(row.id)}
+    own = own_accuracy(metrics.get(row.id, {}))
+    return {**facts, "limited": limited.get(row.id, 0), "fused": fused.get(row.id), "own_accuracy": own}
+
+
+def own_accuracy(metrics: Mapping[str, float]) -> float | None:
+    """Of the model that a board runs after its training; the one of before where that was better and stayed.
+
+    >>> own_accuracy({"accuracy": 0.75, "accuracy_before": 0.5}), own_accuracy({"train_loss": 0.1})
+    (0.75, None)
+    >>> own_accuracy({"accuracy": 0.75, "accuracy_before": 0.875, "refused": 1.0})
+    0.875
+    """
+    told = metrics.get("accuracy_before" if metrics.get("refused") else "accuracy")
+    return told if told is not None and 0 <= told <= 1 else None
 
 
 def limited_devices(state: Path) -> dict[str, int]:

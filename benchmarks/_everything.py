@@ -30,6 +30,7 @@ def everything(repeats: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"everything_ratio": {}, "everything_s": {}, "everything_split": {}}
     for invited in INVITED:
         plain = SimulationConfig(
+            score_devices="never",  # the fused models are what is compared
             dataset="mnist",
             devices=DEVICES,
             prototypes=("mlp:fp32", "cnn:fp32", "cnn:w1"),

@@ -35,6 +35,7 @@ def main() -> None:
     prototype, latent = PROTOTYPES[a.model]
     dataset = _stored(a.images) if a.images and a.data == "mnist" else _floats(a.data)
     config = SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset="peers",
         devices=common.N_CLIENTS,
         prototypes=(prototype,),

@@ -185,6 +185,7 @@ def backdoor(
 
 def _config(dataset: str, recipe: str, ratio: float, seed: int, **changes: Any) -> SimulationConfig:
     return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset=dataset,
         prototypes=("cnn:fp32",),
         training=LocalTraining(lr=0.05, batch_size=16, epochs=2, momentum=0.9 if dataset == "digits" else 0.5),

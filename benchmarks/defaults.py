@@ -2,7 +2,7 @@
 
     edgestill simulate --dataset D --alpha A --recipe R --seed S        12 devices, three prototypes, 10 rounds
 
-for digits, MNIST and Fashion-MNIST, alpha 0.1 and 1, three seeds. Beside every recipe stand local training alone (recipe
+for digits, MNIST and Fashion-MNIST, alpha 0.1 and 1, three seeds. Beside every recipe stand local training alone (as
 `local`) and FedAvg: a recipe that comes out below either by more than two points is marked. `deployed` is the accuracy
 of what a board runs, mean over the prototypes; `float` that of the same models with full-precision weights; `own` that
 of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default

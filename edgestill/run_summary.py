@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from edgestill.output import out, print_table
+from edgestill.own_models import print_own_models
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ def print_summary(run: Run) -> None:
     else:
         out.print("no round was scored yet")
     last = run.rounds[-1]
+    print_own_models(last, run.fleet)
     attackers = [d["device"] for d in run.fleet if "attack" in d]
     if attackers:
         share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)

@@ -9,6 +9,7 @@ from typing import Any
 
 from aggregator.recipes import find_recipe
 from edge_agent.hyper import LocalTraining
+from edge_agent.store import KEEPING
 from fleet.attacks import Attack, check_over_mqtt, parse_attacks, seat
 from fleet.virtual.config import VirtualTime
 from models.spec import parse_prototype
@@ -26,11 +27,12 @@ from wire.limits import (
     Range,
 )
 
-__all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "TRANSPORTS", "UPDATES", "SimulationConfig"]
+__all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "SCORE_DEVICES", "TRANSPORTS", "UPDATES", "SimulationConfig"]
 
 FLOATS = ("auto", "fp16", "fp32")
 TRANSPORTS = ("memory", "mqtt")
 UPDATES = ("state", "predictor")
+SCORE_DEVICES = ("last", "every", "never")
 ENGINES = ("inline", "processes", "ray")
 DEFAULT_ENGINE = "processes" if sys.platform == "linux" else "inline"  # elsewhere, forking beside torch is not safe
 
@@ -58,7 +60,7 @@ class SimulationConfig:
     update: str = "state"  # or predictor: extractors stay on the devices
     count_epsilon: float | None = None  # label counts leave the devices with noise (edge_agent/private_counts.py)
     count_bins: int | None = None  # and rounded to multiples of this
-    score_devices: bool = True  # where devices keep models of their own: report how good these are on average
+    score_devices: str = "last"  # when the devices' own models are scored (fleet/own_slice.py), or every, or never
     attack: str = ""  # faulty:6,malicious:4 (fleet/attacks.py)
     compute: str = "auto"  # what fusion runs on
     processes: int = 1  # prototypes that distill at once
@@ -95,6 +97,8 @@ class SimulationConfig:
             raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
         if self.floats not in FLOATS:
             raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
+        if self.score_devices not in SCORE_DEVICES:
+            raise ConfigError(f"--score-devices {self.score_devices!r}; known: {' '.join(SCORE_DEVICES)}")
         if self.update not in UPDATES:
             raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
         find_recipe(self.recipe, self.fusion).check_update(self.update)
@@ -140,6 +144,21 @@ class SimulationConfig:
     def scores(self, number: int) -> bool:
         """Whether the models of round `number` are scored on the test set."""
         return number % self.score_every == 0 or number == self.rounds
+
+    @property
+    def keeps_models(self) -> bool:
+        """Whether devices go on from models of their own: an extractor, or all of it."""
+        return (find_recipe(self.recipe, self.fusion).update or self.update) in KEEPING
+
+    def scores_devices(self, number: int) -> bool:
+        """Whether the devices' own models are scored after round `number`.
+
+        Where devices keep models of their own, these are what a run is judged by: `last` scores them whenever the
+        fused models are scored.
+        """
+        if self.score_devices == "never" or not self.scores(number):
+            return False
+        return self.score_devices == "every" or self.keeps_models or number == self.rounds
 
     def floats_of(self, quantized: bool) -> str:
         """The float dtype on the wire for a prototype."""

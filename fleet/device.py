@@ -94,6 +94,12 @@ class SimulatedDevice:
         return told_counts(counts.tolist(), secret=secret, epsilon=config.count_epsilon, width=config.count_bins)
 
     @property
+    def true_counts(self) -> tuple[int, ...]:
+        """Of its samples as they are, whatever it trains with or tells."""
+        counts = np.bincount(self.dataset.y_train[self.rows], minlength=self.dataset.classes)
+        return tuple(int(n) for n in counts)
+
+    @property
     def claimed_counts(self) -> tuple[int, ...]:
         """The label counts of its updates: its own, unless it lies about them."""
         return self.label_counts if self.attack is None else self.attack.claims(self.label_counts)

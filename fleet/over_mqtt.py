@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from aggregator.rows import RoundRow
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
 from fleet.device import FLEET, SimulatedDevice
+from fleet.own_slice import OwnScore, with_scores
 from fleet.processes import Processes
 from fleet.runs import PrototypeResult, RoundResult, reported_metrics
 from fleet.simulate import Simulation
+from fleet.stored_models import read_kept_models, stored_updates
 from transport.config import BrokerConfig
 from wire.errors import ConfigError, TransportError
 from wire.files import write_atomic
@@ -49,7 +52,8 @@ class MqttSimulation:
         self.config = config
         self.folder = folder.resolve()
         self.broker = broker
-        self.simulation = Simulation(config, dataset)  # who has what; it trains nothing here
+        # who has what; it trains nothing here, and forks nothing beside a broker's thread
+        self.simulation = Simulation(replace(config, engine="inline", address=""), dataset)
         self.processes = Processes(self.folder)
 
     @property
@@ -103,7 +107,7 @@ class MqttSimulation:
             number += 1
             if row.phase == "closed":
                 closed += 1
-                yield self._result(row)
+                yield self._result(row, last=closed == self.config.rounds)
 
     @property
     def state(self) -> Path:
@@ -134,8 +138,11 @@ class MqttSimulation:
                     on_device(update.device)
             return next((row for row in journal.rounds() if row.number == number), None)
 
-    def _result(self, row: RoundRow) -> RoundResult:
-        """A closed round: scores from the models' headers, bytes from the sealed messages."""
+    def _result(self, row: RoundRow, *, last: bool) -> RoundResult:
+        """A closed round: scores from the models' headers, bytes from the sealed messages.
+
+        After the `last` one nobody trains any more, and the devices' own models are on the disks to be scored.
+        """
         with self.journal() as journal:
             assert journal is not None, "the round came from it"
             models = {model.digest: model for model in journal.models()}
@@ -144,8 +151,14 @@ class MqttSimulation:
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
         told = self.simulation.recipe.knowledge
         guide = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
+        own: dict[str, OwnScore] = {}
+        if last and self.config.scores_devices(self.config.rounds):
+            stored = stored_updates(self.state / "blobs", updates, {i.device: i.model for i in invited})
+            read_kept_models(self.folder, self.simulation.devices)
+            own = self.simulation.score_devices(stored)
         results = {}
-        for name in self.config.prototypes:
+        for group in self.simulation.groups:
+            name = group.name
             metrics = fused[name].metrics
             mine = [u for u in updates if u.prototype == name]
             results[name] = PrototypeResult(
@@ -157,12 +170,13 @@ class MqttSimulation:
                 bytes_up=sum(u.size for u in mine),
                 bytes_down=sum(models[i.model].size + guide for i in invited if i.prototype == name),
                 **reported_metrics(metrics),
+                **self.simulation.spread(group, own),
             )
         return RoundResult(
             round=row.number,
             prototypes=results,
             seconds=(row.closed or row.opened) - row.opened,
-            devices=report.get("devices", {}),
+            devices=with_scores(report.get("devices", {}), own),
             seconds_by=report.get("seconds", {}),
         )
 

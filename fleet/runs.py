@@ -23,12 +23,18 @@
 test set; `accuracy_float` is that of the same model with full-precision weights, and absent for fp32. Bytes are those
 of the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from, as a
 board would run it), `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their
-extractors, or their whole models, `accuracy` says little; `device_accuracy` is that of the models of the devices that
-answered, on average, each on the whole test set. `devices` says what fusion made of each update: its share of its
-prototype's average (of that of predictors, if it sends no more), its median score where the recipe has one, and why it
-was left out, and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`).
-`guide_bytes`, where there are any, are those of the generator or the logits by label that every device of the next
-round is sent;
+extractors, or their whole models, `accuracy` says little; `device_accuracy`, which is `whole_accuracy`, stands beside
+it.
+
+`own_accuracy` and `whole_accuracy` of a device are those of its own model after its training in that round, at its
+precision: on test samples weighed as its own labels are, and on the whole test set (`fleet/own_slice.py`). Those of a
+prototype are the means over its honest devices that answered; `own_worst`, `own_best`, `whole_worst` and `whole_best`
+the extremes. `--score-devices` says in which rounds they are there.
+
+`devices` also says what fusion made of each update: its share of its prototype's average (of that of
+predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
+and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `guide_bytes`,
+where there are any, are those of the generator or the logits by label that every device of the next round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
 
@@ -80,7 +86,13 @@ class PrototypeResult:
     average_accuracy: float | None = None  # of the average that the student started from
     ensemble_accuracy: float | None = None  # of all teachers together
     distill_steps: int | None = None
-    device_accuracy: float | None = None  # of the devices' own models, on average, where devices keep them
+    device_accuracy: float | None = None  # whole_accuracy, where devices keep models of their own: judged by it
+    own_accuracy: float | None = None  # of its devices' own models, each on its own slice of the test set: the mean
+    own_worst: float | None = None
+    own_best: float | None = None
+    whole_accuracy: float | None = None  # the same models on the whole test set: the mean
+    whole_worst: float | None = None
+    whole_best: float | None = None
 
     @property
     def full_precision(self) -> float:

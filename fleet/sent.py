@@ -31,6 +31,7 @@ class Sent:
     size: int = 0  # of the message in its envelope, in bytes
     read_s: float = 0.0
     update: Received | None = None
+    trained: Received | None = None  # the update as it was sent, where `update` is what it counts as (fleet/virtual/)
     loss: float = math.nan
 
 
@@ -56,6 +57,7 @@ def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tu
         size=sealed_size(len(answer.message), kind="update", sender=device.id, round=header.round),
         read_s=time.perf_counter() - begun,
         update=update,
+        trained=update,
         loss=header.metrics.get("train_loss", math.nan),
     )
 

@@ -20,9 +20,8 @@ from aggregator.fusion import knowledge as fusion_knowledge
 from aggregator.fusion import types as fusion
 from aggregator.fusion.pool import lent
 from aggregator.fusion.round import fuse_round
-from aggregator.fusion.types import Memory
+from aggregator.fusion.types import Memory, Received
 from aggregator.recipes import find_recipe
-from edge_agent.store import KEEPING
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset, hold_out
 from fleet.device import Answer, SimulatedDevice, make_devices
@@ -30,6 +29,8 @@ from fleet.engines import Task, make_engine
 from fleet.engines.base import Scoring
 from fleet.engines.bench import Bench
 from fleet.news import Artifact, Guide, News
+from fleet.own_model import has_model, own_model
+from fleet.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.runs import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.seeds import numpy_rng, torch_rng
 from fleet.sent import Sent, read_answer
@@ -142,7 +143,10 @@ class Simulation:
         for group in self.groups:
             group.state = dict(fused.states[group.name])
         begun = time.perf_counter()
-        scores = self._scores(sent) if scored else {group.name: UNSCORED for group in self.groups}
+        scores = self._scores() if scored else {group.name: UNSCORED for group in self.groups}
+        own = self._own_scores(sent) if self.config.scores_devices(number) else {}
+        for group in self.groups:
+            scores[group.name] = {**scores[group.name], **self.spread(group, own)}
         end = time.perf_counter()
         return RoundResult(
             round=number,
@@ -152,7 +156,7 @@ class Simulation:
             },
             seconds=end - start,
             guide_bytes=self.guide_bytes,
-            devices={name: asdict(report) for name, report in fused.devices.items()},
+            devices=with_scores({name: asdict(report) for name, report in fused.devices.items()}, own),
             seconds_by={
                 "train": sum(s.answer.train_s for s in sent),
                 "encode": sum(s.answer.encode_s + s.read_s for s in sent),
@@ -232,12 +236,8 @@ class Simulation:
             "bytes_down": (len(published.data) + self.guide_bytes) * len(mine),
         }
 
-    def device_state(self, group: Group, device: SimulatedDevice) -> dict[str, torch.Tensor]:
-        """The device's own model, with what the aggregator has fused in place of what it shares."""
-        return unpack(device.start(self.update, Artifact(_full(group.state)), device.kept))
-
-    def _scores(self, sent: list[Sent]) -> dict[str, dict[str, Any]]:
-        """Of every prototype's model and, where devices keep models of their own, of theirs."""
+    def _scores(self) -> dict[str, dict[str, Any]]:
+        """Of every prototype's model."""
         wanted = [
             (group.name, key, Scoring(group.name, Artifact(state), quantized=key == "accuracy"))
             for group in self.groups
@@ -247,10 +247,6 @@ class Simulation:
         found = self._score([scoring for *_, scoring in wanted])
         for (name, key, _), score in zip(wanted, found, strict=True):
             scores[name] |= {key: score.accuracy, **({"loss": score.loss} if key == "accuracy" else {})}
-        if self.update in KEEPING and self.config.score_devices:
-            for group in self.groups:
-                own = self._device_accuracies(group, sent)
-                scores[group.name] |= {"device_accuracy": float(np.mean(own))} if own else {}
         return scores
 
     def _to_score(self, group: Group) -> dict[str, bytes]:
@@ -258,13 +254,30 @@ class Simulation:
         quantized = group.model.spec.precision.quantized
         return {"accuracy": self._published(group), **({"accuracy_float": _full(group.state)} if quantized else {})}
 
-    def _device_accuracies(self, group: Group, sent: list[Sent]) -> list[float]:
-        found: list[float] = []
-        mine = [s.device for s in sent if s.update is not None and s.device.prototype == group.name]
+    def _own_scores(self, sent: list[Sent]) -> dict[str, OwnScore]:
+        return self.score_devices({s.device.id: s.trained for s in sent if s.trained is not None})
+
+    def spread(self, group: Group, own: Mapping[str, OwnScore]) -> dict[str, Any]:
+        """Over the group's honest devices."""
+        spread: dict[str, Any] = spread_of([own[d.id] for d in group.devices if d.id in own and d.attack is None])
+        if "whole_accuracy" in spread and self.config.keeps_models:
+            spread["device_accuracy"] = spread["whole_accuracy"]
+        return spread
+
+    def score_devices(self, trained: Mapping[str, Received]) -> dict[str, OwnScore]:
+        """How good the own models of the devices are that have sent these updates, by id."""
+        models = {group.name: group.model for group in self.groups}
+        mine = [device for device in self.devices if device.id in trained and has_model(device, self.update)]
+        of_test = np.bincount(self.test_y.numpy(), minlength=mine[0].dataset.classes).tolist() if mine else []
+        found: dict[str, OwnScore] = {}
         for start in range(0, len(mine), AT_ONCE):
-            states = [Artifact(_full(self.device_state(group, d))) for d in mine[start : start + AT_ONCE]]
-            scorings = [Scoring(group.name, state, quantized=True) for state in states]
-            found += [score.accuracy for score in self._score(scorings)]
+            some = mine[start : start + AT_ONCE]
+            states = [own_model(d, models[d.prototype], trained[d.id], self.update) for d in some]
+            scorings = [
+                Scoring(d.prototype, Artifact(_full(w)), quantized=False) for d, w in zip(some, states, strict=True)
+            ]
+            for device, score in zip(some, self._score(scorings), strict=True):
+                found[device.id] = own_score(score, of_test, device.true_counts)
         return found
 
     def _score(self, scorings: list[Scoring]) -> list[Score]:

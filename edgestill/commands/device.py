@@ -10,7 +10,7 @@ import typer
 from edgestill.commands.aggregator import ask_service
 from edgestill.commands.device_enrol import approve
 from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
-from edgestill.commands.status import DEVICE_COLUMNS, device_row
+from edgestill.commands.status import device_table
 from edgestill.output import one_line, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ def list_devices(config: Config, as_json: Json = False) -> None:
     if as_json:
         print_json(facts)
         return
+    columns, rows = device_table(facts)
     settings = any(device["settings"] for device in facts)  # the table is wide as it is
-    columns = [*DEVICE_COLUMNS, *(["settings"] if settings else [])]
-    print_table("", columns, [[*device_row(device), *([device["settings"]] if settings else [])] for device in facts])
+    if settings:
+        columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
+    print_table("", columns, rows)
 
 
 @app.command()
@@ -71,8 +73,8 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     journal = Journal(loaded.state / "journal.db", read_only=True)
     try:
         rows |= {row.id: row for row in journal.devices()}
-        fused, limited = last_report(journal).get("devices", {}), limited_devices(loaded.state)
-        return [{**device_facts(rows[name], fused, limited), **settings_facts(journal, name)} for name in sorted(rows)]
+        known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
+        return [{**device_facts(rows[name], *known), **settings_facts(journal, name)} for name in sorted(rows)]
     finally:
         journal.close()
 

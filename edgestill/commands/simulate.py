@@ -159,6 +159,13 @@ def simulate(
     score_every: Annotated[
         int, typer.Option(help="Score models every so many rounds, and after the last.", rich_help_panel=FLEET)
     ] = 1,
+    score_devices: Annotated[
+        str,
+        typer.Option(
+            help="Score every device's own model, on its own slice and the whole test set: last (round), every, never.",
+            rich_help_panel=FLEET,
+        ),
+    ] = "last",
     transport: Annotated[
         str,
         typer.Option(
@@ -298,6 +305,7 @@ def simulate(
         batch_devices=_batch(batch_devices),
         address=address,
         score_every=score_every,
+        score_devices=score_devices,
         virtual=_virtual(boards, asked, wanted=virtual_clock),
     )
     if broker is not None and transport != "mqtt":

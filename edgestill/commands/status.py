@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.text import Text
 from aggregator.fusion.example_cap import capped_text
 from edgestill.output import one_line, out, print_json
 
-__all__ = ["DEVICE_COLUMNS", "device_row", "status"]
+__all__ = ["device_row", "device_table", "status"]
 
 ROWS = 40  # of devices; --json has all
 DEVICE_COLUMNS = ("device", "status", "prototype", "examples", "accepted", "late", "refused", "weight", "score")
@@ -104,12 +105,22 @@ def _models(facts: dict[str, Any]) -> Table:
 
 
 def _devices(facts: dict[str, Any]) -> Table:
-    table = _table(*DEVICE_COLUMNS)
-    for device in facts["devices"][:ROWS]:
-        table.add_row(*device_row(device))
+    columns, rows = device_table(facts["devices"][:ROWS])
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*row)
     if len(facts["devices"]) > ROWS:
         table.add_row(f"… and {len(facts['devices']) - ROWS} more; --json has all")
     return table
+
+
+def device_table(devices: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows; the accuracy on samples that devices hold out, where any does."""
+    rows = [device_row(device) for device in devices]
+    own = [_percent(device["own_accuracy"]) for device in devices]
+    if not any(own):
+        return list(DEVICE_COLUMNS), rows
+    return [*DEVICE_COLUMNS, "own accuracy"], [[*row, text] for row, text in zip(rows, own, strict=True)]
 
 
 def device_row(device: dict[str, Any]) -> list[str]:

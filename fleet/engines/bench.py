@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aggregator.evaluate import BATCH, count
+from aggregator.evaluate import BATCH, Counted, count
 from fleet.device import Answer, Kept, SimulatedDevice
 from fleet.news import Artifact, News
 from fleet.together import answers_together
@@ -20,7 +20,7 @@ from quant.pack import load_packed
 
 __all__ = ["Bench", "Tally", "call"]
 
-Tally = list[tuple[int, float]]  # per batch: correct answers, and the sum of the losses
+Tally = list[Counted]  # per batch
 
 
 @dataclass(slots=True, kw_only=True)

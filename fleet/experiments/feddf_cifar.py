@@ -25,6 +25,7 @@ def scene(
     if recipe == "feddf":
         fusion = {"steps": 150, "batch_size": 128, "check_every": 50, **fusion}
     return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset="cifar10",
         devices=10,
         prototypes=(prototype,),

@@ -23,6 +23,7 @@ def scene(task: str, recipe: str) -> SimulationConfig:
     """A fleet for `task`."""
     distilled = {"steps": 900, "batch_size": 64, "check_every": 50, "temperature": 4.0} if recipe == "feddf" else {}
     return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset=task,
         devices=9,
         prototypes=PROTOTYPES,

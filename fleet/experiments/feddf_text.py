@@ -40,6 +40,7 @@ def scene(task: str, recipe: str) -> SimulationConfig:
     """A fleet for `task`."""
     distilled = {"steps": 500, "check_every": 50} if recipe == "feddf" else {}
     return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset=task,
         devices=10,
         prototypes=(PROTOTYPE,),

@@ -22,6 +22,7 @@ def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
     screen = {"screen": ["drop-worst"]} if drop_worst else {}
     distilled = {"steps": 40, "batch_size": 64, "check_every": 20} if recipe == "feddf" else {}
     return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
         dataset="mnist",
         devices=8,
         prototypes=(PROTOTYPE,),

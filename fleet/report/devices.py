@@ -37,6 +37,8 @@ class Verdict:
     reason: str  # of the last time it was left out
     capped: int = 0  # rounds in which it counted for less than it claimed
     claim: str = ""  # the last time, in words
+    own_accuracy: float | None = None  # of its own model, the last time that it was scored
+    whole_accuracy: float | None = None
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -51,6 +53,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
     for device in sorted(run.fleet, key=lambda d: (order.get(d.prototype, len(order)), d.device)):
         judged = [by_device[device.device] for by_device in run.judged if device.device in by_device]
         claims = [j.capped for j in judged if j.capped is not None]
+        scored = [j for j in judged if j.whole_accuracy is not None]
         reasons = [j.screened for j in judged if j.screened is not None]
         found.append(
             Verdict(
@@ -64,6 +67,8 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 reason=reasons[-1] if reasons else "",
                 capped=len(claims),
                 claim=capped_text(asdict(claims[-1])) if claims else "",
+                own_accuracy=scored[-1].own_accuracy if scored else None,
+                whole_accuracy=scored[-1].whole_accuracy if scored else None,
             )
         )
     return found

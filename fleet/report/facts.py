@@ -36,6 +36,8 @@ class Judged:
     score: float | None = None
     screened: str | None = None
     capped: Capped | None = None
+    own_accuracy: float | None = None  # of its own model, in rounds in which it was scored (fleet/own_slice.py)
+    whole_accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,8 +123,12 @@ def _details(runs: Sequence[RunFacts]) -> list[Section]:
         if run.fleet
     ]
     settings = [tables.configuration(runs)]
+    own = [(run, made) for run in runs if (made := tables.own_models(run)) is not None]
     on_boards = [_named(run.name, tables.boards(run), folded=False) for run in runs if run.virtual]
     sections: list[Section] = [("boards", "Boards", on_boards)] if on_boards else []
+    if own:
+        each = [_named(run.name, made, folded=len(runs) > UNFOLDED) if several else made for run, made in own]
+        sections.append(("own-models", "The devices' own models", each))
     sections += [("devices", "Devices", by_run)] if by_run else []
     sections.append(("configuration", "Configuration", settings))
     if any(run.versions for run in runs):

@@ -12,6 +12,7 @@ from fleet.report.facts import RunFacts
 from fleet.runs import PrototypeResult, RoundResult
 
 __all__ = [
+    "OWN_MODELS",
     "Reached",
     "default_target",
     "ensemble",
@@ -35,6 +36,8 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "score": ("score",),
 }
 REST = "rest"
+#: Of a prototype's devices' own models (fleet/own_slice.py).
+OWN_MODELS = ("own_accuracy", "own_worst", "own_best", "whole_accuracy", "whole_worst", "whole_best")
 
 
 def quality(result: PrototypeResult) -> float:
@@ -118,6 +121,7 @@ def prototype_rows(run: RunFacts, target: float) -> list[dict[str, Any]]:
                 "accuracy_float": last.accuracy_float,
                 "average_accuracy": last.average_accuracy,
                 "device_accuracy": last.device_accuracy,
+                **{key: getattr(last, key) for key in OWN_MODELS},
                 "best": max(quality(p) for _, p in scored),
                 "update_bytes": round(sum(p.bytes_up for _, p in results) / answers) if answers else None,
                 "rounds_to_target": None if first is None else first.round,

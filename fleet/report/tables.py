@@ -8,11 +8,22 @@ from typing import Any
 
 from fleet.report.devices import MOST, verdicts
 from fleet.report.facts import RunFacts
-from fleet.report.summary import run_row
+from fleet.report.summary import OWN_MODELS, run_row
 from fleet.report.tags import Markup, join, tag
 from fleet.report.virtual import board_totals, missed, virtual_seconds
 
-__all__ = ["boards", "comparison", "configuration", "devices", "percent", "prototypes", "size", "span", "table"]
+__all__ = [
+    "boards",
+    "comparison",
+    "configuration",
+    "devices",
+    "own_models",
+    "percent",
+    "prototypes",
+    "size",
+    "span",
+    "table",
+]
 
 DASH = "–"
 
@@ -96,6 +107,19 @@ def prototypes(run: RunFacts, target: float) -> Markup:
     return table(f"After round {run.last.round}, on the whole test set", *_without_empty(columns, rows))
 
 
+def own_models(run: RunFacts) -> Markup | None:
+    """How good the models are that the honest devices have after their training; None where they were not scored."""
+    rows = []
+    for name in run.prototypes:
+        found = [p for _, p in run.scored(name) if p.whole_accuracy is not None]
+        if found:
+            rows.append([name, *(percent(getattr(found[-1], key)) for key in OWN_MODELS)])
+    if not rows:
+        return None
+    columns = ["prototype", *(f"{on}, {what}" for on in ("own slice", "whole") for what in ("mean", "worst", "best"))]
+    return table("The devices' own models after their training; attackers left out", columns, rows)
+
+
 def comparison(runs: Sequence[RunFacts], target: float) -> Markup:
     """A row per run, a column per prototype."""
     names = list(dict.fromkeys(name for run in runs for name in run.prototypes))
@@ -127,12 +151,14 @@ def devices(run: RunFacts) -> Markup:
         score = f"{fmean(v.scores):.3f}" if v.scores else DASH
         share = percent(fmean(v.weights) if v.weights else None)
         capped = f"{v.capped}×: {v.claim}" if v.capped else DASH
-        rows.append([v.device, v.prototype, f"{v.examples:,}", score, share, capped, left_out, v.attack or DASH])
-    columns = ["device", "prototype", "samples", "mean score", "mean share", "capped", "left out", "attack"]
+        own = [percent(v.own_accuracy), percent(v.whole_accuracy)]
+        rows.append([v.device, v.prototype, f"{v.examples:,}", *own, score, share, capped, left_out, v.attack or DASH])
+    columns = ["device", "prototype", "samples", "own slice", "whole test set"]
+    columns += ["mean score", "mean share", "capped", "left out", "attack"]
     columns, rows = _without_empty(columns, rows)
     text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "attack")]
     more = len(run.fleet) - MOST
-    caption = "How fusion judged each device, mean over its rounds"
+    caption = "Each device: accuracy of its own model when last scored, and how fusion judged it, mean over its rounds"
     return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)
 
 

@@ -24,6 +24,7 @@ def test_accuracy_and_loss_are_means_over_all_samples(batch_size: int) -> None:
     score = evaluate(Fixed(), torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]), batch_size=batch_size)
     assert score.accuracy == 0.75
     assert score.loss == pytest.approx(-(3 * math.log(0.75) + math.log(0.25)) / 4)
+    assert score.correct == (3, 0)  # of label 0 and of label 1
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -120,6 +120,15 @@ def test_late_updates_are_kept_apart(journal: Journal) -> None:
     assert [u.device for u in journal.updates(1, late=True)] == ["b"]
 
 
+def test_what_devices_said_last_is_that_of_their_newest_update_that_counts(journal: Journal) -> None:
+    for number in (1, 2, 3):
+        journal.open_round(a_round(number, "closed"), asked("a", "b"))
+        journal.add_update(replace(an_update("a", number), metrics={"accuracy": number / 10}))
+    journal.add_update(replace(an_update("b", 1), metrics={"train_loss": 0.5}))
+    journal.withdraw(3, "a", "not to be fused")
+    assert journal.newest_metrics() == {"a": {"accuracy": 0.2}, "b": {"train_loss": 0.5}}
+
+
 def test_a_withdrawn_invitation_takes_its_update_out_of_the_round(journal: Journal) -> None:
     journal.open_round(a_round(), asked("a", "b"))
     journal.add_update(an_update("a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from aggregator.config import load_fleet_config
 from aggregator.journal import Journal
 from aggregator.rows import Refusal
 from aggregator.status import fleet_status, is_running, only_service, write_status
+from edgestill.commands.status import device_table
 from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
 from tests.aggregator.scripted import write_fleet
 from transport.config import BrokerConfig
@@ -49,6 +51,28 @@ def test_it_tells_devices_round_progress_and_accuracies(tmp_path: Path) -> None:
         assert (facts["running"], facts["connected"], facts["phase"]) == (True, True, "collecting")
         (config.state / "status.json").write_text("{ half")
         assert fleet_status(config)["connected"] is False
+
+
+@pytest.mark.parametrize(
+    ("metrics", "own"),
+    [
+        ({"accuracy": 0.75}, 0.75),
+        ({"accuracy": 0.5, "accuracy_before": 0.75, "refused": 1.0}, 0.75),  # the board has kept the better one
+        ({"accuracy": 1.5}, None),  # nobody is that good
+        ({}, None),  # it holds out no samples
+    ],
+)
+def test_a_device_tells_how_good_its_own_model_is(tmp_path: Path, metrics: dict, own: float | None) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    journal.open_round(a_round(1), asked("pi-0"))
+    journal.add_update(replace(an_update("pi-0", 1), metrics=metrics))
+    (device,) = fleet_status(config)["devices"]
+    assert device["own_accuracy"] == own
+    columns, rows = device_table([device])
+    assert (columns[-1] == "own accuracy") == (own is not None)
+    assert len(rows[0]) == len(columns)
 
 
 def test_it_tells_what_the_last_fused_round_made_of_each_device(tmp_path: Path) -> None:

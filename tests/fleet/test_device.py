@@ -76,9 +76,6 @@ def test_devices_that_keep_their_extractors_go_on_from_them() -> None:
     assert not (one == two).all()
     assert torch.equal(group.state["extractor.body.fc1.weight"], start["extractor.body.fc1.weight"])
     assert not torch.equal(group.state["predictor.weight"], start["predictor.weight"])
-    own = simulation.device_state(group, group.devices[0])
-    assert torch.equal(own["extractor.body.fc1.weight"], torch.tensor(one))
-    assert torch.equal(own["predictor.weight"], group.state["predictor.weight"])
     facts = result.prototypes["mlp:fp32"]
     assert facts.device_accuracy is not None
     assert facts.bytes_up < 2 * 700  # 27 numbers, header and signature

@@ -15,7 +15,7 @@ from fleet.datasets import Dataset
 from fleet.simulate import Simulation
 from models.build import build
 from quant.layers import weights_as_they_are
-from quant.pack import load_packed, pack_state
+from quant.pack import load_packed, pack_state, unpack
 from wire.errors import ConfigError
 from wire.tensors import decode
 
@@ -265,7 +265,7 @@ def test_local_training_alone_leaves_the_fused_model_and_improves_the_devices() 
     once.run_round(1)
     shared = Simulation(replace(alone, recipe="fedavg"), toy())
     shared.run_round(1)
-    kept = once.device_state(once.groups[0], once.devices[0])
+    kept = unpack(decode(once.devices[0].kept["extractor"]))
     assert all(torch.equal(w, shared.groups[0].state[name]) for name, w in kept.items())  # the same training
 
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 from edgestill.cli import app
 from fleet.report.facts import read_runs
 from fleet.report.page import page
+from fleet.report.summary import OWN_MODELS, prototype_rows
 from tests.fleet.report.browser import asked_for, chromium, measured, needs_chromium
-from tests.fleet.report.made import BIT, a_run, written
+from tests.fleet.report.made import BIT, CNN, a_run, facts, written
 
 ELSEWHERE = "http://127.0.0.1:9/x.png"
 EVIL = "<script>alert('x')</script>\"&"
@@ -110,6 +112,20 @@ def test_a_capped_device_stands_in_the_table_with_its_claim(tmp_path: Path) -> N
         result.devices["sim-2"]["capped"] = {"claimed": 10**6, "counted": 30 + result.round, "labels": None}
     text = page_of(written(tmp_path / "lied", run))
     assert '<td class="text">2×: claimed 1,000,000 examples, counted for 33</td>' in text
+
+
+def test_the_devices_own_models_stand_in_tables_where_they_were_scored(tmp_path: Path) -> None:
+    assert "own slice" not in page_of(written(tmp_path / "unscored"))
+    run = a_run()
+    last = run.rounds[-1]
+    spread = dict(zip(OWN_MODELS, (0.91, 0.81, 0.99, 0.31, 0.21, 0.41), strict=True))
+    last.prototypes[CNN] = replace(last.prototypes[CNN], **spread)
+    last.devices["sim-2"] |= {"own_accuracy": 0.811, "whole_accuracy": 0.211}
+    text = page_of(written(tmp_path / "scored", run))
+    cells = "".join(f'<td class="number">{100 * value:.1f} %</td>' for value in spread.values())
+    assert f'<th scope="row">{CNN}</th>{cells}' in text
+    assert '<td class="number">81.1 %</td><td class="number">21.1 %</td>' in text
+    assert prototype_rows(facts(tmp_path / "again", run), 0.5)[0]["own_worst"] == 0.81
 
 
 def test_settings_in_which_runs_differ_are_marked(tmp_path: Path) -> None:
