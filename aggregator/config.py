@@ -22,10 +22,15 @@ from wire.chunks import DEFAULT_CHUNK
 from wire.errors import ConfigError, EdgestillError
 from wire.ids import check_id
 from wire.keys import Ed25519PublicKey, public_key_hex
+from wire.limits import CLIP
+from wire.local_defaults import check_bounds, with_defaults
 from wire.messages import Hyper, UpdateKind
 from wire.toml import brief, read_toml, take
 
 __all__ = ["FleetConfig", "LimitConfig", "RoundConfig", "TaskConfig", "check_fleet_config", "load_fleet_config"]
+
+#: What jobs say of local training in `Hyper.extra`, where it is not 0: agents of an older version pass it over.
+_TOLD = ("prox", "clip", "least_steps", "most_steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,21 +237,30 @@ def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
 
 
 def _hyper(values: dict[str, Any], seed: int, local: Mapping[str, float], path: Path) -> Hyper:
-    prox = values.pop("prox")
-    extra = {**local, **({} if prox is None else {"prox": prox})}
-    if values["epochs"] is None and values["steps"] is None:
-        values["epochs"] = 1
     if values["epochs"] is not None and values["steps"] is not None:
         raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
     if values["lr"] == 0:
         raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
-    told = {name: value for name, value in extra.items() if value or name != "prox"}
-    return Hyper(seed=seed, extra=told, **values)
+    found = {"prox": local.get("prox", 0.0), **with_defaults(**values)}
+    if found["clip"] and found["clip"] < CLIP.least:
+        raise ConfigError(f"{path} [train]: 'clip' is {found['clip']}; give 0 for none, or at least {CLIP.least}")
+    try:
+        check_bounds(found["steps"], found["least_steps"], found["most_steps"])
+    except ConfigError as error:
+        raise ConfigError(f"{path} [train]: {error}") from None
+    told = {name: float(found.pop(name)) for name in _TOLD}
+    extra = {**local, **told}
+    return Hyper(seed=seed, extra={name: value for name, value in extra.items() if value or name not in _TOLD}, **found)
 
 
 def _hyper_json(hyper: Hyper) -> dict[str, Any]:
     names = ("lr", "batch_size", "epochs", "steps", "momentum", "weight_decay")
-    return {**{name: getattr(hyper, name) for name in names}, "prox": hyper.extra.get("prox", 0.0)}
+    return {name: getattr(hyper, name) for name in names} | _told_json(hyper.extra)
+
+
+def _told_json(extra: Mapping[str, float]) -> dict[str, Any]:
+    found = {name: extra.get(name, 0.0) for name in _TOLD}
+    return {name: int(value) if name.endswith("_steps") else value for name, value in found.items()}
 
 
 def _limits(values: dict[str, Any], path: Path) -> LimitConfig:

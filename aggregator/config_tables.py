@@ -13,7 +13,7 @@ from transport.config import BrokerConfig
 from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
-from wire.limits import BATCH, DEVICES, EPOCHS, LATENT, LR, MEGABYTES, ROUNDS, SECONDS, STEPS, WEIGHT
+from wire.limits import BATCH, CLIP, DEVICES, EPOCHS, LATENT, LR, MEGABYTES, ROUNDS, SECONDS, STEPS, WEIGHT
 from wire.logs import FORMATS, LEVELS
 from wire.toml import Key, brief, sub_table, take
 
@@ -42,13 +42,16 @@ TABLES: dict[str, dict[str, Key]] = {
         "late": Key(str, "drop", choices=("drop", "keep")),
     },
     "train": {
-        "lr": Key(float, 0.03, least=0, most=LR.most),
-        "batch_size": Key(int, 32, least=1, most=BATCH.most),
+        "lr": Key(float, None, least=0, most=LR.most),  # by default it follows from batch size and momentum
+        "batch_size": Key(int, None, least=1, most=BATCH.most),
         "epochs": Key(int, None, least=1, most=EPOCHS.most),
         "steps": Key(int, None, least=1, most=STEPS.most),
-        "momentum": Key(float, 0.9, least=0, most=0.999999),
+        "least_steps": Key(int, None, least=0, most=STEPS.most),
+        "most_steps": Key(int, None, least=0, most=STEPS.most),
+        "momentum": Key(float, None, least=0, most=0.999999),
         "weight_decay": Key(float, 0.0, least=0, most=WEIGHT.most),
         "prox": Key(float, None, least=0, most=WEIGHT.most),  # by default what the recipe says
+        "clip": Key(float, None, least=0, most=CLIP.most),
     },
     "fusion": FUSION_KEYS,
     "limits": {

@@ -93,6 +93,9 @@ def local_training(hyper: Hyper) -> LocalTraining:
         momentum=hyper.momentum,
         weight_decay=hyper.weight_decay,
         prox=hyper.extra.get("prox", 0.0),
+        clip=hyper.extra.get("clip", 0.0),
+        least_steps=int(hyper.extra.get("least_steps", 0)),
+        most_steps=int(hyper.extra.get("most_steps", 0)),
     )
 
 

@@ -9,24 +9,28 @@ Without momentum the step needs no gradient of its own, `W.addmm_` adds it to th
 
     W <- (1 - eta (lambda + mu)) W + eta mu W_received - eta g^T a
 
-A 1-bit layer computes with its binarized weight, and its gradient is the latent weight's (`quant/binary.py`).
+A 1-bit layer computes with its binarized weight, and its gradient is the latent weight's (`quant/binary.py`). Where the
+gradient is clipped, all g_l are scaled by the same factor (`edge_agent/clipping.py`) before any weight moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from edge_agent.clipping import Norms
 from edge_agent.hyper import LocalTraining
+from edge_agent.schedule import clip_factor
 from models.split import Extractor, Prototype
 from models.zoo.mlp import MLP
 from quant.binary import BinaryLinear
 
-__all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "learns_here", "log_softmax_gradient"]
+__all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "learns_here", "log_softmax_gradient", "shapes_of"]
 
 _ONE = torch.ones(())
 _nll_backward = torch.ops.aten.nll_loss_backward.default  # an overload by name is called faster
@@ -103,13 +107,14 @@ class Chain:
         self._binary = any(isinstance(linear, BinaryLinear) for linear in self._linears)
         self._weights = [(w, w.t()) for w in weights]
         self._rooms: dict[int, _Room] = {}
+        self._steps = 0
 
     @torch.no_grad()
     def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
         """One step on a mini-batch x (B, ...), y (B,); its mean cross-entropy is added to `total`."""
         room = self._rooms.get(len(x))
         if room is None:
-            room = self._rooms[len(x)] = _Room.of(self._linears, len(x))
+            room = self._rooms[len(x)] = _Room.of(self._linears, len(x), clips=self._how.clip > 0)
         weights = [_both_ways(linear) for linear in self._linears] if self._binary else self._weights
         seen = [x.flatten(1)]  # a_l
         for (_, turned), bias, relu, z in zip(weights, self._biases, self._relus, room.outputs, strict=True):
@@ -121,17 +126,25 @@ class Chain:
         log_p = torch.log_softmax(seen.pop(), 1)
         if total is not None:
             total.add_(log_p.gather(1, y[:, None]).view(1, -1).sum(1)[0], alpha=-1 / len(y))
-        g = log_softmax_gradient(log_p, y, room.size)
-        for at in range(len(weights) - 1, -1, -1):
-            inward = None
-            if at:  # before the layer's own weight moves
-                inward = torch.mm(g, weights[at][0], out=room.inward[at - 1])
-                if self._relus[at - 1]:
-                    torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
+        gs = [log_softmax_gradient(log_p, y, room.size)]  # g_l, the last one first
+        for at in range(len(weights) - 1, 0, -1):
+            inward = torch.mm(gs[-1], weights[at][0], out=room.inward[at - 1])
+            if self._relus[at - 1]:
+                torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
+            gs.append(inward)
+        gs.reverse()
+        self._steps += 1
+        if room.norms is not None:
+            self._clip(room.norms, gs, seen)
+        for at, g in enumerate(gs):
             self._add_gradient(at, g, seen[at])
-            if inward is not None:
-                g = inward
         self._finish()
+
+    def _clip(self, norms: Norms, gs: list[Tensor], seen: list[Tensor]) -> None:
+        squared = norms.of([g[None] for g in gs], [a[None] for a in seen])
+        factor = clip_factor(squared.item(), self._how.clip, self._steps)
+        if factor < 1:
+            torch._foreach_mul_(gs, factor)
 
     def _add_gradient(self, at: int, g: Tensor, a: Tensor) -> None:
         """Add the gradient of layer `at` to its velocity or, without momentum, to its weight and bias."""
@@ -163,12 +176,24 @@ class _Room:
     outputs: list[Tensor]  # z_l
     inward: list[Tensor]  # g_l, of all layers but the last
     size: Tensor  # B
+    norms: Norms | None  # where gradients are clipped
 
     @classmethod
-    def of(cls, linears: Sequence[nn.Linear], rows: int) -> _Room:
+    def of(cls, linears: Sequence[nn.Linear], rows: int, *, clips: bool) -> _Room:
         outputs = [torch.empty(rows, linear.out_features) for linear in linears]
         inward = [torch.empty(rows, linear.in_features) for linear in linears[1:]]
-        return cls(outputs, inward, torch.tensor(float(rows)))
+        norms = Norms(shapes_of(linears), rows, partial(torch.empty, 1), _multiply) if clips else None
+        return cls(outputs, inward, torch.tensor(float(rows)), norms)
+
+
+def shapes_of(linears: Sequence[nn.Linear]) -> list[tuple[int, int, bool]]:
+    """In, out, and whether there is a bias."""
+    return [(linear.in_features, linear.out_features, linear.bias is not None) for linear in linears]
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """As `torch.bmm` of one perceptron, whose kernel for small matrices rounds otherwise."""
+    torch.mm(a[0], b[0], out=out[0])
 
 
 def _both_ways(linear: nn.Linear) -> tuple[Tensor, Tensor]:

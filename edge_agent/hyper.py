@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from wire.errors import ConfigError
-from wire.limits import BATCH, EPOCHS, LR, STEPS, WEIGHT
+from wire.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT
+from wire.local_defaults import check_bounds, check_momentum, with_defaults
 
-__all__ = ["LocalTraining"]
+__all__ = ["DEFAULTS", "LocalTraining", "local_training"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,9 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     prox: float = 0.0  # mu of FedProx, Li et al. 2020: the gradient gains mu * (w - w_received)
+    clip: float = 0.0  # greatest L2 norm of a mini-batch's gradient, over all parameters; 0: any
+    least_steps: int = 0  # mini-batches that `epochs` are extended to where a device has few samples; 0: none
+    most_steps: int = 0  # and cut to where it has many; 0: all
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -29,7 +34,20 @@ class LocalTraining:
         STEPS.check(self.steps, "local training: steps")
         BATCH.check(self.batch_size, "local training: batch size")
         LR.check(self.lr, "local training: learning rate")
-        if not 0 <= self.momentum < 1:
-            raise ConfigError(f"local training: momentum {self.momentum}; give a number in [0, 1)")
+        check_momentum(self.momentum)
         WEIGHT.check(self.weight_decay, "local training: weight decay")
         WEIGHT.check(self.prox, "local training: prox")
+        if self.clip != 0:
+            CLIP.check(self.clip, "local training: clip")
+        for value, name in ((self.least_steps, "least steps"), (self.most_steps, "most steps")):
+            if value != 0:
+                STEPS.check(value, f"local training: {name}")
+        check_bounds(self.steps, self.least_steps, self.most_steps)
+
+
+def local_training(**given: Any) -> LocalTraining:
+    """Local training with the defaults of `wire/local_defaults.py` for what is None or left out."""
+    return LocalTraining(**with_defaults(**given))
+
+
+DEFAULTS = local_training()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edge_agent.guidance import Guidance
 from edge_agent.hyper import LocalTraining
 from edge_agent.light_predictor import LightPredictor
-from edge_agent.schedule import Trained, schedule
+from edge_agent.schedule import Trained, clip_factor, schedule
 from models.latents import Drawer, Latents
 from wire.errors import ConfigError
 
@@ -64,7 +64,7 @@ def train_predictor(
 ) -> Trained:
     """Train `predictor` in place on latents `z` (N, D) and labels `y`; `epoch` gives an epoch's batches of indices.
 
-    w <- w - eta * v,  v <- beta * v + grad + lambda * w + mu * (w - w_received)
+    w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
     """
     if len(z) == 0:
         raise ConfigError("local training: the device has no samples")
@@ -76,6 +76,8 @@ def train_predictor(
         if should_stop():
             return Trained(total / max(counted, 1), steps, True)
         loss, grads = _loss(predictor, z[chosen], y[chosen], guide, steps)
+        if how.clip:
+            _clip(grads, how.clip, steps + 1)
         _step(params, grads, velocity, received, how)
         steps += 1
         if counts:
@@ -112,6 +114,14 @@ def _log_softmax(logits: Floats) -> Floats:
     shifted: Floats = logits - logits.max(1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(1, keepdims=True))
     return shifted
+
+
+def _clip(grads: list[Floats], most: float, step: int) -> None:
+    """g <- g min(1, c / ||g||)."""
+    factor = clip_factor(sum(float(np.vdot(grad, grad)) for grad in grads), most, step)
+    if factor < 1:
+        for grad in grads:
+            grad *= np.float32(factor)
 
 
 def _step(

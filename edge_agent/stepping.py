@@ -3,8 +3,8 @@
     dL/da = g W,   then   W <- (1 - eta lambda) W - eta g^T a        as one product, `W.addmm_`
 
 A gradient that no cache would hold is neither written nor read: about a tenth of the time of McMahan's CNN, where two
-processes train side by side. Only without momentum and proximal term, which need the gradient itself; a layer that is
-called more than once in a step, or whose weight others use too, gives its gradient as ever.
+processes train side by side. Only without momentum, proximal term and clipping, which need the gradient itself; a layer
+that is called more than once in a step, or whose weight others use too, gives its gradient as ever.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Call:
 
 def layers_that_may(model: nn.Module, how: LocalTraining) -> list[nn.Linear]:
     """The layers of `model` that may step by themselves."""
-    if how.momentum or how.prox:
+    if how.momentum or how.prox or how.clip:
         return []
     users = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
     linears = [module for module in model.modules() if type(module) is nn.Linear]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edge_agent.backprop import Chain, chain_of
+from edge_agent.clipping import clip_
 from edge_agent.hyper import LocalTraining
 from edge_agent.schedule import Trained, schedule
 from edge_agent.stepping import Stepping, layers_that_may
@@ -55,10 +56,10 @@ def train_local(
 ) -> Trained:
     """Train `model` in place on `x`, `y`.
 
-    w <- w - eta * v,  v <- beta * v + grad + lambda * w + mu * (w - w_received)
+    w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
 
-    grad is that of `loss_fn(logits, y)`, or of `objective(model, x, y)` if there is one. `should_stop` is asked before
-    every step: at a deadline the device keeps what it has learned so far.
+    grad is that of `loss_fn(logits, y)`, or of `objective(model, x, y)` if there is one; see `edge_agent/clipping.py`.
+    `should_stop` is asked before every step: at a deadline the device keeps what it has learned so far.
     """
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
@@ -92,6 +93,7 @@ class _Autograd:
         self._received = [p.detach().clone() for p in self._params] if how.prox else []
         self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
         # an objective may ask for gradients of its own, or call a layer for something else
+        self._steps = 0
         self._stepping = Stepping([] if objective is not None else layers_that_may(model, how), how)
 
     def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
@@ -107,6 +109,9 @@ class _Autograd:
         rest = [(p, g) for p, g in zip(self._params, found, strict=True) if id(p) not in moved]
         if rest:
             grads = [torch.zeros_like(p) if g is None else g for p, g in rest]
+            if self._how.clip:
+                self._steps += 1
+                clip_(grads, self._how.clip, self._steps)
             _step([p for p, _ in rest], grads, self._velocity, self._received, self._how)
         if total is not None:
             total.add_(loss.detach())

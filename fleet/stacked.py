@@ -12,19 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, groupby
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from edge_agent.backprop import Layer, add_bias_gradient, chain_of, log_softmax_gradient
+from edge_agent.backprop import Layer, add_bias_gradient, chain_of, log_softmax_gradient, shapes_of
+from edge_agent.clipping import Norms
 from edge_agent.hyper import LocalTraining
-from edge_agent.schedule import Trained, schedule
+from edge_agent.schedule import Trained, clip_factor, schedule
 from edge_agent.train import batches
 from fleet.shelf import Shelf
 from quant.binary import BinaryLinear, binarize
-from wire.errors import ConfigError
+from wire.errors import ConfigError, DivergedError
 
 __all__ = ["Pupils", "Stack", "size_that_pays", "train_stacked"]
 
@@ -53,7 +55,7 @@ def size_that_pays(model: nn.Module) -> int:
     return max(1, min(MOST, CACHE // (4 * sum(p.numel() for p in model.parameters()))))
 
 
-def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple[Stack, list[Trained]]:
+def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack:
     """Train copies of the perceptron `model`, one per pupil, which is left as it is."""
     sizes = pupils.sizes
     if not all(sizes):
@@ -70,7 +72,7 @@ def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> tuple
                 rows, labels = pupils.rows.index_select(0, chosen), pupils.y.index_select(0, chosen)
                 stack.step(at, [counts for counts, _ in given], pupils.shelf, rows, labels)
             at += len(given)
-    return stack, [stack.trained(k) for k in range(len(sizes))]
+    return stack
 
 
 def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterator[list[Step]]:
@@ -106,6 +108,7 @@ class Stack:
         self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
         self._totals = torch.zeros(count, dtype=torch.float64)
         self._counted, self._steps = [0] * count, [0] * count
+        self._diverged: dict[int, DivergedError] = {}  # by place
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
 
@@ -121,8 +124,10 @@ class Stack:
             own[name].copy_(value)
 
     def trained(self, k: int) -> Trained:
-        """How the training of pupil `k` went."""
+        """How the training of pupil `k` went; DivergedError, if it did not."""
         at = self._at[k]
+        if at in self._diverged:
+            raise self._diverged[at]
         return Trained(self._totals[at].item() / max(self._counted[at], 1), self._steps[at], False)
 
     @torch.no_grad()
@@ -145,21 +150,39 @@ class Stack:
         g = log_softmax_gradient(log_p, labels, room.size).view(count, rows, -1)
         if not room.outputs[-1].is_contiguous():
             g = room.outputs[-1].copy_(g)
-        for at in range(len(weights) - 1, -1, -1):
-            inward = None
-            if at:  # before the layer's own weight moves
-                inward = _multiply(g, weights[at], room.inward[at - 1], small=room.small[at])
-                if self._layers[at - 1].relu:
-                    torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
-            self._add_gradient(at, part, g, seen[at], small=room.small[at])
-            if inward is not None:
-                g = inward
+        gs = [g]  # g_l, the last one first
+        for at in range(len(weights) - 1, 0, -1):
+            inward = _multiply(gs[-1], weights[at], room.inward[at - 1], small=room.small[at])
+            if self._layers[at - 1].relu:
+                torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
+            gs.append(inward)
+        gs.reverse()
+        if room.norms is not None:
+            self._clip(first, gs, room.norms.of(gs, seen))
+        for at, own in enumerate(gs):
+            self._add_gradient(at, part, own, seen[at], small=room.small[at])
         self._finish(part)
+
+    def _clip(self, first: int, gs: list[Tensor], squared: Tensor) -> None:
+        """Scale each perceptron's gradient; one that is not finite is no step, and its device has diverged."""
+        factors = []
+        for k, value in enumerate(squared.tolist()):
+            try:
+                factors.append(clip_factor(value, self._how.clip, self._steps[first + k]))
+            except DivergedError as error:
+                self._diverged.setdefault(first + k, error)
+                factors.append(1.0)
+                for g in gs:
+                    g[k].zero_()
+        if min(factors) < 1:
+            scale = torch.tensor(factors).view(-1, 1, 1)
+            for g in gs:
+                g.mul_(scale)
 
     def _room(self, count: int, rows: int) -> _Room:
         room = self._rooms.get((count, rows))
         if room is None:
-            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows)
+            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows, clips=self._how.clip > 0)
         return room
 
     def _part(self, first: int, count: int) -> _Part:
@@ -230,6 +253,10 @@ def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None, *, 
     return out
 
 
+def _multiply_any(a: Tensor, b: Tensor, out: Tensor) -> None:
+    _multiply(a, b, out, small=a.shape[1] * a.shape[2] * b.shape[2] < SMALL)
+
+
 def _aligned(count: int, *shape: int) -> Tensor:
     """(count, *shape), each of the `count` where a tensor of its own would begin: kernels may round by that."""
     stride = -(-math.prod(shape) // ALIGNED) * ALIGNED
@@ -255,9 +282,10 @@ class _Room:
     inward: list[Tensor]  # g_l, of all layers but the last
     size: Tensor  # B
     small: list[bool]  # by layer: torch's batched kernel is one of its own, which rounds otherwise than that of one
+    norms: Norms | None  # where gradients are clipped
 
     @classmethod
-    def of(cls, layers: Sequence[Layer], count: int, rows: int) -> _Room:
+    def of(cls, layers: Sequence[Layer], count: int, rows: int, *, clips: bool) -> _Room:
         linears = [layer.linear for layer in layers]
         return cls(
             _aligned(count, rows, linears[0].in_features),
@@ -265,4 +293,5 @@ class _Room:
             [_aligned(count, rows, linear.in_features) for linear in linears[1:]],
             torch.tensor(float(rows)),
             [rows * linear.in_features * linear.out_features < SMALL for linear in linears],
+            Norms(shapes_of(linears), rows, partial(_aligned, count), _multiply_any) if clips else None,
         )

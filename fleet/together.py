@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from edge_agent.objective import counts_logits
-from edge_agent.schedule import Trained
 from edge_agent.work import packed_update
 from fleet.device import Answer, Kept, Result, SimulatedDevice
 from fleet.news import News
@@ -49,10 +48,10 @@ def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news:
     """What the devices of a batch answer, in order; each is given its share of the time."""
     begun = time.perf_counter()
     load_packed(model, news.published[devices[0].prototype].tensors)
-    stack, trained = train_stacked(model, _pupils(devices, news), devices[0].how(news))
+    stack = train_stacked(model, _pupils(devices, news), devices[0].how(news))
     share = (time.perf_counter() - begun) / len(devices)
     for k, device in enumerate(devices):
-        answer = device.answer(model, news, {}, partial(_result, device, stack, k, trained[k]))
+        answer = device.answer(model, news, {}, partial(_result, device, stack, k))
         yield replace(answer, train_s=answer.train_s + share)
 
 
@@ -66,9 +65,8 @@ def _pupils(devices: Sequence[SimulatedDevice], news: News) -> Pupils:
     )
 
 
-def _result(
-    device: SimulatedDevice, stack: Stack, k: int, trained: Trained, model: Prototype, news: News, _: Kept
-) -> Result:
+def _result(device: SimulatedDevice, stack: Stack, k: int, model: Prototype, news: News, _: Kept) -> Result:
+    trained = stack.trained(k)
     floats, tampers = device.floats(model), device.attack is not None and device.attack.tampers
     if not tampers and floats == "fp32" and not model.spec.precision.quantized:  # as it is: no rounding, no packing
         return {name: value.numpy() for name, value in stack.state(k).items()}, trained.loss, None

@@ -11,6 +11,7 @@
     │   └── TransferError              a chunk, or the state of a transfer
     ├── ModelError                 6   weights that do not fit a prototype, a graph that does not export
     ├── DeviceError                7   a device answered with something that cannot be used; the round goes on
+    │   └── DivergedError              its training came to NaN or infinity: there is nothing to send
     ├── TransportError             8   the broker cannot be used as asked
     └── RoundError                 1   a round cannot go on: our fault
         └── StorageError               the disk, or a file of the state folder: nothing that a device has done
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DeviceError",
+    "DivergedError",
     "EdgestillError",
     "EnvelopeError",
     "ModelError",
@@ -98,6 +100,10 @@ class DeviceError(EdgestillError):
     """A device answered with something that cannot be used."""
 
     exit_code = 7
+
+
+class DivergedError(DeviceError):
+    """Local training came to NaN or infinity."""
 
 
 class TransportError(EdgestillError):

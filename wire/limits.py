@@ -13,6 +13,7 @@ from wire.errors import ConfigError
 __all__ = [
     "ALPHA",
     "BATCH",
+    "CLIP",
     "DEVICES",
     "EPOCHS",
     "LATENT",
@@ -55,6 +56,7 @@ EPOCHS = Range(1, 100_000)
 STEPS = Range(1, 100_000_000)
 SAMPLES = Range(1, 1_000_000_000)
 LR = Range(1e-30, 1000)
+CLIP = Range(1e-6, 1e6)  # of the norm of a gradient; 0, where it is allowed, is no limit
 ALPHA = Range(1e-6, 1e9)  # of a Dirichlet draw
 WEIGHT = Range(0, 1e6)  # of a term of a loss, a temperature, a distance
 SEED = Range(-(2**53), 2**53)

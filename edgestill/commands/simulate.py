@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edge_agent.hyper import DEFAULTS, local_training
 from edgestill.output import out, print_json
 from wire.errors import ConfigError
 from wire.limits import DEVICES
@@ -121,14 +122,26 @@ def simulate(
     ] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.", rich_help_panel=FLEET)] = 0,
     local_epochs: Annotated[
-        int | None, typer.Option(help="Passes over a device's samples per round [2].", rich_help_panel=TRAIN)
+        int | None,
+        typer.Option(
+            help="Passes over a device's samples per round [2, of at least 20 and at most 100 mini-batches].",
+            rich_help_panel=TRAIN,
+        ),
     ] = None,
     local_steps: Annotated[
         int | None, typer.Option(help="Mini-batches per round, instead of epochs.", rich_help_panel=TRAIN)
     ] = None,
-    lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=TRAIN)] = 0.03,
-    momentum: Annotated[float, typer.Option(help="Of SGD, reset each round.", rich_help_panel=TRAIN)] = 0.9,
-    batch_size: Annotated[int, typer.Option(help="Mini-batch size.", rich_help_panel=TRAIN)] = 8,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate [auto: by batch size and momentum].", rich_help_panel=TRAIN),
+    ] = None,
+    momentum: Annotated[
+        float, typer.Option(help="Of SGD, reset each round.", rich_help_panel=TRAIN)
+    ] = DEFAULTS.momentum,
+    batch_size: Annotated[int, typer.Option(help="Mini-batch size.", rich_help_panel=TRAIN)] = DEFAULTS.batch_size,
+    clip: Annotated[
+        float, typer.Option(help="Greatest norm of a mini-batch's gradient; 0 is off.", rich_help_panel=TRAIN)
+    ] = DEFAULTS.clip,
     prox: Annotated[
         float | None, typer.Option(help="mu of FedProx; 0 is off [what the recipe says].", rich_help_panel=TRAIN)
     ] = None,
@@ -250,12 +263,9 @@ def simulate(
     """
     from aggregator.overrides import parse_overrides
     from aggregator.recipes import find_recipe
-    from edge_agent.hyper import LocalTraining
     from fleet.config import DEFAULT_ENGINE, SimulationConfig
     from fleet.partition import parse_options
 
-    if local_epochs is None and local_steps is None:
-        local_epochs = 2
     if local_epochs is not None and local_steps is not None:
         raise ConfigError("give either --local-epochs or --local-steps, not both")
     boards = _boards(devices, hardware)
@@ -276,8 +286,14 @@ def simulate(
         dataset=dataset,
         devices=len(boards),
         prototypes=tuple(name.strip() for name in prototypes.split(",") if name.strip()),
-        training=LocalTraining(
-            lr=lr, batch_size=batch_size, epochs=local_epochs, steps=local_steps, momentum=momentum, prox=prox
+        training=local_training(
+            lr=lr,
+            batch_size=batch_size,
+            epochs=local_epochs,
+            steps=local_steps,
+            momentum=momentum,
+            prox=prox,
+            clip=clip,
         ),
         partition=partition,
         alpha=alpha,

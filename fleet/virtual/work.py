@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from edge_agent.hyper import LocalTraining
+from edge_agent.schedule import num_steps
 from models.split import Prototype
 
 __all__ = ["forward_flops", "samples_seen", "training_flops"]
@@ -28,10 +29,8 @@ def forward_flops(model: Prototype) -> float:
 
 def samples_seen(how: LocalTraining, examples: int) -> int:
     """Samples that pass through the network in one round, repetitions counted."""
-    if how.epochs is not None:
-        return how.epochs * examples
-    assert how.steps is not None
-    whole, rest = divmod(how.steps, max(math.ceil(examples / how.batch_size), 1))
+    per_epoch = max(math.ceil(examples / how.batch_size), 1)
+    whole, rest = divmod(num_steps(per_epoch, how), per_epoch)
     return whole * examples + min(rest * how.batch_size, examples)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aggregator.config import check_fleet_config, load_fleet_config
+from edge_agent.assignment import local_training
+from edge_agent.hyper import DEFAULTS, LocalTraining
 from tests.aggregator.scripted import key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.errors import ConfigError
@@ -43,7 +46,7 @@ def test_it_resolves_paths_prototypes_and_keys(tmp_path: Path) -> None:
     assert {d: public_key_hex(k) for d, k in config.devices.items()} == {
         "pi-0": public_key_hex(key_of("pi-0").public_key())
     }
-    assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (1, None, 3)
+    assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (2, None, 3)
 
 
 def test_public_keys_come_from_a_folder_too(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_a_setting_comes_before_the_environment_and_that_before_the_file(tmp_pat
     config = load_fleet_config(path, environ=environ)
     assert (config.round.rounds, config.broker.port) == (7, 1999)
     config = load_fleet_config(path, ["round.rounds=9", "broker.port=2000", "train.prox=0.1"], environ=environ)
-    assert (config.round.rounds, config.broker.port, config.hyper.extra) == (9, 2000, {"prox": 0.1})
+    assert (config.round.rounds, config.broker.port, config.hyper.extra["prox"]) == (9, 2000, 0.1)
     assert load_fleet_config(path, ["task.input_shape=3x32x32"], environ={}).task.input_shape == (3, 32, 32)
 
 
@@ -87,6 +90,10 @@ def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
         ({"round": "target_accuracy = 0.9"}, "'target_accuracy' needs labelled samples"),
         ({"train": "epochs = 1\nsteps = 2"}, "'epochs' and 'steps' are both given"),
         ({"train": "!lr = 0.0"}, "'lr' is 0"),
+        ({"train": "clip = 1e-9"}, "'clip' is 1e-09; give 0 for none, or at least 1e-06"),
+        ({"train": "clip = -1.0"}, "'clip' is -1"),
+        ({"train": "steps = 5\nmost_steps = 9"}, r"\[train\]: .*least_steps and most_steps go with epochs"),
+        ({"train": "least_steps = 9\nmost_steps = 5"}, r"\[train\]: .*least_steps 9 is more than most_steps 5"),
         ({"devices": "!pi-0 = 3"}, r"'pi-0' is 3; write it as pi-0 = \{ key = "),
         ({"devices": '!pi-0 = { key = "abc" }'}, "pi-0: public key 'abc': must be 64 hex digits"),
         ({"devices": '!all = { key = "abc" }'}, "this id is reserved"),
@@ -114,6 +121,27 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, tables: dict, words: s
     assert "\n" not in str(caught.value)
 
 
+def test_local_training_has_the_defaults_of_a_simulation(tmp_path: Path) -> None:
+    config = load_fleet_config(written(tmp_path, train="!"), environ={})
+    assert local_training(config.hyper) == DEFAULTS
+    exact = load_fleet_config(written(tmp_path, train="!epochs = 3\nclip = 0\nmomentum = 0.5"), environ={})
+    assert local_training(exact.hyper) == LocalTraining(lr=0.025, batch_size=32, epochs=3, momentum=0.5)
+    told = load_fleet_config(written(tmp_path, train="!epochs = 3\nleast_steps = 4\nlr = 0.2"), environ={})
+    assert local_training(told.hyper) == replace(DEFAULTS, epochs=3, least_steps=4, most_steps=0, lr=0.2)
+    assert told.to_json()["train"] | {"prox": 0} == {
+        "lr": 0.2,
+        "batch_size": 32,
+        "epochs": 3,
+        "steps": None,
+        "momentum": 0.9,
+        "weight_decay": 0.0,
+        "prox": 0,
+        "clip": 1.0,
+        "least_steps": 4,
+        "most_steps": 0,
+    }
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -139,7 +167,7 @@ def test_the_checked_config_is_json_without_secrets(tmp_path: Path) -> None:
 
 def test_a_recipe_may_say_what_devices_send_and_are_told(tmp_path: Path) -> None:
     config = load_fleet_config(written(tmp_path, fusion='recipe = "feddistill"'), environ={})
-    assert (config.update, dict(config.hyper.extra)) == ("logits", {"label_logits": 1.0})
+    assert (config.update, config.hyper.extra["label_logits"]) == ("logits", 1.0)
     guided = 'recipe = "fedgen"\ngenerator = "reference"\ngenerated_kl = 0.0'
     config = load_fleet_config(written(tmp_path, fusion=guided, round='update = "predictor"'), environ={})
     assert config.update == "predictor"

@@ -56,9 +56,11 @@ def check(victim: str, points: list[str], folder: Path, broker: Broker, rounds: 
 
 @pytest.mark.broker
 def test_a_fleet_over_tls_that_distills_gives_the_same_models(tmp_path: Path) -> None:
-    """Teachers of both prototypes, a student of each, and momentum that the aggregator remembers between rounds."""
+    """Teachers of both prototypes, a student of each, momentum that the aggregator remembers, and clipped gradients."""
     fusion = {"steps": 4, "check_every": 2, "batch_size": 8, "server_momentum": 0.3, "teach": "mean-logits"}
     settings = config(2, recipe="fedrad", fusion=fusion, source_size=12, attack="malicious@1")
+    bounded = replace(settings.training, steps=None, epochs=2, least_steps=3, most_steps=4, clip=0.3)
+    settings = replace(settings, training=bounded)
     with (
         Mosquitto(tmp_path / "broker", tls=Authority(tmp_path / "tls")) as broker,
         fleet(settings, tmp_path / "fleet", broker.config) as simulation,

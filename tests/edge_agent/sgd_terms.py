@@ -10,6 +10,8 @@ every_sgd_term = pytest.mark.parametrize(
         {"weight_decay": 0.05},
         {"prox": 0.3},
         {"momentum": 0.9, "weight_decay": 0.05, "prox": 0.3},
+        {"clip": 0.5},
+        {"momentum": 0.9, "weight_decay": 0.05, "prox": 0.3, "clip": 0.3},
     ],
     ids=lambda extra: "+".join(extra) or "plain",
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_agent.hyper import LocalTraining
+from edge_agent.hyper import DEFAULTS, LocalTraining, local_training
 from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
@@ -19,8 +19,27 @@ pytestmark = pytest.mark.light
         ({"lr": float("nan")}, "learning rate nan"),
         ({"momentum": 1.0}, "momentum 1.0"),
         ({"prox": -0.1}, "prox -0.1; give at least 0"),
+        ({"clip": -1.0}, "clip -1; give at least 1e-06"),
+        ({"clip": float("nan")}, "clip nan"),
+        ({"least_steps": -1}, "least steps -1"),
+        ({"least_steps": 9, "most_steps": 8}, "least_steps 9 is more than most_steps 8"),
+        ({"epochs": None, "steps": 3, "most_steps": 8}, "go with epochs"),
     ],
 )
 def test_a_bad_setting_is_named(change: dict, word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         LocalTraining(**{"lr": 0.1, "batch_size": 8, "epochs": 1, **change})
+
+
+def test_nothing_is_clipped_or_bounded_unless_it_is_said() -> None:
+    how = LocalTraining(lr=0.1, batch_size=8, epochs=1)
+    assert (how.clip, how.least_steps, how.most_steps) == (0.0, 0, 0)
+
+
+def test_what_is_given_is_kept_to_exactly() -> None:
+    assert local_training() == local_training(lr=None, epochs=None) == DEFAULTS
+    exact = local_training(epochs=5, lr=0.7)
+    assert (exact.epochs, exact.lr, exact.least_steps, exact.most_steps) == (5, 0.7, 0, 0)
+    assert exact.clip == DEFAULTS.clip
+    steps = local_training(steps=3)
+    assert (steps.epochs, steps.steps, steps.least_steps) == (None, 3, 0)

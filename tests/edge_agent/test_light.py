@@ -16,7 +16,7 @@ from edge_agent.train import batches, train_local
 from quant.layers import layers_for
 from quant.precision import parse_precision
 from tests.edge_agent.generators import small_latents
-from wire.errors import ConfigError
+from wire.errors import ConfigError, DivergedError
 
 N, CLASSES, LATENT, STEPS = 50, 4, 6, 20
 Z = torch.randn(N, LATENT, generator=torch.Generator().manual_seed(1))
@@ -49,7 +49,9 @@ def torch_epochs(how: LocalTraining) -> Iterator[np.ndarray]:
 @pytest.mark.parametrize("precision", ["fp32", "w1"])
 @pytest.mark.parametrize("guidance", [None, PAPER, REFERENCE], ids=["plain", "paper", "reference"])
 @pytest.mark.parametrize(
-    "more", [{}, {"momentum": 0.9}, {"prox": 0.5, "weight_decay": 0.01}], ids=["sgd", "momentum", "prox"]
+    "more",
+    [{}, {"momentum": 0.9}, {"prox": 0.5, "weight_decay": 0.01}, {"momentum": 0.9, "clip": 0.2}],
+    ids=["sgd", "momentum", "prox", "clip"],
 )
 def test_twenty_steps_agree_with_torch(precision: str, guidance: Guidance | None, more: dict[str, float]) -> None:
     how = LocalTraining(lr=0.01, batch_size=16, steps=STEPS, **more)  # type: ignore[arg-type]
@@ -66,6 +68,14 @@ def test_twenty_steps_agree_with_torch(precision: str, guidance: Guidance | None
     np.testing.assert_allclose(light.weight, net.predictor.weight.detach().numpy(), atol=1e-5)
     np.testing.assert_allclose(light.bias, net.predictor.bias.detach().numpy(), atol=1e-5)
     assert np.abs(light.weight - tensors["predictor.weight"]).max() > 1e-3  # it has moved
+
+
+def test_a_gradient_that_is_not_finite_ends_the_training() -> None:
+    light, rng = LightPredictor(np.zeros((2, LATENT), np.float32), np.zeros(2, np.float32)), np.random.default_rng(0)
+    how = LocalTraining(lr=0.5, batch_size=10, epochs=2, clip=1.0)
+    z = np.full((20, LATENT), np.inf, np.float32)
+    with pytest.raises(DivergedError, match="step 1"), np.errstate(invalid="ignore"):
+        train_predictor(light, z, np.zeros(20, np.int64), how, epoch=lambda: light_batches(20, 10, rng))
 
 
 def test_a_predictor_learns_in_epochs() -> None:

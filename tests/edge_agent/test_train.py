@@ -8,7 +8,7 @@ from torch import nn
 
 from edge_agent.hyper import LocalTraining
 from edge_agent.train import batches, train_local
-from wire.errors import ConfigError
+from wire.errors import ConfigError, DivergedError
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -41,6 +41,45 @@ def test_the_step_equals_torch_sgd(momentum: float, weight_decay: float) -> None
         sgd.step()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["perceptron", "autograd"])
+def test_clipping_equals_that_of_torch(by_hand: bool) -> None:
+    x, y = toy()
+    ours, theirs = net(), net()
+    loss_fn = nn.functional.cross_entropy if by_hand else (lambda z, y: nn.functional.cross_entropy(z, y))
+    how = LocalTraining(lr=0.1, batch_size=50, epochs=5, momentum=0.9, clip=0.1)
+    train_local(ours, x, y, how, generator=seeded(), loss_fn=loss_fn)
+    sgd = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(5):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(theirs(x), y).backward()
+        norm = nn.utils.clip_grad_norm_(theirs.parameters(), 0.1)
+        assert norm > 0.1  # it bites
+        sgd.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_without_a_gradient_are_clipped_with_the_others() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(1, 1, bias=False), "unused": nn.Linear(1, 1)})
+    model["used"].weight.data.fill_(1.0)
+    how = LocalTraining(lr=0.1, batch_size=1, steps=1, clip=0.5)
+    x, y = torch.full((1, 1), 8.0), torch.zeros(1, dtype=torch.long)
+    train_local(model, x, y, how, generator=seeded(), objective=lambda m, x, _: m["used"](x).sum())
+    assert model["used"].weight.item() == pytest.approx(1 - 0.1 * 0.5)  # the gradient was 8
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["perceptron", "autograd"])
+def test_a_gradient_that_is_not_finite_ends_the_training(by_hand: bool) -> None:
+    x, y = toy()
+    model = net()
+    start = [p.detach().clone() for p in model.parameters()]
+    loss_fn = nn.functional.cross_entropy if by_hand else (lambda z, y: nn.functional.cross_entropy(z, y))
+    how = LocalTraining(lr=0.1, batch_size=50, epochs=5, clip=1.0)
+    with pytest.raises(DivergedError, match="training diverged: the gradient of step 1 is not finite"):
+        train_local(model, x * float("inf"), y, how, generator=seeded(), loss_fn=loss_fn)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), start, strict=True))  # NaN went nowhere
 
 
 def test_fedprox_pulls_towards_the_received_weights() -> None:

@@ -14,6 +14,7 @@ from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from tests.edge_agent.sgd_terms import every_sgd_term
+from wire.errors import DivergedError
 
 
 def prototype(name: str = "mlp:fp32", side: int = 4) -> Prototype:
@@ -39,7 +40,7 @@ def pupils(sizes: list[int], side: int = 4) -> Pupils:
 
 def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int = 4) -> None:
     start = prototype(name, side)
-    stack, trained = train_stacked(start, pupils(sizes, side), how)
+    stack = train_stacked(start, pupils(sizes, side), how)
     for k, n in enumerate(sizes):
         alone, together = prototype(name, side), prototype(name, side)
         wanted = train_local(alone, *samples(k, n, side), how, generator=shuffle(k))
@@ -50,7 +51,7 @@ def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int 
         assert all(torch.equal(view, own[name]) for name, view in views.items())
         for (tensor, a), b in zip(alone.state_dict().items(), together.state_dict().values(), strict=True):
             assert torch.equal(a, b), f"pupil {k}, {tensor}"
-        assert trained[k] == wanted
+        assert stack.trained(k) == wanted
     own = prototype(name, side)
     assert all(torch.equal(a, b) for a, b in zip(start.parameters(), own.parameters(), strict=True))
 
@@ -70,16 +71,45 @@ def test_networks_of_real_width_have_the_bits_too() -> None:
     check_like_alone("mlp:fp32", [70, 70, 50], LocalTraining(lr=0.1, batch_size=32, epochs=2), side=28)
 
 
+@pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
+@pytest.mark.parametrize("batch_size", [32, 2, 300], ids=lambda size: f"batch-{size}")  # 300: gradients are formed
+def test_clipped_gradients_have_the_bits_too(name: str, batch_size: int) -> None:
+    how = LocalTraining(lr=0.1, batch_size=batch_size, steps=6, momentum=0.9, clip=0.2)
+    check_like_alone(name, [70, 70, 700, 50, 1], how, side=28)
+    free, clipped = (train_stacked(prototype(side=28), pupils([70], 28), how) for how in (replace(how, clip=0.0), how))
+    assert not all(torch.equal(a, b) for a, b in zip(free.state(0).values(), clipped.state(0).values(), strict=True))
+
+
+def test_a_clip_that_does_not_bite_changes_no_bit() -> None:
+    how = LocalTraining(lr=0.1, batch_size=32, steps=6, momentum=0.9)
+    free, clipped = (train_stacked(prototype(), pupils([70, 40]), one) for one in (how, replace(how, clip=1e5)))
+    for k in range(2):
+        assert all(torch.equal(a, b) for a, b in zip(free.state(k).values(), clipped.state(k).values(), strict=True))
+
+
+def test_a_device_that_diverges_leaves_the_others_as_they_are() -> None:
+    how = LocalTraining(lr=0.1, batch_size=8, steps=5, momentum=0.9, clip=0.5)
+    given = pupils([21, 21, 21])
+    given.shelf.x[21:42] = float("inf")  # of the second
+    stack = train_stacked(prototype(), given, how)
+    with pytest.raises(DivergedError, match="training diverged: the gradient of step 1 is not finite"):
+        stack.trained(1)
+    for k in (0, 2):
+        alone = prototype()
+        assert stack.trained(k) == train_local(alone, *samples(k, 21), how, generator=shuffle(k))
+        assert all(torch.equal(stack.state(k)[name], p) for name, p in alone.named_parameters())
+
+
 def test_samples_may_lie_anywhere() -> None:
     how = LocalTraining(lr=0.1, batch_size=8, epochs=2)
     given = pupils([21, 9])
     order = torch.randperm(30, generator=torch.Generator().manual_seed(5))
     x = torch.empty_like(given.shelf.x)
     x[order] = given.shelf.x  # sample i lies at order[i]
-    here, _ = train_stacked(prototype(), given, how)
+    here = train_stacked(prototype(), given, how)
     generators = [shuffle(k) for k in range(2)]
     elsewhere = replace(given, shelf=Shelf(x), rows=order, generators=generators)
-    there, _ = train_stacked(prototype(), elsewhere, how)
+    there = train_stacked(prototype(), elsewhere, how)
     for k in range(2):
         a, b = prototype(), prototype()
         here.put_into(a, k)
@@ -91,7 +121,7 @@ def test_layers_without_a_bias_are_stacked_too() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
     how = LocalTraining(lr=0.1, batch_size=8, epochs=1)
     before = model[1].weight.detach().clone()
-    stack, _ = train_stacked(model, pupils([16, 16]), how)
+    stack = train_stacked(model, pupils([16, 16]), how)
     stack.put_into(model, 1)
     alone = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
     alone[1].weight.data.copy_(before)

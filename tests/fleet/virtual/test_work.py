@@ -30,4 +30,7 @@ def test_samples_are_counted_with_their_repetitions() -> None:
     # an epoch of 20 has batches of 8, 8 and 4: 7 steps are two epochs and one batch
     assert samples_seen(LocalTraining(lr=0.1, batch_size=8, steps=7), 20) == 48
     assert samples_seen(LocalTraining(lr=0.1, batch_size=32, steps=2), 20) == 40
+    bounded = LocalTraining(lr=0.1, batch_size=8, epochs=2, least_steps=7, most_steps=8)
+    assert samples_seen(bounded, 20) == 48  # 6 steps, and one more
+    assert samples_seen(bounded, 80) == 64  # 20 steps, cut to 8
     assert training_flops(100.0, epochs, 20) == 18_000.0

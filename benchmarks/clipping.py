@@ -1,0 +1,87 @@
+"""What clipping a gradient costs in a step: perceptrons alone and stacked, and networks through autograd.
+
+    python benchmarks/clipping.py
+
+Steps without clipping and with a norm that is reached in turn, in one process; least CPU time, in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from edge_agent.hyper import LocalTraining
+from edge_agent.train import train_local
+from fleet.shelf import Shelf
+from fleet.stacked import Pupils, train_stacked
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from models.split import Prototype
+
+STEPS, ROUNDS = 40, 15
+NAMES = ("mlp:fp32", "mlp:w1", "fedrad_mlp:fp32", "cnn:fp32", "mcmahan_cnn:fp32")
+
+
+def model_of(name: str) -> Prototype:
+    """Of MNIST's shape."""
+    spec = PrototypeSpec(*parse_prototype(name), (1, 28, 28), 10, 32)
+    return build(spec, generator=torch.Generator().manual_seed(0))
+
+
+def alone(model: Prototype, how: LocalTraining) -> float:
+    """Seconds of a step of one device."""
+    x, y = torch.randn(500, 1, 28, 28), torch.randint(10, (500,))
+    begun = time.process_time()
+    train_local(model, x, y, how, generator=torch.Generator().manual_seed(0))
+    return (time.process_time() - begun) / STEPS
+
+
+def stacked(model: Prototype, how: LocalTraining, devices: int = 5) -> float:
+    """Seconds of a step of one device of several."""
+    x, y = torch.randn(500 * devices, 784), torch.randint(10, (500 * devices,))
+    generators = [torch.Generator().manual_seed(k) for k in range(devices)]
+    pupils = Pupils(Shelf(x), torch.arange(len(y)), y, [500] * devices, generators)
+    begun = time.process_time()
+    train_stacked(model, pupils, how)
+    return (time.process_time() - begun) / STEPS / devices
+
+
+def compare(name: str, step: Callable[[Prototype, LocalTraining], float], how: LocalTraining) -> tuple[float, float]:
+    """The least of several, without and with clipping, measured in turn."""
+    found: dict[float, list[float]] = {0.0: [], 0.01: []}
+    for _ in range(ROUNDS):
+        for clip, seconds in found.items():
+            seconds.append(step(model_of(name), replace(how, clip=clip)))
+    free, clipped = (1e6 * min(seconds) for seconds in found.values())
+    return free, clipped
+
+
+def main() -> None:
+    """Print a line per network."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--json", action="store_true")
+    a = parser.parse_args()
+    torch.set_num_threads(1)
+    how = LocalTraining(lr=0.01, batch_size=a.batch, steps=STEPS, momentum=a.momentum)
+    print(f"{'batch ' + str(a.batch):26s}{'free':>9s}{'clipped':>9s}{'ratio':>7s}")
+    ratios = {}
+    for name in NAMES:
+        for way, step in (("alone", alone), ("stacked", stacked)):
+            if way == "stacked" and not name.startswith("mlp"):
+                continue
+            free, clipped = compare(name, step, how)
+            ratios[f"{name} {way}"] = round(clipped / free, 3)
+            print(f"{name + ' ' + way:26s}{free:9.0f}{clipped:9.0f}{clipped / free:7.2f}")
+    if a.json:
+        print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()
