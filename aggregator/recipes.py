@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from aggregator.generation import GUIDANCE, PAPER, REFERENCE, Generation
+from aggregator.generation import PAPER, Generation
 from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["MAX_EXAMPLES_RATIO", "RECIPES", "Distillation", "Recipe", "find_recipe"]
@@ -220,8 +220,7 @@ _RECIPES = (
         name="fedgen",
         title="mean; a latent generator, learned from the predictors alone, guides the devices",
         paper=_FEDGEN,
-        generation=REFERENCE,
-        local=GUIDANCE["reference"],
+        generation=PAPER,
     ),
     Recipe(
         name="fedensemble",

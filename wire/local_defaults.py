@@ -19,13 +19,13 @@ from wire.limits import BATCH
 
 __all__ = ["BATCH_SIZE", "CLIP", "MOMENTUM", "auto_lr", "check_bounds", "check_momentum", "with_defaults"]
 
-BASE_LR = 0.05  # without momentum, at BASE_BATCH
+BASE_LR = 0.3  # without momentum, at BASE_BATCH
 BASE_BATCH = 32
 BATCH_SIZE = 32
 MOMENTUM = 0.9
 CLIP = 1.0
 EPOCHS = 2
-LEAST_STEPS = 20
+LEAST_STEPS = 50
 MOST_STEPS = 100
 
 

@@ -57,7 +57,7 @@ def test_fedrad_is_expressible_as_its_authors_have_it() -> None:
 def test_what_devices_learn_from_has_a_name() -> None:
     named = {name: recipe.knowledge for name, recipe in RECIPES.items() if recipe.knowledge is not None}
     assert named == {
-        "fedgen": "generator:reference",
+        "fedgen": "generator:paper",
         "edgestill": "generator:paper",
         "feddistill": "label-logits:mean",
         "feddistill+": "label-logits:mean",
