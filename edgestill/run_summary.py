@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["print_summary"]
 
+#: What the aggregator spends beside the devices' training, where it does: stages of a report, in words.
+_COSTS = {"teach": "teachers' answers", "distill": "distillation", "generate": "generator", "score": "scoring"}
+
 
 def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
-    from fleet.report.summary import quality
+    from fleet.report.summary import quality, time_split
 
     scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
     if scored:
@@ -36,6 +39,10 @@ def print_summary(run: Run) -> None:
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
     seconds = sum(r.seconds for r in run.rounds)
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
+    split = time_split(run.rounds)
+    spent = [f"{words} {split[stage]:.1f} s" for stage, words in _COSTS.items() if split.get(stage, 0.0) >= 0.05]
+    if spent:
+        out.print(f"of this, training on all devices together {split.get('train', 0.0):.1f} s, {', '.join(spent)}")
 
 
 def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:

@@ -41,7 +41,7 @@ def with_defaults(**given: Any) -> dict[str, Any]:
 
     >>> found = with_defaults(steps=7, momentum=0.0)
     >>> found["lr"], found["epochs"], found["steps"], found["least_steps"]
-    (0.05, None, 7, 0)
+    (0.3, None, 7, 0)
     """
     said = {name: value for name, value in given.items() if value is not None}
     amount: dict[str, Any] = {"epochs": None, "steps": None, "least_steps": 0, "most_steps": 0}

@@ -124,7 +124,7 @@ def simulate(
     local_epochs: Annotated[
         int | None,
         typer.Option(
-            help="Passes over a device's samples per round [2, of at least 20 and at most 100 mini-batches].",
+            help="Passes over a device's samples per round [2, of at least 50 and at most 100 mini-batches].",
             rich_help_panel=TRAIN,
         ),
     ] = None,

@@ -82,17 +82,17 @@ def default_target(runs: Sequence[RunFacts]) -> float:
     return max(math.floor(20 * median_high(best) + 1e-9), 1) / 20
 
 
-def time_split(run: RunFacts) -> dict[str, float]:
+def time_split(rounds: Sequence[RoundResult]) -> dict[str, float]:
     """Seconds by group of stages, over all rounds; `rest` is what the rounds took beside them.
 
     Stages that run on several workers at once may add up to more than the rounds took; then there is no rest.
     """
     by_stage: dict[str, float] = {}
-    for result in run.rounds:
+    for result in rounds:
         for stage, seconds in result.seconds_by.items():
             by_stage[stage] = by_stage.get(stage, 0.0) + seconds
     split = {group: sum(by_stage.get(stage, 0.0) for stage in stages) for group, stages in STAGES.items()}
-    rest = sum(r.seconds for r in run.rounds) - sum(by_stage.values())
+    rest = sum(r.seconds for r in rounds) - sum(by_stage.values())
     known = {stage for stages in STAGES.values() for stage in stages}
     unknown = sum(seconds for stage, seconds in by_stage.items() if stage not in known)
     return {group: seconds for group, seconds in split.items() if seconds} | {REST: max(rest, 0.0) + unknown}
@@ -142,7 +142,7 @@ def run_row(run: RunFacts, target: float) -> dict[str, Any]:
         "bytes_up": sum(r.bytes_up for r in run.rounds),
         "bytes_down": sum(r.bytes_down for r in run.rounds),
         "seconds": round(sum(r.seconds for r in run.rounds), 3),
-        "seconds_by": {stage: round(seconds, 3) for stage, seconds in time_split(run).items()},
+        "seconds_by": {stage: round(seconds, 3) for stage, seconds in time_split(run.rounds).items()},
         "attackers": len(run.attackers),
         "attackers_share": harm_share(run),
         "prototypes": prototype_rows(run, target),

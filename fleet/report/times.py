@@ -21,7 +21,7 @@ HATCHES = ("", "///", "", "\\\\\\", "", "...", "xx", "")
 def draw_times(runs: Sequence[RunFacts], theme: Theme) -> Figure:
     """A bar per run, in seconds; stages next to each other differ in colour and in hatching."""
     figure, (axes,) = grid(1, theme, height=0.75 + 0.42 * len(runs))
-    splits = [time_split(run) for run in runs]
+    splits = [time_split(run.rounds) for run in runs]
     stages = [stage for stage in (*STAGES, REST) if any(split.get(stage) for split in splits)]
     left = [0.0] * len(runs)
     rows = range(len(runs))

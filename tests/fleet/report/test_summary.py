@@ -47,14 +47,14 @@ def test_the_target_is_a_multiple_of_five_percent_that_half_of_the_prototypes_re
 
 
 def test_time_is_grouped_and_what_is_left_is_the_rest(tmp_path: Path) -> None:
-    split = time_split(facts(tmp_path / "run"))
+    split = time_split(facts(tmp_path / "run").rounds)
     assert split == {"train": 12.0, "encode": 3.0, "average": 1.5, "distill": 6.0, "rest": 7.5}
 
 
 def test_work_on_many_workers_leaves_no_negative_rest_and_unknown_stages_are_rest(tmp_path: Path) -> None:
     run = a_run((0.5,))
     run.rounds[0].seconds_by.update({"train": 40.0, "think": 2.0})
-    assert time_split(facts(tmp_path / "run", run))["rest"] == 2.0
+    assert time_split(facts(tmp_path / "run", run).rounds)["rest"] == 2.0
 
 
 def test_harm_is_the_attackers_share_of_the_averages(tmp_path: Path) -> None:
