@@ -113,6 +113,7 @@ KEYS: Mapping[str, Key] = {
     "swa": Key(int, None, least=-1, most=STEPS.most),
     "swa_lr": Key(float, None, least=0, most=LR.most),
     "student": Key(str, None, choices=("float", "own")),
+    "float_share": Key(float, None, least=0, most=0.9),
     "check_at": Key(str, None, choices=("float", "own")),
     "generator": Key(str, None, choices=(NONE, *FORMS)),
     "refine": Key(int, None, least=0, most=STEPS.most),

@@ -8,7 +8,7 @@ of what a board runs, mean over the prototypes; `float` that of the same models 
 of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default
 prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same.
 
-With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+Only the last round is scored (`--score-every 10`), which changes no model. With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cells(recipes: Sequence[str], datasets: Sequence[str], alphas: Sequence[floa
 
 def run(cell: Row, seed: int) -> Row:
     """One simulation, by the command that a user types; what came out of it."""
-    command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed)]
+    command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed), "--score-every", "10"]
     command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -6,6 +6,16 @@
 T^2; at their T = 1 it would be 1. The student is in training mode, so its BatchNorm statistics become those of the
 samples it learns from. That, too, is theirs, and mends what averaging did to them.
 
+A quantized student learns in two stages, as low-precision networks learn from full-precision ones (Mishra & Marr 2018,
+Apprentice, arXiv:1711.05852; Polino et al. 2018, arXiv:1802.05668). With the share `float_share` of the steps it learns
+from the teachers at full precision; with the rest, through its own quantizer Q, from what it was then:
+
+    w1 <- argmin KL(sigma(target) || sigma(f(w)))            w from the starting point, weights as they are
+    w2 <- argmin KL(sigma(f(w1)) || sigma(f(Q(w))))          w from w1, gradients straight through Q
+
+The mean of many 1-bit models is no 1-bit model, and often better than all that taught it: the second stage brings that
+to the board. Straight through from the teachers (`float_share = 0`), it would be forgotten.
+
 With a validation set the best of the students looked at is the result, the starting point among them (theirs leaves it
 out); without one, the last. They are compared at the prototype's own precision, as boards would run them.
 """
@@ -13,7 +23,7 @@ out); without one, the last. They are compared at the prototype's own precision,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -60,9 +70,40 @@ def distill(
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
     how = how.sized(len(x))
-    student = Learner(model, start, how, device)
+    steps = num_steps(len(x), how)
+    at_full_precision = min(round(how.float_share * steps), steps - 1)
     with seeded_on(device, generator):
-        return _Loop(student, x, targets, how, validation, generator).run()
+        if how.student == "own" and model.spec.precision.quantized and at_full_precision > 0:
+            first = replace(how, student="float", check_at="float", steps=at_full_precision)
+            second = replace(how, steps=steps - at_full_precision)
+            return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device)
+        return _Loop(Learner(model, start, how, device), x, targets, how, validation, generator).run()
+
+
+def _in_two_stages(
+    model: Prototype,
+    start: Mapping[str, Tensor],
+    x: Tensor,
+    targets: Tensor,
+    stages: tuple[Distillation, Distillation],
+    validation: tuple[Tensor, Tensor] | None,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Distilled:
+    """From the teachers at full precision, then from that through the quantizer; or the start, if it is no worse."""
+    first, second = stages
+    student = Learner(model, start, first, device)
+    full = _Loop(student, x, targets, first, validation, generator).run()
+    student.load(full.state)
+    taught = student.logits(x)
+    own = _Loop(Learner(model, full.state, second, device), x, taught, second, validation, generator).run()
+    steps = full.steps + own.steps
+    if validation is None:
+        return replace(own, steps=steps, best_step=full.steps + own.best_step)
+    begun = Learner(model, start, second, device).accuracy(validation)
+    if second.keep_start and own.accuracy is not None and begun >= own.accuracy:
+        return Distilled(state=dict(start), steps=steps, best_step=0, accuracy=begun, start_accuracy=begun)
+    return replace(own, steps=steps, best_step=full.steps + own.best_step, start_accuracy=begun)
 
 
 class _Loop:

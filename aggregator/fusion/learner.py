@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aggregator.evaluate import evaluate
+from aggregator.evaluate import BATCH, evaluate
 from aggregator.fusion.devices import autocast
 from aggregator.fusion.optimizers import Optimizer, clip_, make_optimizer
 from aggregator.fusion.types import State
@@ -71,10 +71,19 @@ class Learner:
                 clip_(grads, self.how.clip)
             self.optimizer.step(grads, lr)
 
+    @torch.no_grad()
+    def logits(self, x: Tensor) -> Tensor:
+        """What it says of `x` at the precision that it learns at, on the CPU; in eval mode."""
+        self.model.eval()
+        with self._at(self.how.student):
+            said = [self.model(self.to_device(part)).float().cpu() for part in x.split(BATCH)]
+        self.model.train()
+        return torch.cat(said)
+
     def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
-        """On the labelled samples, which are on the student's device."""
+        """On the labelled samples."""
         with self._at(self.how.check_at):
-            return evaluate(self.model, *validation).accuracy
+            return evaluate(self.model, self.to_device(validation[0]), validation[1].to(self.device)).accuracy
 
     def state(self) -> State:
         """A copy of the tensors that the starting point had, on the CPU."""

@@ -1,13 +1,14 @@
 """A student learns from targets: tiny students, steps worked by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from aggregator.evaluate import evaluate
+from aggregator.evaluate import evaluate, score_state
 from aggregator.fusion.distill import Distilled, distill, draw_samples, num_steps
 from aggregator.fusion.optimizers import clip_, make_optimizer, rate
 from aggregator.recipes import Distillation
@@ -364,3 +365,71 @@ def test_a_student_learns_through_its_own_quantizer_unless_it_is_told_otherwise(
 
     assert torch.equal(learned(), learned(student="own"))
     assert not torch.equal(learned(), learned(student="float"))
+
+
+# Two stages: at full precision from the teachers, then through the quantizer from that
+
+BLOBS = torch.randn(120, 1, 8, 8, generator=seed())
+CLASSES = torch.arange(3).repeat_interleave(40)
+BLOBS += 0.5 * torch.randn(3, 1, 8, 8, generator=seed(1))[CLASSES]
+
+
+def one_bit() -> Prototype:
+    return build(PrototypeSpec(*parse_prototype("cnn:w1"), (1, 8, 8), 3, 4), generator=seed(3))
+
+
+def mean_of_models() -> dict[str, torch.Tensor]:
+    """A state that is right with float weights, and worse once it is quantized: what an average of devices is."""
+    model, settings = one_bit(), Distillation(student="float", steps=150, batch_size=40, lr=1e-2)
+    return distill(model, start_of(model), BLOBS, 8 * F.one_hot(CLASSES, 3).float(), settings, generator=seed()).state
+
+
+def test_what_the_average_knows_and_no_teacher_does_reaches_the_board() -> None:
+    """Teachers that know nothing: what is learned from them is rejected, and the average's float weights teach."""
+    start, silent = mean_of_models(), torch.zeros(120, 3)
+    scores = score_state(one_bit(), start, BLOBS, CLASSES)
+    assert scores["accuracy_float"] == 1.0
+    assert scores["accuracy"] < 0.9
+    labelled = (BLOBS, CLASSES)
+    settings = Distillation(steps=200, batch_size=40, lr=3e-3, check_every=20)
+    found = distill(one_bit(), start, BLOBS, silent, settings, validation=labelled, generator=seed())
+    straight = replace(settings, float_share=0.0)
+    forgot = distill(one_bit(), start, BLOBS, silent, straight, validation=labelled, generator=seed())
+    assert found.accuracy is not None
+    assert forgot.accuracy is not None
+    assert found.accuracy > 0.95 > forgot.accuracy
+    assert found.start_accuracy == scores["accuracy"]
+    assert score_state(one_bit(), found.state, BLOBS, CLASSES)["accuracy"] == found.accuracy
+    assert 100 < found.best_step <= found.steps <= 200
+
+
+def test_a_start_that_a_board_runs_no_worse_is_kept() -> None:
+    start, wrong = mean_of_models(), 8 * F.one_hot((CLASSES + 1) % 3, 3).float()
+    labels = one_bit()
+    labels.load_state_dict(start, strict=False)
+    with torch.no_grad():
+        said = labels.eval()(BLOBS).argmax(1)  # what a board says is right: nothing can be better
+    settings = Distillation(steps=40, batch_size=40, lr=1e-2, check_every=10)
+    found = distill(one_bit(), start, BLOBS, wrong, settings, validation=(BLOBS, said), generator=seed())
+    assert (found.best_step, found.accuracy, found.start_accuracy) == (0, 1.0, 1.0)
+    assert all(torch.equal(found.state[name], value) for name, value in start.items())
+    anyway = replace(settings, keep_start=False)
+    found = distill(one_bit(), start, BLOBS, wrong, anyway, validation=(BLOBS, said), generator=seed())
+    assert found.best_step > 0
+
+
+def test_stages_share_the_steps_and_float_prototypes_have_one() -> None:
+    start, settings = mean_of_models(), Distillation(steps=9, batch_size=40, lr=1e-2)
+    targets = torch.randn(120, 3, generator=seed())
+
+    def state(model: Prototype, begin: dict[str, torch.Tensor], **fields: object) -> torch.Tensor:
+        how_ = replace(settings, **fields)
+        found = distill(model, begin, BLOBS, targets, how_, generator=seed())
+        assert found.steps == found.best_step == 9
+        return found.state["predictor.weight"]
+
+    assert not torch.equal(state(one_bit(), start), state(one_bit(), start, float_share=0.0))
+    assert torch.equal(state(one_bit(), start, float_share=0.04), state(one_bit(), start, float_share=0.0)), "no step"
+    full = build(PrototypeSpec(*parse_prototype("cnn:fp32"), (1, 8, 8), 3, 4), generator=seed(3))
+    begin = start_of(full)
+    assert torch.equal(state(full, begin), state(full, begin, float_share=0.0))
