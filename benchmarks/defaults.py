@@ -8,7 +8,8 @@ of what a board runs, mean over the prototypes; `float` that of the same models 
 of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default
 prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same.
 
-Only the last round is scored (`--score-every 10`), which changes no model. With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
+(`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -49,7 +51,8 @@ def cells(recipes: Sequence[str], datasets: Sequence[str], alphas: Sequence[floa
 
 def run(cell: Row, seed: int) -> Row:
     """One simulation, by the command that a user types; what came out of it."""
-    command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed), "--score-every", "10"]
+    command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed)]
+    command += ["--score-every", "10", "--workers", "1"]
     command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -139,6 +142,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
     parser.add_argument("--alphas", nargs="+", type=float, default=ALPHAS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=2, help="simulations side by side")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     asked = parser.parse_args()
     unknown = set(asked.recipes) - RECIPES.keys()
@@ -147,12 +151,10 @@ def main() -> None:
     kept = asked.keep.read_text().splitlines() if asked.keep and asked.keep.exists() else []
     rows: list[Row] = [json.loads(line) for line in kept]
     done = {_key(row) for row in rows}
-    for seed in asked.seeds:
-        for cell in cells(asked.recipes or tuple(RECIPES), asked.datasets, asked.alphas):
-            if _key({**cell, "seed": seed}) in done:
-                continue
-            row = run(cell, seed)
-            done.add(_key(row))
+    wanted = list(cells(asked.recipes or tuple(RECIPES), asked.datasets, asked.alphas))
+    left = [(cell, seed) for seed in asked.seeds for cell in wanted if _key({**cell, "seed": seed}) not in done]
+    with ThreadPoolExecutor(asked.jobs) as threads:
+        for row in threads.map(lambda one: run(*one), left):
             rows.append(row)
             if asked.keep:
                 with asked.keep.open("a") as file:
