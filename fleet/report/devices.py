@@ -37,6 +37,8 @@ class Verdict:
     reason: str  # of the last time it was left out
     capped: int = 0  # rounds in which it counted for less than it claimed
     claim: str = ""  # the last time, in words
+    lost: int = 0  # rounds in which nothing came that could be used
+    why_lost: str = ""  # the last time
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -52,6 +54,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
         judged = [by_device[device.device] for by_device in run.judged if device.device in by_device]
         claims = [j.capped for j in judged if j.capped is not None]
         reasons = [j.screened for j in judged if j.screened is not None]
+        failures = [r.lost[device.device] for r in run.rounds if device.device in r.lost]
         found.append(
             Verdict(
                 device=device.device,
@@ -64,6 +67,8 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 reason=reasons[-1] if reasons else "",
                 capped=len(claims),
                 claim=capped_text(asdict(claims[-1])) if claims else "",
+                lost=len(failures),
+                why_lost=failures[-1] if failures else "",
             )
         )
     return found

@@ -127,10 +127,11 @@ def devices(run: RunFacts) -> Markup:
         score = f"{fmean(v.scores):.3f}" if v.scores else DASH
         share = percent(fmean(v.weights) if v.weights else None)
         capped = f"{v.capped}×: {v.claim}" if v.capped else DASH
-        rows.append([v.device, v.prototype, f"{v.examples:,}", score, share, capped, left_out, v.attack or DASH])
-    columns = ["device", "prototype", "samples", "mean score", "mean share", "capped", "left out", "attack"]
+        lost = f"{v.lost}×: {v.why_lost}" if v.lost else DASH
+        rows.append([v.device, v.prototype, f"{v.examples:,}", score, share, capped, left_out, lost, v.attack or DASH])
+    columns = ["device", "prototype", "samples", "mean score", "mean share", "capped", "left out", "lost", "attack"]
     columns, rows = _without_empty(columns, rows)
-    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "attack")]
+    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "lost", "attack")]
     more = len(run.fleet) - MOST
     caption = "How fusion judged each device, mean over its rounds"
     return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)
