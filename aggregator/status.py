@@ -22,6 +22,7 @@ from wire.errors import ConfigError
 
 __all__ = [
     "device_facts",
+    "device_problems",
     "fleet_status",
     "is_running",
     "last_report",
@@ -71,7 +72,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         last = journal.last_round()
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
-        limited = limited_devices(config.state)
+        limited, problems = limited_devices(config.state), device_problems(journal)
         return {
             "fleet": config.fleet,
             "running": running,
@@ -83,7 +84,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, fused, limited) for row in journal.devices()],
+            "devices": [device_facts(row, fused, limited, problems) for row in journal.devices()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -97,14 +98,31 @@ def device_facts(
     row: DeviceRow,
     fused: Mapping[str, Any] = MappingProxyType({}),
     limited: Mapping[str, int] = MappingProxyType({}),
+    problems: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
     `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out;
-    `limited` how many messages of each device that is over its budget were dropped unread.
+    `limited` how many messages of each device that is over its budget were dropped unread; `problems` why devices
+    have given up the last round.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
-    return {**facts, "limited": limited.get(row.id, 0), "fused": fused.get(row.id)}
+    return {
+        **facts,
+        "limited": limited.get(row.id, 0),
+        "fused": fused.get(row.id),
+        "problem": problems.get(row.id, ""),
+    }
+
+
+def device_problems(journal: Journal) -> dict[str, str]:
+    """Why devices have given up the newest round, or the one before it, if they have not answered since."""
+    last = journal.last_round()
+    if last is None:
+        return {}
+    answered = {row.device for row in journal.updates(last.number)}
+    found = {**journal.failures(last.number - 1), **journal.failures(last.number)}
+    return {device: reason for device, reason in found.items() if device not in answered}
 
 
 def limited_devices(state: Path) -> dict[str, int]:
@@ -136,6 +154,7 @@ def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
         "answered": len(journal.updates(row.number)),
         "late": len(journal.updates(row.number, late=True)),
         "excluded": journal.excluded(row.number),
+        "failed": journal.failures(row.number),
         "opened": row.opened,
         "deadline": row.deadline,
         "closed": row.closed,

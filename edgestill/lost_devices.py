@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgestill.output import err
 from wire.errors import LostError
+from wire.lost_devices import FATAL, NOTABLE, lost_text, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +38,6 @@ class LostDevices:
         The remedy is told with the first warning, and those who were lost the last time too are not named again. Losses
         that have grown beyond all bounds are told once for each prototype.
         """
-        from fleet.lost import FATAL, NOTABLE, lost_text, remedy
-
         self._look_at_losses(result, classes=len(run.fleet[0]["labels"]))
         lost, asked = result.lost, result.asked
         if len(lost) <= NOTABLE * asked:
@@ -53,7 +52,7 @@ class LostDevices:
         err.print(f"warning: {text}{more}", soft_wrap=True)
 
     def _look_at_losses(self, result: RoundResult, classes: int) -> None:
-        from fleet.lost import exploded, remedy
+        from fleet.lost import exploded
 
         found = {name: loss for name, loss in exploded(result, classes).items() if name not in self._exploded}
         if found:

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from edgestill.display import Display, crop
+from wire.lost_devices import lost_text
 
 if TYPE_CHECKING:
     from fleet.runs import RoundResult
@@ -118,7 +119,5 @@ class RoundDisplay(Display):
 
     def _lost(self) -> str:
         """Devices of the last round that have not answered, and why."""
-        from fleet.lost import lost_text
-
         last = self.results[-1]
         return lost_text(last.lost, last.asked) if last.lost else ""

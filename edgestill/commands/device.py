@@ -10,7 +10,7 @@ import typer
 from edgestill.commands.aggregator import ask_service
 from edgestill.commands.device_enrol import approve
 from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
-from edgestill.commands.status import DEVICE_COLUMNS, device_row
+from edgestill.commands.status import DEVICE_COLUMNS, device_row, problem_lines
 from edgestill.output import one_line, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def list_devices(config: Config, as_json: Json = False) -> None:
     settings = any(device["settings"] for device in facts)  # the table is wide as it is
     columns = [*DEVICE_COLUMNS, *(["settings"] if settings else [])]
     print_table("", columns, [[*device_row(device), *([device["settings"]] if settings else [])] for device in facts])
+    for line in problem_lines(facts):
+        say(line)
 
 
 @app.command()
@@ -62,7 +64,7 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     from aggregator.desired import settings_facts
     from aggregator.journal import Journal
     from aggregator.rows import DeviceRow
-    from aggregator.status import device_facts, last_report, limited_devices
+    from aggregator.status import device_facts, device_problems, last_report, limited_devices
 
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
     if not (loaded.state / "journal.db").is_file():
@@ -72,7 +74,11 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     try:
         rows |= {row.id: row for row in journal.devices()}
         fused, limited = last_report(journal).get("devices", {}), limited_devices(loaded.state)
-        return [{**device_facts(rows[name], fused, limited), **settings_facts(journal, name)} for name in sorted(rows)]
+        problems = device_problems(journal)
+        return [
+            {**device_facts(rows[name], fused, limited, problems), **settings_facts(journal, name)}
+            for name in sorted(rows)
+        ]
     finally:
         journal.close()
 
