@@ -29,7 +29,8 @@ class LostDevices:
 
     def __init__(self, training: Mapping[str, Any]) -> None:
         self._training = training
-        self._warned: frozenset[str] | None = None
+        self._warned: frozenset[str] = frozenset()
+        self._advised = False
         self._exploded: set[str] = set()  # prototypes
 
     def look(self, result: RoundResult, run: Run) -> None:
@@ -47,9 +48,8 @@ class LostDevices:
             raise LostRunError(f"{text}; {remedy(self._training)}", run)
         if frozenset(lost) == self._warned:
             return
-        more = f"; {remedy(self._training)}" if self._warned is None else ""
         self._warned = frozenset(lost)
-        err.print(f"warning: {text}{more}", soft_wrap=True)
+        self._warn(text)
 
     def _look_at_losses(self, result: RoundResult, classes: int) -> None:
         from fleet.lost import exploded
@@ -59,4 +59,9 @@ class LostDevices:
             self._exploded |= found.keys()
             text = ", ".join(f"{name} {loss:.3g}" for name, loss in found.items())
             said = f"round {result.round}: local training does not converge, its loss is {text}"
-            err.print(f"warning: {said}; {remedy(self._training)}", soft_wrap=True)
+            self._warn(said)
+
+    def _warn(self, text: str) -> None:
+        more = "" if self._advised else f"; {remedy(self._training)}"
+        self._advised = True
+        err.print(f"warning: {text}{more}", soft_wrap=True)
