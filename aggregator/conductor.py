@@ -26,6 +26,7 @@ from aggregator.events import (
     Finish,
     Fuse,
     Fused,
+    GaveUp,
     ModelsReady,
     Muted,
     Open,
@@ -50,6 +51,7 @@ from aggregator.rows import Invitation, ModelRow, Refusal, RoundRow
 from aggregator.tensor_checks import Published
 from wire.crashpoints import reach
 from wire.errors import EdgestillError, RoundError, StorageError
+from wire.lost_devices import FATAL, NOTABLE, lost_text, remedy
 from wire.messages import Job, Offer
 
 __all__ = ["Conductor"]
@@ -226,6 +228,31 @@ class Conductor:
         self.feed(SetAside(refusal.device, refusal.reason), record)
         self.feed(Muted(refusal.device, until))
         self._muted(refusal.device, until)
+
+    def gave_up(self, device: str, number: int, reason: str) -> None:
+        """A device says that nothing will come of a round: if it is awaited in it, it is no longer."""
+        if self.state.phase is not Phase.COLLECTING or number != self.state.round or device not in self.state.awaited:
+            return
+        asked = len(self.state.invited)
+        self.feed(GaveUp(device, number), lambda: self.journal.add_failure(number, device, reason))
+        lost = self.journal.failures(number)
+        self._log_lost(number, {name: lost[name] for name in lost if name in self.state.gave_up | {device}}, asked)
+
+    def _log_lost(self, number: int, lost: dict[str, str], asked: int) -> None:
+        """Once a round when a tenth of those asked is exceeded, and once when half is."""
+        crossed = [share for share in (NOTABLE, FATAL) if len(lost) > share * asked >= len(lost) - 1]
+        if not crossed:
+            return
+        hyper = self.config.hyper
+        training = {
+            "lr": hyper_of_round(hyper, number).lr,
+            "batch_size": hyper.batch_size,
+            "momentum": hyper.momentum,
+            "clip": hyper.extra.get("clip", 0.0),
+        }
+        help_text = remedy(training, lr="[train] lr", clip="[train] clip =")
+        level = logging.ERROR if FATAL in crossed else logging.WARNING
+        log.log(level, "round %d: %s; %s", number, lost_text(lost, asked), help_text)
 
     def operator_said(self, event: Event) -> None:
         """The operator has resumed or stopped: a round that could not be fused is tried again, or given up."""

@@ -17,6 +17,7 @@ __all__ = [
     "Finish",
     "Fuse",
     "Fused",
+    "GaveUp",
     "ModelsReady",
     "Muted",
     "Open",
@@ -95,6 +96,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class GaveUp:
+    """A device says that nothing will come of a round."""
+
+    device: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
     """The worker has fused the round; the accuracy by prototype, where there is one."""
 
@@ -151,6 +160,7 @@ Event: TypeAlias = (
     | Revoked
     | Allowed
     | Stored
+    | GaveUp
     | Fused
     | SetAside
     | Unfusable

@@ -209,6 +209,18 @@ class Journal:
         facts: dict[str, Any] = _json(self.get(f"report:{number}", "{}"))
         return facts
 
+    def add_failure(self, number: int, device: str, reason: str) -> None:
+        """A device says that nothing will come of a round, and why; those of the newest rounds are kept."""
+        self.put(f"failed:{number}", json.dumps({**self.failures(number), device: reason}))
+        self.db.execute(
+            "DELETE FROM meta WHERE key LIKE 'failed:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
+        )
+
+    def failures(self, number: int) -> dict[str, str]:
+        """The devices that have given up a round, and why."""
+        facts: dict[str, str] = _json(self.get(f"failed:{number}", "{}"))
+        return facts
+
     def has_update(self, device: str, number: int) -> bool:
         """Whether the device's answer to this round is kept already."""
         return self._exists("updates WHERE device = ? AND round = ?", device, number)

@@ -67,13 +67,15 @@ def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) 
 def _in_round(state: RoundState, row: RoundRow, journal: Journal, now: float) -> RoundState:
     if row.phase not in PHASES:
         return replace(state, round=row.number)
+    answered = frozenset(u.device for u in journal.updates(row.number))
     return replace(
         state,
         phase=Phase.STARTING if state.phase is Phase.STARTING else PHASES[row.phase],
         then=PHASES[row.phase],
         round=row.number,
         invited={i.device: i.prototype for i in journal.invitations(row.number)},
-        answered=frozenset(u.device for u in journal.updates(row.number)),
+        answered=answered,
+        gave_up=frozenset(journal.failures(row.number)) - answered,
         deadline=max(row.deadline, now + min(GRACE, state.rules.deadline_s)),
         extended=row.extended,
     )

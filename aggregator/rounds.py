@@ -8,6 +8,8 @@ an event in one transaction, adopts the new state when that is durable, and then
 restart, or a write that failed, the same state is built from the journal (`aggregator/restore.py`).
 
     event        COLLECTING                  FUSING                                     STARTING, a round open
+    GaveUp       fuse a quorum if it is the  -                                          -
+                 last that was awaited
     Revoked      withdraw; fuse or abandon   withdraw; fuse the others, or abandon      as the round's own phase
     SetAside     -                           withdraw; fuse the others, or abandon      -
     Stop         fuse a quorum, or abandon   the round is fused and is the last         at the first tick after it
@@ -35,6 +37,7 @@ from aggregator.events import (
     Finish,
     Fuse,
     Fused,
+    GaveUp,
     ModelsReady,
     Muted,
     Open,
@@ -113,6 +116,7 @@ class RoundState:
     devices: Mapping[str, Seen] = field(default_factory=dict)
     invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
     answered: frozenset[str] = frozenset()
+    gave_up: frozenset[str] = frozenset()  # of those invited; their updates count all the same, should they come
     deadline: float = math.inf
     extended: bool = False
     done: str = ""  # why no round will follow
@@ -122,6 +126,11 @@ class RoundState:
         """COLLECTING or FUSING if a round is open, also while the model of a new prototype is built first."""
         phase = self.then if self.phase is Phase.STARTING else self.phase
         return phase if phase in (Phase.COLLECTING, Phase.FUSING) else None
+
+    @property
+    def awaited(self) -> set[str]:
+        """Invited devices that may still answer."""
+        return self.invited.keys() - self.answered - self.gave_up
 
     @property
     def needed(self) -> int:
@@ -139,6 +148,8 @@ def step(state: RoundState, event: Event) -> Stepped:
             return _tick(state, now)
         case Stored(device, number):
             return _stored(state, device, number)
+        case GaveUp(device, number):
+            return _gave_up(state, device, number)
         case Fused(number, accuracies):
             return _fused(state, number, accuracies)
         case ModelsReady():
@@ -204,7 +215,7 @@ def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> s
 
 
 def _tick(state: RoundState, now: float) -> Stepped:
-    if state.phase is Phase.COLLECTING and len(state.answered) == len(state.invited):
+    if state.phase is Phase.COLLECTING and not state.awaited and len(state.answered) >= state.needed:
         return _fuse(state)  # a restart may find it so
     if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
         return _stop(state)  # it was stopped while a model was built
@@ -227,6 +238,7 @@ def _try_open(state: RoundState, now: float) -> Stepped:
         round=number,
         invited=invited,
         answered=frozenset(),
+        gave_up=frozenset(),
         deadline=deadline,
         extended=False,
     )
@@ -236,17 +248,33 @@ def _try_open(state: RoundState, now: float) -> Stepped:
 def _at_deadline(state: RoundState, now: float) -> Stepped:
     if len(state.answered) >= state.needed:
         return _fuse(state)
-    if not state.extended:
+    if not state.extended and state.awaited:
         deadline = now + state.rules.deadline_s
         return replace(state, deadline=deadline, extended=True), [Extend(state.round, deadline)]
-    return _abandon(state, f"{len(state.answered)} of {len(state.invited)} answered, {state.needed} are a quorum")
+    failed = f", {len(state.gave_up)} gave up" if state.gave_up else ""
+    text = f"{len(state.answered)} of {len(state.invited)} answered{failed}, {state.needed} are a quorum"
+    return _abandon(state, text)
 
 
 def _stored(state: RoundState, device: str, number: int) -> Stepped:
     if judge(state, device, number) != Verdict():
         raise RoundError(f"round {state.round}: an update of {device!r} for round {number} was stored out of turn")
-    state = replace(state, answered=state.answered | {device})
-    return _fuse(state) if len(state.answered) == len(state.invited) else (state, [])
+    return _settled(replace(state, answered=state.answered | {device}, gave_up=state.gave_up - {device}))
+
+
+def _gave_up(state: RoundState, device: str, number: int) -> Stepped:
+    """It is not awaited any longer. Where too few are left for a quorum, the round stays open until its deadline.
+
+    A round that is given up at once would be followed at once by one that fails alike, without end.
+    """
+    if state.phase is not Phase.COLLECTING or number != state.round or device not in state.awaited:
+        return state, []
+    return _settled(replace(state, gave_up=state.gave_up | {device}))
+
+
+def _settled(state: RoundState) -> Stepped:
+    """Fuse, if nobody is awaited any longer and there is a quorum."""
+    return _fuse(state) if not state.awaited and len(state.answered) >= state.needed else (state, [])
 
 
 def _fused(state: RoundState, number: int, accuracies: Mapping[str, float]) -> Stepped:
@@ -287,13 +315,15 @@ def _revoked(state: RoundState, device: str) -> Stepped:
 def _withdraw(state: RoundState, device: str, reason: str) -> Stepped:
     """The round goes on without this device, with the others' updates; without any it is given up."""
     invited = {name: prototype for name, prototype in state.invited.items() if name != device}
-    state = replace(state, invited=invited, answered=state.answered - {device})
+    state = replace(state, invited=invited, answered=state.answered - {device}, gave_up=state.gave_up - {device})
     actions: list[Action] = [Withdraw(state.round, device, reason)]
     more: list[Action] = []
     if state.in_round is Phase.FUSING:
         state, more = _fuse(state) if state.answered else _abandon(state, "no update is left")
     elif len(state.answered) == len(invited):
         state, more = _end(state, "no device is left")
+    else:
+        state, more = _settled(state)
     return state, actions + more
 
 

@@ -330,7 +330,8 @@ class Service:
                 self.desired.heard(device, reported)
             case Metrics(round=number, problem=problem) if problem:
                 if self._complaints.new(device, f"problem: {problem}"):
-                    log.warning("device %r: round %d: %s", device, number, problem)
+                    log.warning("device %r: %s%s", device, f"round {number}: " if number else "", problem)
+                self.conductor.gave_up(device, number, problem)
             case About() as about:
                 examples = _examples(about)
                 before = self.conductor.state.devices.get(device)

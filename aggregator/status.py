@@ -22,6 +22,7 @@ from wire.errors import ConfigError
 
 __all__ = [
     "device_facts",
+    "device_problems",
     "fleet_status",
     "is_running",
     "last_report",
@@ -72,7 +73,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         last = journal.last_round()
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
-        limited, metrics = limited_devices(config.state), journal.newest_metrics()
+        limited, metrics, problems = limited_devices(config.state), journal.newest_metrics(), device_problems(journal)
         return {
             "fleet": config.fleet,
             "running": running,
@@ -84,7 +85,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, fused, limited, metrics) for row in journal.devices()],
+            "devices": [device_facts(row, fused, limited, metrics, problems) for row in journal.devices()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -99,16 +100,23 @@ def device_facts(
     fused: Mapping[str, Any] = MappingProxyType({}),
     limited: Mapping[str, int] = MappingProxyType({}),
     metrics: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    problems: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
     `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out;
     `limited` how many messages of each device that is over its budget were dropped unread; `metrics` what each said of
-    its training. `own_accuracy` is that of the board's model on the samples that it holds out, as it says itself.
+    its training; `problems` why devices have given up the last round. `own_accuracy` is that of the board's model on
+    the samples that it holds out, as it says itself.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
-    own = own_accuracy(metrics.get(row.id, {}))
-    return {**facts, "limited": limited.get(row.id, 0), "fused": fused.get(row.id), "own_accuracy": own}
+    return {
+        **facts,
+        "limited": limited.get(row.id, 0),
+        "fused": fused.get(row.id),
+        "own_accuracy": own_accuracy(metrics.get(row.id, {})),
+        "problem": problems.get(row.id, ""),
+    }
 
 
 def own_accuracy(metrics: Mapping[str, float]) -> float | None:
@@ -121,6 +129,16 @@ def own_accuracy(metrics: Mapping[str, float]) -> float | None:
     """
     told = metrics.get("accuracy_before" if metrics.get("refused") else "accuracy")
     return told if told is not None and 0 <= told <= 1 else None
+
+
+def device_problems(journal: Journal) -> dict[str, str]:
+    """Why devices have given up the newest round, or the one before it, if they have not answered since."""
+    last = journal.last_round()
+    if last is None:
+        return {}
+    answered = {row.device for row in journal.updates(last.number)}
+    found = {**journal.failures(last.number - 1), **journal.failures(last.number)}
+    return {device: reason for device, reason in found.items() if device not in answered}
 
 
 def limited_devices(state: Path) -> dict[str, int]:
@@ -152,6 +170,7 @@ def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
         "answered": len(journal.updates(row.number)),
         "late": len(journal.updates(row.number, late=True)),
         "excluded": journal.excluded(row.number),
+        "failed": journal.failures(row.number),
         "opened": row.opened,
         "deadline": row.deadline,
         "closed": row.closed,

@@ -9,7 +9,8 @@ of every device's model on its own kind of data after its local training, mean a
 prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same.
 
 Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
-(`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` every run is a line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+(`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` a run is a
+line of FILE, and a run that is in it is not made again: what was interrupted goes on.
 """
 
 from __future__ import annotations

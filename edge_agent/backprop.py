@@ -107,7 +107,6 @@ class Chain:
         self._binary = any(isinstance(linear, BinaryLinear) for linear in self._linears)
         self._weights = [(w, w.t()) for w in weights]
         self._rooms: dict[int, _Room] = {}
-        self._steps = 0
 
     @torch.no_grad()
     def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
@@ -133,7 +132,6 @@ class Chain:
                 torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
             gs.append(inward)
         gs.reverse()
-        self._steps += 1
         if room.norms is not None:
             self._clip(room.norms, gs, seen)
         for at, g in enumerate(gs):
@@ -142,7 +140,7 @@ class Chain:
 
     def _clip(self, norms: Norms, gs: list[Tensor], seen: list[Tensor]) -> None:
         squared = norms.of([g[None] for g in gs], [a[None] for a in seen])
-        factor = clip_factor(squared.item(), self._how.clip, self._steps)
+        factor = clip_factor(squared.item(), self._how.clip)
         if factor < 1:
             torch._foreach_mul_(gs, factor)
 

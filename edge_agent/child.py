@@ -1,7 +1,8 @@
 """The training child, `python -m edge_agent.child`: one request on stdin, progress as lines of JSON on stdout.
 
 It limits itself before it imports torch, ends when the agent ends, and tells by its exit code how it went: 0 done,
-those of `wire/errors.py` (3 configuration, 4 data, 5 bytes, 6 model), 12 out of memory, 28 disk full, 1 anything else.
+those of `wire/errors.py` (3 configuration, 4 data, 5 bytes, 6 model, 7 diverged), 12 out of memory, 28 disk full,
+1 anything else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
-from wire.errors import ConfigError, EdgestillError
+from wire.errors import ConfigError, DivergedError, EdgestillError, NonFiniteError
 from wire.leaving import leave_quickly
 
 __all__ = ["main"]
@@ -39,6 +40,8 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:
         return _work(request)
+    except NonFiniteError:  # what is read is checked before: these are the weights that were to be sent
+        return _fail("training diverged: weights are NaN or infinite", DivergedError.exit_code)
     except EdgestillError as error:
         return _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:

@@ -25,10 +25,10 @@ Empty = Callable[[int, int], Tensor]
 Multiply = Callable[[Tensor, Tensor, Tensor], object]  # a_k b_k into the third
 
 
-def clip_(grads: list[Tensor], most: float, step: int) -> None:
-    """Scale the gradient `grads` in place to a norm of at most `most`; it is that of the step number `step`."""
+def clip_(grads: list[Tensor], most: float) -> None:
+    """Scale the gradient `grads` in place to a norm of at most `most`."""
     norms = torch.stack(torch._foreach_norm(grads))
-    factor = clip_factor(torch.dot(norms, norms).item(), most, step)
+    factor = clip_factor(torch.dot(norms, norms).item(), most)
     if factor < 1:
         torch._foreach_mul_(grads, factor)
 

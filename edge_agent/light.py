@@ -77,7 +77,7 @@ def train_predictor(
             return Trained(total / max(counted, 1), steps, True)
         loss, grads = _loss(predictor, z[chosen], y[chosen], guide, steps)
         if how.clip:
-            _clip(grads, how.clip, steps + 1)
+            _clip(grads, how.clip)
         _step(params, grads, velocity, received, how)
         steps += 1
         if counts:
@@ -116,9 +116,9 @@ def _log_softmax(logits: Floats) -> Floats:
     return shifted
 
 
-def _clip(grads: list[Floats], most: float, step: int) -> None:
+def _clip(grads: list[Floats], most: float) -> None:
     """g <- g min(1, c / ||g||)."""
-    factor = clip_factor(sum(float(np.vdot(grad, grad)) for grad in grads), most, step)
+    factor = clip_factor(sum(float(np.vdot(grad, grad)) for grad in grads), most)
     if factor < 1:
         for grad in grads:
             grad *= np.float32(factor)

@@ -213,8 +213,8 @@ class Agent:
         if mark in self._refused or len(self._refused) >= MAX_REFUSED:
             return []
         self._refused.add(mark)
-        text = f"{_name(new)} refused: {reason}"
-        return [Say("warning", f"round {new.round}: {text}"), *_report(new, text)]
+        text = f"round {new.round}: {_name(new)} refused: {reason}"
+        return [Say("warning", text), Report(0, text)]  # what it works on goes on
 
     def _follow(self, new: Job | Offer) -> list[Action]:
         """It is the newest from here on; with a new epoch, nothing of the older one counts any longer."""

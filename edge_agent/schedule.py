@@ -54,12 +54,12 @@ def schedule(epoch: Callable[[], Iterator[Indices]], how: LocalTraining) -> Iter
         batches = list(epoch())
 
 
-def clip_factor(squared: float, most: float, step: int) -> float:
+def clip_factor(squared: float, most: float) -> float:
     """min(1, c / ||g||) from ||g||^2; 1 is exact. Where the norm is not finite, the training has diverged.
 
     No factor makes a step of such a gradient: NaN and infinity stay what they are.
     """
     if not isfinite(squared):
-        raise DivergedError(f"training diverged: the gradient of step {step} is not finite")
+        raise DivergedError("training diverged: the gradient is not finite")
     norm = sqrt(max(squared, 0.0))  # a sum of products may be rounded below 0
     return 1.0 if norm <= most else most / norm

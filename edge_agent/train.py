@@ -93,7 +93,6 @@ class _Autograd:
         self._received = [p.detach().clone() for p in self._params] if how.prox else []
         self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
         # an objective may ask for gradients of its own, or call a layer for something else
-        self._steps = 0
         self._stepping = Stepping([] if objective is not None else layers_that_may(model, how), how)
 
     def step(self, x: Tensor, y: Tensor, total: Tensor | None) -> None:
@@ -110,8 +109,7 @@ class _Autograd:
         if rest:
             grads = [torch.zeros_like(p) if g is None else g for p, g in rest]
             if self._how.clip:
-                self._steps += 1
-                clip_(grads, self._how.clip, self._steps)
+                clip_(grads, self._how.clip)
             _step([p for p, _ in rest], grads, self._velocity, self._received, self._how)
         if total is not None:
             total.add_(loss.detach())

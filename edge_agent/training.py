@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from edge_agent.request import DISK_FULL, OUT_OF_MEMORY, Request
-from wire.errors import ConfigError, DataError, ModelError, WireError
+from wire.errors import ConfigError, DataError, DeviceError, ModelError, WireError
 from wire.python_child import module_arguments
 
 __all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
@@ -27,7 +27,7 @@ __all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
 log = logging.getLogger("edgestill.agent")
 
 #: What another attempt will not mend.
-FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError)}
+FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError, DeviceError)}
 KILL_S = 5.0
 COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
 COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 2.0, 2000.0

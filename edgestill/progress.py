@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from edgestill.display import Display, crop
+from wire.lost_devices import lost_text
 
 if TYPE_CHECKING:
     from fleet.runs import RoundResult
@@ -49,7 +50,7 @@ class RoundDisplay(Display):
         scores = "  ".join(f"{name} {100 * accuracy:.1f}%" for name, accuracy in scored.items())
         traffic = f"{result.bytes_up / 1000:.0f} kB up  {result.bytes_down / 1000:.0f} kB down"
         said = [f"round {result.round}/{self.rounds}", scores, traffic, f"{result.seconds:.1f} s", self._left()]
-        self.line("  ".join(filter(None, [*said, self._suspicious()])))
+        self.line("  ".join(filter(None, [*said, self._suspicious(), self._lost()])))
 
     def picture(self) -> list[RenderableType]:
         """The bar, a line per prototype, traffic, and who stands out."""
@@ -64,7 +65,7 @@ class RoundDisplay(Display):
         if not self.results:
             return [bar]
         up, down = (sum(getattr(r, name) for r in self.results) / 1e6 for name in ("bytes_up", "bytes_down"))
-        lines = [f"{up:.2f} MB up, {down:.2f} MB down so far", self._suspicious()]
+        lines = [f"{up:.2f} MB up, {down:.2f} MB down so far", self._suspicious(), self._lost()]
         return [bar, self._scores(), *(crop(line) for line in lines if line)]
 
     @property
@@ -115,3 +116,8 @@ class RoundDisplay(Display):
         named = [s.device if s.score is None else f"{s.device} {s.score:.3f}" for s in found[:NAMED]]
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         return f"suspicious: {', '.join(named)}{more}" if found else ""
+
+    def _lost(self) -> str:
+        """Devices of the last round that have not answered, and why."""
+        last = self.results[-1]
+        return lost_text(last.lost, last.asked) if last.lost else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from edgestill.lost_devices import LostDevices
 from edgestill.progress import RoundDisplay
 from wire.errors import ConfigError, DataError
 
@@ -41,14 +42,17 @@ def run_fleet(
     quiet: bool,
     resume: bool = False,
 ) -> Run:
-    """Run all rounds; Ctrl-C leaves the files of the rounds that are done, and is `Interrupted` if there are any."""
+    """Run all rounds; Ctrl-C leaves the files of the rounds that are done, and is `Interrupted` if there are any.
+
+    So does a round that lost more than half of its devices, which is `LostRunError`.
+    """
     from fleet.runs import claim_folder, write_run
 
     if out_dir is not None and not resume:
         claim_folder(out_dir, config.to_json(), force=force)
     simulation, dataset = _build(config)
     run, keep = _begin(simulation, out_dir, resume=resume)
-    done = len(run.rounds)
+    done, lost = len(run.rounds), LostDevices(run.config["training"])
     try:
         devices = simulation.per_round
         shown = RoundDisplay(config.rounds, devices, quiet=quiet, at_once=_at_once(config, devices), fleet=run.fleet)
@@ -66,6 +70,7 @@ def run_fleet(
                     if out_dir is not None:
                         write_run(run, out_dir)
                         keep(result.round)
+                    lost.look(result, run)
     except KeyboardInterrupt:
         if run.rounds:
             raise Interrupted(run) from None

@@ -21,6 +21,7 @@ _COSTS = {"teach": "teachers' answers", "distill": "distillation", "generate": "
 
 def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
+    from fleet.lost import lost_in_all
     from fleet.report.summary import quality, time_split
 
     scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
@@ -36,6 +37,8 @@ def print_summary(run: Run) -> None:
         out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
     if last.guide_bytes:
         out.print(f"\nwhat guides the devices beside their models: {last.guide_bytes / 1000:.1f} kB")
+    if missed := lost_in_all(run.rounds):
+        out.print(f"\n{missed}", soft_wrap=True)
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
     seconds = sum(r.seconds for r in run.rounds)
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

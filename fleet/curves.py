@@ -50,7 +50,8 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     axes.set_ylabel("test accuracy, %")
     axes.set_ylim(0, 100)
     by_round(axes, [r.round for r in rounds])
-    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    if axes.get_legend_handles_labels()[0]:  # else no round was scored
+        axes.legend(loc="lower right", fontsize=8, frameon=False)
 
 
 def _update_sizes(axes: Axes, rounds: Sequence[RoundResult]) -> None:

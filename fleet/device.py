@@ -32,7 +32,7 @@ from fleet.partition import partition
 from fleet.seeds import numpy_rng, torch_rng
 from models.split import Prototype
 from quant.pack import pack_state, unpack
-from wire.errors import ConfigError, TensorError
+from wire.errors import ConfigError, DivergedError, NonFiniteError, TensorError
 from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
@@ -51,7 +51,8 @@ Train = Callable[[Prototype, News, Kept], Result]
 class Answer:
     """What a device gives back for a round."""
 
-    message: bytes | None  # the update, unsigned: see `SimulatedDevice.answer`; None: it diverged, NaN does not travel
+    message: bytes | None  # the update, unsigned: see `SimulatedDevice.answer`; None: there is none
+    reason: str = ""  # why there is no message
     kept: Kept = field(default_factory=dict)
     train_s: float = 0.0
     encode_s: float = 0.0
@@ -125,8 +126,8 @@ class SimulatedDevice:
                 extra = pack_state({LABEL_LOGITS: seen.means()}, floats=self.floats(model))
                 counted = {LABEL_LOGITS: encode(pack_state(seen.state()))}
             made = share(news.update, model, tensors, extra, checksum=False)
-        except TensorError:
-            return Answer(message=None, train_s=time.perf_counter() - begun)
+        except (DivergedError, TensorError) as error:
+            return Answer(message=None, reason=_reason(error), train_s=time.perf_counter() - begun)
         message = encode_update(self._header(news, loss), made.body)
         encoded = time.perf_counter()
         return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=encoded - done)
@@ -186,6 +187,15 @@ class SimulatedDevice:
         received = unpack(news.published[self.prototype].tensors)
         attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.number, self.id))
         return packed_update(model, floats=self.floats(model))
+
+
+def _reason(error: DivergedError | TensorError) -> str:
+    """Why there is no update, in one line."""
+    if isinstance(error, DivergedError):
+        return str(error)
+    if isinstance(error, NonFiniteError):
+        return "training diverged: weights are NaN or infinite"
+    return f"its update cannot be sent: {error}"
 
 
 def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:

@@ -36,10 +36,12 @@ from transport.config import BrokerConfig
 from wire.errors import ConfigError, TransportError
 from wire.files import write_atomic
 from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_private_key
+from wire.lost_devices import FATAL
 
 __all__ = ["MqttSimulation"]
 
 POLL_S = 0.1
+REFUSALS = 1000  # the newest, of which some may be those of a round
 OnDevice = Callable[[str], None]
 
 
@@ -95,19 +97,26 @@ class MqttSimulation:
         self.processes.start(device, ["agent", "run", "--config", f"{device}/agent.toml"], environment)
 
     def rounds(self, *, on_device: OnDevice = lambda _: None) -> Iterator[RoundResult]:
-        """Rounds as they are closed; `on_device` hears of every accepted update. Abandoned rounds are passed over."""
+        """Rounds as they are closed; `on_device` hears of every accepted update.
+
+        A round that most devices have given up, or not answered, is told as it is: nothing comes of it but `lost`.
+        Other abandoned rounds are passed over.
+        """
         seen: set[tuple[int, str]] = set()
         number, closed = 1, 0
         while closed < self.config.rounds:
             self.processes.check()
             row = self._look(number, seen, on_device)
-            if row is None or row.phase not in ("closed", "abandoned"):
+            if row is not None and row.phase != "closed" and self._is_hopeless(row):
+                number += 1
+                yield self._result(row, last=False)
+            elif row is None or row.phase not in ("closed", "abandoned"):
                 time.sleep(POLL_S)
-                continue
-            number += 1
-            if row.phase == "closed":
-                closed += 1
-                yield self._result(row, last=closed == self.config.rounds)
+            else:
+                number += 1
+                if row.phase == "closed":
+                    closed += 1
+                    yield self._result(row, last=closed == self.config.rounds)
 
     @property
     def state(self) -> Path:
@@ -138,8 +147,30 @@ class MqttSimulation:
                     on_device(update.device)
             return next((row for row in journal.rounds() if row.number == number), None)
 
+    def _is_hopeless(self, row: RoundRow) -> bool:
+        """Whether nobody is awaited any longer, and more than half of those asked are lost."""
+        with self.journal() as journal:
+            assert journal is not None, "the round came from it"
+            lost, answered = self._lost(journal, row), {update.device for update in journal.updates(row.number)}
+            asked = {i.device for i in journal.invitations(row.number)} | lost.keys()
+            return not asked - answered - lost.keys() and len(lost) > FATAL * len(asked)
+
+    @staticmethod
+    def _lost(journal: Journal, row: RoundRow) -> dict[str, str]:
+        """Those asked that will not answer any more, and why."""
+        refused = {r.device: r.reason for r in journal.refusals(REFUSALS) if r.round == row.number}
+        known = {**refused, **journal.excluded(row.number), **journal.failures(row.number)}
+        over = row.phase in ("closed", "abandoned")
+        answered = {update.device for update in journal.updates(row.number)}
+        asked = {i.device for i in journal.invitations(row.number)} | journal.excluded(row.number).keys()
+        return {
+            device: known.get(device, "no update came in time")
+            for device in sorted(asked - answered)
+            if over or device in known
+        }
+
     def _result(self, row: RoundRow, *, last: bool) -> RoundResult:
-        """A closed round: scores from the models' headers, bytes from the sealed messages.
+        """A round that is over: scores from the models' headers, bytes from the sealed messages.
 
         After the `last` one nobody trains any more, and the devices' own models are on the disks to be scored.
         """
@@ -147,7 +178,7 @@ class MqttSimulation:
             assert journal is not None, "the round came from it"
             models = {model.digest: model for model in journal.models()}
             invited, updates = journal.invitations(row.number), journal.updates(row.number)
-            report = journal.report(row.number)
+            report, lost = journal.report(row.number), self._lost(journal, row)
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
         told = self.simulation.recipe.knowledge
         guide = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
@@ -159,10 +190,10 @@ class MqttSimulation:
         results = {}
         for group in self.simulation.groups:
             name = group.name
-            metrics = fused[name].metrics
+            metrics = fused[name].metrics if name in fused else {}
             mine = [u for u in updates if u.prototype == name]
             results[name] = PrototypeResult(
-                accuracy=metrics["accuracy"],
+                accuracy=metrics.get("accuracy", math.nan),
                 loss=metrics.get("loss", math.nan),
                 accuracy_float=metrics.get("accuracy_float"),
                 train_loss=metrics.get("train_loss"),
@@ -178,6 +209,7 @@ class MqttSimulation:
             seconds=(row.closed or row.opened) - row.opened,
             devices=with_scores(report.get("devices", {}), own),
             seconds_by=report.get("seconds", {}),
+            lost=lost,
         )
 
     def write_files(self) -> None:

@@ -14,7 +14,8 @@
           },
           "bytes_up": 131072, "bytes_down": 262144, "seconds": 1.2,
           "seconds_by": {"train": 0.7, "encode": 0.1, "screen": 0.0, "weigh": 0.0, "average": 0.1, ...},
-          "devices": {"sim-000": {"weight": 0.26, "score": 0.08, "screened": null, "capped": null}, ...}
+          "devices": {"sim-000": {"weight": 0.26, "score": 0.08, "screened": null, "capped": null}, ...},
+          "lost": {"sim-007": "training diverged: the gradient is not finite"}
         }
       ]
     }
@@ -33,7 +34,8 @@ the extremes. `--score-devices` says in which rounds they are there.
 
 `devices` also says what fusion made of each update: its share of its prototype's average (of that of
 predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
-and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `guide_bytes`,
+and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `lost`, where there are
+any, are the devices that were asked and sent nothing that could be used, each with the reason. `guide_bytes`,
 where there are any, are those of the generator or the logits by label that every device of the next round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
@@ -118,6 +120,7 @@ class RoundResult:
     )  # what fusion made of each: weight, score, screened, capped
     seconds_by: dict[str, float] = field(default_factory=dict)
     virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
+    lost: dict[str, str] = field(default_factory=dict)  # devices without an update, and why
     guide_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
 
     @classmethod
@@ -131,10 +134,16 @@ class RoundResult:
                 seconds=float(facts["seconds"]),
                 devices=dict(facts["devices"]),
                 seconds_by={stage: float(seconds) for stage, seconds in facts["seconds_by"].items()},
+                lost={str(device): str(reason) for device, reason in facts.get("lost", {}).items()},
                 guide_bytes=int(facts.get("guide_bytes", 0)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"run.json: a round that cannot be read ({error}); start the run anew") from error
+
+    @property
+    def asked(self) -> int:
+        """Devices that answered or were lost."""
+        return sum(p.devices for p in self.prototypes.values()) + len(self.lost)
 
     @property
     def bytes_up(self) -> int:
@@ -162,6 +171,7 @@ class RoundResult:
             "devices": {
                 name: {k: v for k, v in facts.items() if v is not None} for name, facts in self.devices.items()
             },
+            **({"lost": self.lost} if self.lost else {}),
             **({"virtual": self.virtual} if self.virtual else {}),
             **({"guide_bytes": self.guide_bytes} if self.guide_bytes else {}),
         }

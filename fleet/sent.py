@@ -24,7 +24,7 @@ __all__ = ["Sent", "read_answer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What one device sent; no update if its model has diverged."""
+    """What one device sent; without an update, `answer.reason` says why there is none."""
 
     device: SimulatedDevice
     answer: Answer  # without its message

@@ -157,6 +157,7 @@ class Simulation:
             seconds=end - start,
             guide_bytes=self.guide_bytes,
             devices=with_scores({name: asdict(report) for name, report in fused.devices.items()}, own),
+            lost={s.device.id: s.answer.reason for s in sent if s.update is None},
             seconds_by={
                 "train": sum(s.answer.train_s for s in sent),
                 "encode": sum(s.answer.encode_s + s.read_s for s in sent),

@@ -168,7 +168,7 @@ class Stack:
         factors = []
         for k, value in enumerate(squared.tolist()):
             try:
-                factors.append(clip_factor(value, self._how.clip, self._steps[first + k]))
+                factors.append(clip_factor(value, self._how.clip))
             except DivergedError as error:
                 self._diverged.setdefault(first + k, error)
                 factors.append(1.0)

@@ -6,6 +6,7 @@
     ├── WireError                  5   bytes from outside are not what they should be
     │   ├── TopicError                 a topic or an id
     │   ├── TensorError                a tensor message; the text names the tensor
+    │   │   └── NonFiniteError         NaN or infinity, which do not travel
     │   ├── EnvelopeError              version, size, kind or fields of an envelope
     │   │   └── SignatureError         the signature, or the key that made it
     │   └── TransferError              a chunk, or the state of a transfer
@@ -14,6 +15,7 @@
     │   └── DivergedError              its training came to NaN or infinity: there is nothing to send
     ├── TransportError             8   the broker cannot be used as asked
     └── RoundError                 1   a round cannot go on: our fault
+        ├── LostError              7   most devices of a round were lost: diverged, or failed otherwise
         └── StorageError               the disk, or a file of the state folder: nothing that a device has done
 
 A message is one line: what, where, what to do. `raise` these for what a user or a device can cause; `assert` is for
@@ -33,7 +35,9 @@ __all__ = [
     "DivergedError",
     "EdgestillError",
     "EnvelopeError",
+    "LostError",
     "ModelError",
+    "NonFiniteError",
     "RoundError",
     "SignatureError",
     "StorageError",
@@ -78,6 +82,10 @@ class TensorError(WireError):
     """A tensor message is malformed; the text names the tensor."""
 
 
+class NonFiniteError(TensorError):
+    """A tensor holds NaN or infinity."""
+
+
 class EnvelopeError(WireError):
     """An envelope's version, size, kind or fields are wrong."""
 
@@ -114,6 +122,12 @@ class TransportError(EdgestillError):
 
 class RoundError(EdgestillError):
     """A round cannot go on."""
+
+
+class LostError(RoundError):
+    """Most devices of a round were lost."""
+
+    exit_code = 7
 
 
 class StorageError(RoundError):

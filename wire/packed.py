@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wire.bits import BITS, check_levels
-from wire.errors import TensorError
+from wire.errors import NonFiniteError, TensorError
 
 __all__ = ["Packed", "check_finite"]
 
@@ -80,7 +80,7 @@ class Packed:
 def check_finite(array: NDArray[Any], what: str) -> None:
     """Refuse NaN and infinity."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise TensorError(f"{what} holds NaN or infinity")
+        raise NonFiniteError(f"{what} holds NaN or infinity")
 
 
 def _kind(value: object) -> str:

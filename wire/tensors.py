@@ -53,7 +53,7 @@ def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS, ch
         try:
             entry, parts = _take_apart(name, tensors[name])
         except TensorError as exc:
-            raise TensorError(f"tensor {name!r}: {exc}") from None
+            raise type(exc)(f"tensor {name!r}: {exc}") from None
         entries.append(entry)
         arrays.update(parts)
     check_entries(entries, limits)

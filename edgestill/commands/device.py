@@ -10,7 +10,7 @@ import typer
 from edgestill.commands.aggregator import ask_service
 from edgestill.commands.device_enrol import approve
 from edgestill.commands.device_settings import Config, Json, Name, check_known, say, set_settings
-from edgestill.commands.status import device_table
+from edgestill.commands.status import device_table, problem_lines
 from edgestill.output import one_line, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def list_devices(config: Config, as_json: Json = False) -> None:
     if settings:
         columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
     print_table("", columns, rows)
+    for line in problem_lines(facts):
+        say(line)
 
 
 @app.command()
@@ -64,7 +66,7 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     from aggregator.desired import settings_facts
     from aggregator.journal import Journal
     from aggregator.rows import DeviceRow
-    from aggregator.status import device_facts, last_report, limited_devices
+    from aggregator.status import device_facts, device_problems, last_report, limited_devices
 
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
     if not (loaded.state / "journal.db").is_file():
@@ -74,7 +76,10 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     try:
         rows |= {row.id: row for row in journal.devices()}
         known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
-        return [{**device_facts(rows[name], *known), **settings_facts(journal, name)} for name in sorted(rows)]
+        problems = device_problems(journal)
+        return [
+            {**device_facts(rows[name], *known, problems), **settings_facts(journal, name)} for name in sorted(rows)
+        ]
     finally:
         journal.close()
 

@@ -10,6 +10,7 @@ import typer
 
 from edgestill.commands.aggregator import ask_service
 from edgestill.output import out, print_json, print_table
+from wire.lost_devices import lost_text
 
 __all__ = ["app"]
 
@@ -51,6 +52,8 @@ def skip(config: Config) -> None:
 
 def _row(fact: dict[str, Any]) -> list[object]:
     why = [fact["reason"], *(f"{device}: {reason}" for device, reason in fact["excluded"].items())]
+    if fact["failed"]:
+        why.append(lost_text(fact["failed"], fact["invited"]))
     return [
         fact["number"],
         fact["phase"],

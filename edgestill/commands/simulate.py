@@ -333,6 +333,7 @@ def simulate(
         if not quiet:
             print_json(config.to_json())
         return config
+    from edgestill.lost_devices import LostRunError
     from edgestill.run_fleet import Interrupted, run_fleet
 
     try:
@@ -342,6 +343,9 @@ def simulate(
         resumable = out_dir is not None and config.transport == "memory" and config.virtual is None
         if resumable and not as_json:
             out.print(f"to go on: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
+        raise
+    except LostRunError as ended:
+        _tell(ended.run, out_dir, as_json=as_json)
         raise
     _tell(run, out_dir, as_json=as_json)
     return None

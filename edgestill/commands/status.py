@@ -15,10 +15,12 @@ from rich.text import Text
 
 from aggregator.fusion.example_cap import capped_text
 from edgestill.output import one_line, out, print_json
+from wire.lost_devices import lost_text
 
-__all__ = ["device_row", "device_table", "status"]
+__all__ = ["device_row", "device_table", "problem_lines", "status"]
 
 ROWS = 40  # of devices; --json has all
+PROBLEMS = 10  # of devices that are told
 DEVICE_COLUMNS = ("device", "status", "prototype", "examples", "accepted", "late", "refused", "weight", "score")
 
 
@@ -74,6 +76,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             f"excluded from round {last['number']}: {d}: {one_line(why)}"
             for d, why in list(last["excluded"].items())[:3]
         ]
+        if last["failed"]:
+            failed = {device: one_line(why) for device, why in last["failed"].items()}
+            lines.append(f"round {last['number']}: {lost_text(failed, last['invited'])}")
     left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
     capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
     lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
@@ -138,7 +143,15 @@ def _state(device: dict[str, Any]) -> str:
         return "revoked"
     if device["muted_until"] > time.time():
         return "muted"
-    return f"{device['status']}, limited" if device["limited"] else str(device["status"])
+    words = [device["status"], *(["limited"] if device["limited"] else []), *(["failed"] if device["problem"] else [])]
+    return ", ".join(words)
+
+
+def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """Why devices have failed, a line each, for below a table; the first few."""
+    failed = [f"{device['id']}: {one_line(device['problem'])}" for device in devices if device["problem"]]
+    more = len(failed) - PROBLEMS
+    return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
 
 
 def _table(*columns: str) -> Table:

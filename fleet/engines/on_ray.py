@@ -26,11 +26,11 @@ from fleet.device import make_devices
 from fleet.engines.bench import Bench, call
 from fleet.engines.channel import Frame
 from fleet.engines.pooled import Pooled, Worker
-from fleet.engines.worker import obey
+from fleet.engines.worker import FAULTS, fault_text, obey
 from fleet.news import Artifact
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
-from wire.errors import ConfigError, EdgestillError
+from wire.errors import ConfigError
 
 __all__ = ["OnRay"]
 
@@ -68,8 +68,8 @@ class Actor:
                 return [_call_beside(facts, blobs)]
             frame = Frame(kind, facts, [bytearray(blob) for blob in blobs])
             obey(frame, self._bench, self._held, lambda *answer: answers.append(answer))
-        except EdgestillError as error:
-            answers.append(("error", {"text": str(error)}, []))
+        except FAULTS as error:
+            answers.append(("error", {"text": fault_text(error)}, []))
         return answers
 
 

@@ -273,6 +273,7 @@ def _answer(frame: Frame) -> Answer:
     message, *kept = frame.blobs
     return Answer(
         message=message if len(message) else None,  # type: ignore[arg-type]  # a buffer, read as it is
+        reason=frame.facts["reason"],
         kept={name: bytes(blob) for name, blob in zip(frame.facts["kept"], kept, strict=True)},
         train_s=frame.facts["train_s"],
         encode_s=frame.facts["encode_s"],

@@ -22,8 +22,10 @@ from fleet.news import Artifact, Guide, News
 from wire.errors import EdgestillError
 from wire.messages import ModelHeader
 
-__all__ = ["obey", "run"]
+__all__ = ["FAULTS", "fault_text", "obey", "run"]
 
+#: What ends a run with a line; anything else ends the worker.
+FAULTS = (EdgestillError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 Send = Callable[[str, dict[str, Any], list[bytes]], None]
 
 
@@ -49,12 +51,15 @@ def _serve(bench: Bench, channel: Channel) -> NoReturn:
         frame = channel.receive()
         try:
             obey(frame, bench, held, channel.send)
-        except EdgestillError as error:
-            channel.send("error", {"text": str(error)})
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            channel.send("error", {"text": f"internal error: {type(error).__name__}: {error}"})
+        except FAULTS as error:
+            channel.send("error", {"text": fault_text(error)})
         finally:
             frame.release()
+
+
+def fault_text(error: BaseException) -> str:
+    """The error in one line."""
+    return str(error) if isinstance(error, EdgestillError) else f"internal error: {type(error).__name__}: {error}"
 
 
 def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> None:
@@ -73,7 +78,12 @@ def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> N
             kept = [{name: bytes(next(rest)) for name in names} for names in facts["kept"]]
             for answer in bench.train(list(zip(facts["devices"], kept, strict=True))):
                 message = b"" if answer.message is None else answer.message
-                told = {"kept": list(answer.kept), "train_s": answer.train_s, "encode_s": answer.encode_s}
+                told = {
+                    "kept": list(answer.kept),
+                    "reason": answer.reason,
+                    "train_s": answer.train_s,
+                    "encode_s": answer.encode_s,
+                }
                 send("answer", told, [message, *answer.kept.values()])
         case "call":
             send("called", {"answer": call(facts["call"], facts["request"])}, [])

@@ -39,6 +39,8 @@ class Verdict:
     claim: str = ""  # the last time, in words
     own_accuracy: float | None = None  # of its own model, the last time that it was scored
     whole_accuracy: float | None = None
+    lost: int = 0  # rounds in which nothing came that could be used
+    why_lost: str = ""  # the last time
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -55,6 +57,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
         claims = [j.capped for j in judged if j.capped is not None]
         scored = [j for j in judged if j.whole_accuracy is not None]
         reasons = [j.screened for j in judged if j.screened is not None]
+        failures = [r.lost[device.device] for r in run.rounds if device.device in r.lost]
         found.append(
             Verdict(
                 device=device.device,
@@ -69,6 +72,8 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 claim=capped_text(asdict(claims[-1])) if claims else "",
                 own_accuracy=scored[-1].own_accuracy if scored else None,
                 whole_accuracy=scored[-1].whole_accuracy if scored else None,
+                lost=len(failures),
+                why_lost=failures[-1] if failures else "",
             )
         )
     return found

@@ -89,6 +89,9 @@ def _tiles(run: RunFacts, target: float) -> Markup:
         found.append(("ensemble", tables.percent(row["ensemble_accuracy"]), "all teachers together", None))
     found.append(("on the wire", tables.size(row["bytes_up"]), f"up, {tables.size(row['bytes_down'])} down", None))
     found.append(("time", tables.span(row["seconds"]), f"{row['rounds']} rounds", None))
+    if row["lost"]:
+        asked = sum(r.asked for r in run.rounds)
+        found.append(("lost", f"{row['lost']:,}", f"of {asked:,} updates", "alarm"))
     if row["attackers"]:
         share = tables.percent(row["attackers_share"])
         found.append(("attackers' share", share, f"of the averages, {row['attackers']} attackers", "alarm"))

@@ -143,6 +143,7 @@ def run_row(run: RunFacts, target: float) -> dict[str, Any]:
         "bytes_down": sum(r.bytes_down for r in run.rounds),
         "seconds": round(sum(r.seconds for r in run.rounds), 3),
         "seconds_by": {stage: round(seconds, 3) for stage, seconds in time_split(run.rounds).items()},
+        "lost": sum(len(r.lost) for r in run.rounds),
         "attackers": len(run.attackers),
         "attackers_share": harm_share(run),
         "prototypes": prototype_rows(run, target),

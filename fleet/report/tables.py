@@ -152,11 +152,13 @@ def devices(run: RunFacts) -> Markup:
         share = percent(fmean(v.weights) if v.weights else None)
         capped = f"{v.capped}×: {v.claim}" if v.capped else DASH
         own = [percent(v.own_accuracy), percent(v.whole_accuracy)]
-        rows.append([v.device, v.prototype, f"{v.examples:,}", *own, score, share, capped, left_out, v.attack or DASH])
+        lost = f"{v.lost}×: {v.why_lost}" if v.lost else DASH
+        judged = [score, share, capped, left_out, lost, v.attack or DASH]
+        rows.append([v.device, v.prototype, f"{v.examples:,}", *own, *judged])
     columns = ["device", "prototype", "samples", "own slice", "whole test set"]
-    columns += ["mean score", "mean share", "capped", "left out", "attack"]
+    columns += ["mean score", "mean share", "capped", "left out", "lost", "attack"]
     columns, rows = _without_empty(columns, rows)
-    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "attack")]
+    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "lost", "attack")]
     more = len(run.fleet) - MOST
     caption = "Each device: accuracy of its own model when last scored, and how fusion judged it, mean over its rounds"
     return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)

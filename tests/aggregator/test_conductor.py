@@ -166,3 +166,39 @@ def test_a_command_and_what_follows_from_it_are_one_transaction(
     run_command(command, conductor, uploads)
     assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == ("revoked", ["b"])
     assert journal.invitations(2) == []
+
+
+def test_a_device_that_gives_up_is_named_with_the_remedy(
+    conductor: Conductor, caplog: pytest.LogCaptureFixture
+) -> None:
+    conductor.gave_up("b", 1, "of an older round")
+    assert conductor.state.awaited == {"b"}
+    conductor.gave_up("b", 2, "training diverged: the gradient is not finite")
+    assert (conductor.state.awaited, conductor.journal.failures(2).keys()) == (set(), {"b"})
+    (line,) = [record for record in caplog.records if "lost" in record.getMessage()]
+    assert line.levelname == "ERROR"
+    assert line.getMessage() == (
+        "round 2: 1 of 1 devices lost: b: training diverged: the gradient is not finite; where training diverges, "
+        "a smaller learning rate helps: [train] lr is 0.1, try 0.00177"
+    )
+    conductor.gave_up("b", 2, "once more")  # a message that comes twice
+    assert len([record for record in caplog.records if "lost" in record.getMessage()]) == 1
+    conductor.journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    assert conductor.state.phase is Phase.FUSING
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "levels"), [(20, {3: "WARNING", 11: "ERROR"}), (4, {1: "WARNING", 3: "ERROR"}), (1, {1: "ERROR"})]
+)
+def test_a_tenth_and_a_half_are_told_once_each(
+    conductor: Conductor, caplog: pytest.LogCaptureFixture, asked_for: int, levels: dict[int, str]
+) -> None:
+    found = {}
+    for count in range(1, asked_for + 1):
+        caplog.clear()
+        conductor._log_lost(2, {f"d{n}": "why" for n in range(count)}, asked_for)
+        if caplog.records:
+            (record,) = caplog.records
+            found[count] = record.levelname
+    assert found == levels

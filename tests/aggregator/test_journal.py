@@ -253,3 +253,14 @@ def test_models_have_the_numbers_of_their_publication(journal: Journal) -> None:
     for name in "abc":
         journal.add_model(replace(a_model(), digest=digest(name)))
     assert journal.model_numbers() == {digest("a"): 1, digest("b"): 2, digest("c"): 3}
+
+
+def test_failures_of_the_newest_rounds_are_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    journal.add_failure(1, "pi-1", "out of memory")
+    journal.add_failure(1, "pi-2", "training diverged")
+    journal.add_failure(1, "pi-1", "disk full")
+    assert journal.failures(1) == {"pi-1": "disk full", "pi-2": "training diverged"}
+    assert journal.failures(2) == {}
+    journal.add_failure(51, "pi-1", "again")
+    assert journal.failures(1) == {}

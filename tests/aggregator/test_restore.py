@@ -46,6 +46,15 @@ def test_an_open_round_goes_on_with_who_was_asked_and_who_has_answered(
     assert (state.deadline, state.extended) == (500.0, True)
 
 
+def test_who_has_given_up_is_known_after_a_restart(journal: Journal) -> None:
+    journal.open_round(a_round(1, deadline=500.0), asked("a", "b", "c"))
+    journal.add_failure(1, "b", "out of memory")
+    journal.add_failure(1, "c", "training diverged")
+    journal.add_update(an_update("c"))  # after all
+    state = restore(journal, RULES, (), 10.0)
+    assert (state.gave_up, state.awaited) == (frozenset("b"), {"a"})
+
+
 def test_devices_that_waited_for_the_restart_get_some_time(journal: Journal) -> None:
     journal.open_round(a_round(1, deadline=500.0), asked("a"))
     assert restore(journal, RULES, (), 9000.0).deadline == 9000.0 + GRACE

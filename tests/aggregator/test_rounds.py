@@ -16,6 +16,7 @@ from aggregator.events import (
     Finish,
     Fuse,
     Fused,
+    GaveUp,
     ModelsReady,
     Muted,
     Open,
@@ -297,3 +298,47 @@ def test_an_event_leaves_the_state_before_it_untouched() -> None:
     copy = replace(before, devices=dict(before.devices), invited=dict(before.invited))
     after(before, Stored("a", 1), Revoked("b"), StateHeard("c", "online", 1), Stop())
     assert before == copy
+
+
+def test_who_gives_up_is_not_awaited() -> None:
+    state, actions = after(collecting("abc"), GaveUp("b", 1), Stored("a", 1), Stored("c", 1))
+    assert actions == [Fuse(1)]
+    state, actions = after(collecting("abc"), Stored("a", 1), Stored("c", 1), GaveUp("b", 1))
+    assert actions == [Fuse(1)]
+    assert (state.answered, state.gave_up, len(state.invited)) == (frozenset("ac"), frozenset("b"), 3)
+
+
+def test_one_that_answers_after_all_counts() -> None:
+    state, actions = after(collecting("ab"), GaveUp("b", 1), Stored("b", 1))
+    assert (state.gave_up, actions) == (frozenset(), [])
+    assert step(state, Stored("a", 1))[1] == [Fuse(1)]
+
+
+@pytest.mark.parametrize("event", [GaveUp("z", 1), GaveUp("b", 0), GaveUp("b", 2), GaveUp("a", 1)])
+def test_giving_up_what_is_not_awaited_changes_nothing(event: GaveUp) -> None:
+    state, _ = step(collecting("abc"), Stored("a", 1))
+    assert step(state, event) == (state, [])
+    fusing, _ = after(state, Stored("b", 1), Stored("c", 1))
+    assert step(fusing, event) == (fusing, [])
+
+
+def test_without_a_quorum_the_round_stays_open_until_its_deadline_and_no_longer() -> None:
+    state, actions = after(collecting("abcd"), Stored("a", 1), GaveUp("b", 1), GaveUp("c", 1), GaveUp("d", 1))
+    assert (state.phase, actions) == (Phase.COLLECTING, [])
+    assert step(state, Tick(1050.0))[1] == []
+    state, actions = step(state, Tick(1100.0))
+    assert actions == [Abandon(1, "1 of 4 answered, 3 gave up, 2 are a quorum")]
+    state, (opened,) = step(state, Tick(1101.0))
+    assert isinstance(opened, Open)
+    assert state.gave_up == frozenset()
+
+
+def test_a_round_that_awaits_somebody_is_extended_whoever_gave_up() -> None:
+    state, _ = after(collecting("abcd"), GaveUp("b", 1), GaveUp("c", 1))
+    assert step(state, Tick(1100.0))[1] == [Extend(1, 1200.0)]
+
+
+def test_when_the_last_one_awaited_is_revoked_the_others_are_fused() -> None:
+    state, _ = after(collecting("abcd"), Stored("a", 1), Stored("b", 1), GaveUp("c", 1))
+    state, actions = step(state, Revoked("d"))
+    assert actions == [Withdraw(1, "d", "revoked"), Fuse(1)]

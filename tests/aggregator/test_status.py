@@ -92,6 +92,23 @@ def test_it_tells_what_the_last_fused_round_made_of_each_device(tmp_path: Path) 
     assert fleet_status(config)["devices"][0]["fused"] == seen
 
 
+def test_it_tells_why_devices_have_given_up(tmp_path: Path) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0", "pi-1", "pi-2"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    journal.open_round(a_round(1, "closed"), asked("pi-0", "pi-1", "pi-2"))
+    journal.open_round(a_round(2), asked("pi-0", "pi-1", "pi-2"))
+    for device in ("pi-0", "pi-1", "pi-2"):
+        journal.note_device(device, status="online")
+    journal.add_failure(1, "pi-0", "of before")
+    journal.add_failure(1, "pi-1", "disk full")
+    journal.add_failure(2, "pi-2", "training diverged")
+    journal.add_update(an_update("pi-0", 2))
+    facts = fleet_status(config)
+    assert facts["round"]["failed"] == {"pi-2": "training diverged"}
+    assert [d["problem"] for d in facts["devices"]] == ["", "disk full", "training diverged"]
+
+
 def test_before_the_first_start_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no journal; has the aggregator of this fleet been started"):
         fleet_status(load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"])))

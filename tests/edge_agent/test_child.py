@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edge_agent.protocol import instruction_key
@@ -74,6 +75,27 @@ def test_what_cannot_work_is_not_tried_again(device: Device) -> None:
     ended = finish(start(device.request(device.job(), data="/nonexistent.npz")))
     assert ended.reason == "/nonexistent.npz: No such file or directory; check the path and its permissions"
     assert not ended.again
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({}, "training diverged: weights are NaN or infinite"),
+        ({"clip": 1.0}, "training diverged: the gradient is not finite"),
+    ],
+    ids=["free", "clipped"],
+)
+@pytest.mark.parametrize("prototype", ["mlp:fp32", "mlp:w1"])
+def test_training_that_diverges_is_told_as_such_and_not_tried_again(
+    tmp_path: Path, prototype: str, extra: dict[str, float], words: str
+) -> None:
+    device = Device(tmp_path, prototype)
+    samples = dict(np.load(tmp_path / "samples.npz"))
+    np.savez(tmp_path / "samples.npz", **{**samples, "x": np.full_like(samples["x"], 1e30)})
+    job = device.job(hyper=Hyper(batch_size=4, lr=0.1, steps=5, extra=extra))
+    ended = finish(start(device.request(job)))
+    assert (ended.reason, ended.again) == (words, False)
+    assert not list((tmp_path / "state" / "outbox").iterdir())
 
 
 def test_a_child_that_needs_too_much_memory_says_so(device: Device) -> None:

@@ -207,8 +207,11 @@ def test_what_is_older_or_not_for_this_device_is_refused_once_and_the_work_goes_
     newest = Newest(epoch=7, round=5, numbers={"cnn:w1": 3})
     device = agent(newest=newest) if restarted else at_training(job(5, number=3))
     phase = device.phase
-    (told,) = refusals(device.handle(Instructed(new)))
+    actions = device.handle(Instructed(new))
+    (told,) = refusals(actions)
     assert words in told
+    # of no round: the aggregator is to go on waiting for the work that goes on
+    assert [action.round for action in actions if isinstance(action, Report)] == [0]
     for _ in range(3):
         assert device.handle(Instructed(new)) == []
         device.handle(Disconnected())

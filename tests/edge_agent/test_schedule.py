@@ -45,12 +45,12 @@ def test_epochs_are_bounded_and_the_last_one_counts(per_epoch: int, amount: dict
 
 
 def test_the_factor_is_one_until_the_norm_is_more_than_it_may_be() -> None:
-    assert clip_factor(4.0, 2.0, 1) == 1.0
-    assert clip_factor(-1e-20, 2.0, 1) == 1.0
-    assert clip_factor(16.0, 2.0, 1) == 0.5
+    assert clip_factor(4.0, 2.0) == 1.0
+    assert clip_factor(-1e-20, 2.0) == 1.0
+    assert clip_factor(16.0, 2.0) == 0.5
 
 
 @pytest.mark.parametrize("squared", [float("nan"), float("inf")])
 def test_a_norm_that_is_not_finite_is_an_error(squared: float) -> None:
-    with pytest.raises(DivergedError, match="the gradient of step 7 is not finite"):
-        clip_factor(squared, 1.0, 7)
+    with pytest.raises(DivergedError, match="the gradient is not finite"):
+        clip_factor(squared, 1.0)

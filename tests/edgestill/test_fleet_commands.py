@@ -217,3 +217,19 @@ def test_serve_says_what_is_wrong_with_its_key(config: Path, capsys: pytest.Capt
     code, _, err = run(capsys, "aggregator", "serve", "--config", config)
     assert code == 3
     assert "others can read it; run chmod 600" in " ".join(err.split())
+
+
+def test_devices_that_have_given_up_are_named_with_the_reason(capsys: pytest.CaptureFixture, config: Path) -> None:
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    journal.open_round(a_round(2), asked("pi-0"))
+    journal.add_failure(2, "pi-0", "training diverged: weights are\nNaN")
+    journal.close()
+    code, text, _ = run(capsys, "status", "-c", config)
+    assert code == 0
+    assert "round 2: 1 of 1 devices lost: pi-0: training diverged: weights are NaN" in text
+    code, text, _ = run(capsys, "device", "list", "-c", config)
+    assert "failed" in text
+    assert "pi-0: training diverged: weights are NaN" in text
+    assert " of 1 " in run(capsys, "round", "list", "-c", config)[1]
+    code, text, _ = run(capsys, "device", "list", "-c", config, "--json")
+    assert [device["problem"] for device in json.loads(text)] == ["training diverged: weights are\nNaN", ""]

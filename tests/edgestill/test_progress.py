@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console, Group
@@ -143,3 +144,16 @@ def test_elsewhere_a_job_that_ends_is_one_line(said: io.StringIO) -> None:
     first, last = said.getvalue().splitlines()
     assert first.startswith("1/2  a done in 12 s  about ")
     assert last == "2/2  b failed in 2 s"
+
+
+def test_lost_devices_are_named_in_the_picture_and_in_lines(said: io.StringIO) -> None:
+    lost = {f"sim-{n}": "training diverged" for n in range(4, 10)}
+    with RoundDisplay(2, 10, quiet=False) as show:
+        show.round_done(replace(result(1, 0.5), lost=lost))
+        text = "6 of 10 devices lost: sim-4, sim-5, sim-6, sim-7 and 2 more: training diverged"
+        assert text in shown(show)
+        show.round_done(result(2, 0.6))
+        assert "lost" not in shown(show)
+    first, second = said.getvalue().splitlines()
+    assert text in first
+    assert "lost" not in second

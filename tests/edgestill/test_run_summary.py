@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,3 +57,12 @@ def test_the_size_of_a_generator_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert "41.0 kB" in shown(capsys, guided)
     assert guided.to_json()["guide_bytes"] == 41_000
     assert RoundResult.from_json(guided.to_json()).guide_bytes == 41_000
+
+
+def test_what_was_lost_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "training diverged: the gradient is not finite"
+    first, last = (replace(result(n, 0.5), lost=lost) for n, lost in ((1, {"sim-1": why}), (2, {"sim-2": why})))
+    assert f"round 1: 1 of 3 devices lost: sim-1: {why}" in shown(capsys, first, result(2, 0.6))
+    text = shown(capsys, first, last)
+    assert f"2 updates lost, of sim-1, sim-2; the last in round 2: 1 of 3 devices lost: sim-2: {why}" in text
+    assert "lost" not in shown(capsys, result(1, 0.5))

@@ -12,6 +12,8 @@ from edge_agent.guidance import PAPER, REFERENCE, Guidance
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
+from fleet.device import make_devices
+from fleet.runs import RoundResult
 from fleet.simulate import Simulation
 from models.build import build
 from quant.layers import weights_as_they_are
@@ -178,9 +180,35 @@ def test_a_model_that_diverged_is_not_sent_and_the_others_go_on() -> None:
     config = replace(CONFIG, prototypes=("mlp:fp32",), training=replace(TRAINING, lr=1000.0, momentum=0.0))
     simulation = Simulation(config, toy())
     before = {name: w.clone() for name, w in simulation.groups[0].state.items()}
-    result = simulation.run_round(1).prototypes["mlp:fp32"]
+    told = simulation.run_round(1)
+    result = told.prototypes["mlp:fp32"]
     assert (result.devices, result.train_loss, result.bytes_up) == (0, None, 0)
+    assert told.lost == {f"sim-{n}": "training diverged: weights are NaN or infinite" for n in range(6)}
+    assert (told.asked, told.to_json()["lost"]) == (6, told.lost)
     assert all(torch.equal(before[name], w) for name, w in simulation.groups[0].state.items())
+
+
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+@pytest.mark.parametrize("together", [0, 1], ids=["stacked", "alone"])
+def test_a_lost_device_is_named_wherever_it_trains(engine: str, together: int) -> None:
+    dataset = toy()
+    config = replace(
+        CONFIG,
+        prototypes=("mlp:fp32",),
+        training=replace(TRAINING, clip=1.0),
+        engine=engine,
+        workers=1,
+        batch_devices=together,
+        attack="malicious@3",
+    )
+    devices, x = make_devices(config, dataset), dataset.x_train.copy()
+    for number in (1, 3):
+        x[devices[number].rows] = 1e30  # what a broken sensor gives
+    with Simulation(config, replace(dataset, x_train=x)) as simulation:
+        result = simulation.run_round(1)
+    assert result.lost == dict.fromkeys(("sim-1", "sim-3"), "training diverged: the gradient is not finite")
+    assert (result.prototypes["mlp:fp32"].devices, result.asked) == (4, 6)
+    assert RoundResult.from_json(result.to_json()).lost == result.lost
 
 
 def test_rounds_between_scores_have_none_and_come_to_the_same_models() -> None:

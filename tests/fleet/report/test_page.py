@@ -188,3 +188,13 @@ def background(screenshot: Path) -> tuple[int, ...]:
     shot = Image.open(screenshot).convert("RGB")
     assert len(shot.getcolors(1 << 24)) > 50, "figures are drawn"
     return shot.getpixel((2, 2))
+
+
+def test_lost_devices_are_told_with_the_reason(tmp_path: Path) -> None:
+    run = a_run()
+    run.rounds = [replace(r, lost={"sim-1": "<b>training diverged"} if r.round < 3 else {}) for r in run.rounds]
+    text = page_of(written(tmp_path / "a", run))
+    assert "2×: &lt;b&gt;training diverged" in text
+    assert "of 14 updates" in text
+    assert "<dt>lost</dt>" in text
+    assert "<dt>lost</dt>" not in page_of(written(tmp_path / "b"))

@@ -167,3 +167,13 @@ def test_boards_are_as_many_as_devices_and_time_is_real_over_mqtt() -> None:
         VirtualSimulation(
             replace(CONFIG, update="predictor", virtual=VirtualTime(boards=BOARDS, buffer=2)), load("digits")
         )
+
+
+@pytest.mark.parametrize("buffer", [0, 2], ids=["rounds", "buffer"])
+def test_devices_that_diverge_are_lost_in_virtual_time_too(buffer: int) -> None:
+    training = replace(CONFIG.training, lr=1000.0, epochs=None, steps=40)
+    config = replace(CONFIG, training=training, virtual=VirtualTime(boards=BOARDS, buffer=buffer))
+    with VirtualSimulation(config, subset(load("digits"), 200, 100, seed=0)) as simulation:
+        result = simulation.run_round(1)
+    assert len(result.lost) == result.asked == (buffer or 4)
+    assert set(result.lost.values()) == {"training diverged: weights are NaN or infinite"}
