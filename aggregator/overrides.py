@@ -30,6 +30,7 @@ __all__ = [
     "KEYS",
     "LOCAL",
     "OPTIONS",
+    "PERSONAL_WEIGHT",
     "check_overrides",
     "override",
     "parse_overrides",
@@ -71,7 +72,7 @@ GENERATOR: Mapping[str, Key] = {
     "generator_diversity": Key(float, None, least=0, most=WEIGHT.most),
     "generator_prior": Key(float, None, least=0, most=WEIGHT.most),
 }
-#: What devices are told (edge_agent/guidance.py, aggregator/pace.py).
+#: What devices are told (edge_agent/guidance.py, edge_agent/personal.py, aggregator/pace.py).
 LOCAL: Mapping[str, Key] = {
     "generated_weight": Key(float, None, least=0, most=WEIGHT.most),
     "generated_kl": Key(float, None, least=0, most=WEIGHT.most),
@@ -82,7 +83,10 @@ LOCAL: Mapping[str, Key] = {
     "generated_steps": Key(int, None, least=0, most=STEPS.most),
     "label_logits_weight": Key(float, None, least=0, most=WEIGHT.most),
     "local_lr_decay": Key(float, None, least=1e-3, most=1),
+    "personal": Key(bool, None),
+    "personal_weight": Key(float, None, least=0, most=WEIGHT.most),
 }
+PERSONAL_WEIGHT = 1.0  # lambda, unless personal_weight says otherwise; docs/fusion.md has what it was chosen by
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
     "max_examples_ratio": Key(float, None, least=0, most=1e6),
@@ -156,6 +160,11 @@ def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
     told = {name: float(value) for name, value in values.items() if name in LOCAL}
     if "label_logits_weight" in told:
         told["label_logits"] = told.pop("label_logits_weight")
+    wanted, weight = told.pop("personal", 0.0), told.pop("personal_weight", None)
+    if wanted:
+        told["personal"] = PERSONAL_WEIGHT if weight is None else weight
+    elif weight is not None:
+        raise ConfigError("personal_weight goes with personal = true")
     return {**recipe.local, **GUIDANCE.get(values.get("generator", ""), {}), **told}
 
 

@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 
 from aggregator.generation import PAPER, REFERENCE, Generation
-from aggregator.overrides import GENERATOR, KEYS, LOCAL, OPTIONS, parse_overrides, read_recipe, recipe_text
+from aggregator.overrides import (
+    GENERATOR,
+    KEYS,
+    LOCAL,
+    OPTIONS,
+    PERSONAL_WEIGHT,
+    parse_overrides,
+    read_recipe,
+    recipe_text,
+)
 from aggregator.recipes import MAX_EXAMPLES_RATIO, RECIPES, Distillation, find_recipe
 from wire.errors import ConfigError
 
@@ -39,6 +48,14 @@ def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
     assert find_recipe("fedgen", {"generator": "none"}).knowledge is None
     assert find_recipe("fedavg", {"generator": "paper"}).knowledge == "generator:paper"
     assert find_recipe("feddistill", {"label_logits_weight": 0.5}).local == {"label_logits": 0.5}
+
+
+def test_personal_models_are_told_to_devices_with_the_teachers_weight() -> None:
+    assert find_recipe("fedavg", {"personal": True}).local == {"personal": PERSONAL_WEIGHT}
+    assert find_recipe("fedprox", {"personal": True, "personal_weight": 0.5}).local == {"prox": 0.01, "personal": 0.5}
+    assert find_recipe("fedavg", {"personal": False}).local == {}
+    with pytest.raises(ConfigError, match="personal_weight goes with personal = true"):
+        find_recipe("fedavg", {"personal_weight": 0.5})
 
 
 @pytest.mark.parametrize("overrides", [{"generator_steps": 3}, {"label_logits": "all"}])
