@@ -30,7 +30,7 @@ __all__ = [
     "KEYS",
     "LOCAL",
     "OPTIONS",
-    "PERSONAL_WEIGHT",
+    "PERSONAL_MODELS",
     "check_overrides",
     "override",
     "parse_overrides",
@@ -84,9 +84,11 @@ LOCAL: Mapping[str, Key] = {
     "label_logits_weight": Key(float, None, least=0, most=WEIGHT.most),
     "local_lr_decay": Key(float, None, least=1e-3, most=1),
     "personal": Key(bool, None),
+    "personal_keep": Key(float, None, least=0, most=1),
     "personal_weight": Key(float, None, least=0, most=WEIGHT.most),
 }
-PERSONAL_WEIGHT = 1.0  # lambda, unless personal_weight says otherwise; docs/fusion.md has what it was chosen by
+#: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
+PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.0}
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
     "max_examples_ratio": Key(float, None, least=0, most=1e6),
@@ -160,12 +162,19 @@ def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
     told = {name: float(value) for name, value in values.items() if name in LOCAL}
     if "label_logits_weight" in told:
         told["label_logits"] = told.pop("label_logits_weight")
-    wanted, weight = told.pop("personal", 0.0), told.pop("personal_weight", None)
-    if wanted:
-        told["personal"] = PERSONAL_WEIGHT if weight is None else weight
-    elif weight is not None:
-        raise ConfigError("personal_weight goes with personal = true")
-    return {**recipe.local, **GUIDANCE.get(values.get("generator", ""), {}), **told}
+    return {**recipe.local, **GUIDANCE.get(values.get("generator", ""), {}), **_personal(told)}
+
+
+def _personal(told: Mapping[str, float]) -> dict[str, float]:
+    """What devices are told of personal models, beside the rest: `personal` is then the teacher's weight."""
+    rest = {name: value for name, value in told.items() if name != "personal" and name not in PERSONAL_MODELS}
+    if told.get("personal"):
+        keep, weight = (told.get(name, usual) for name, usual in PERSONAL_MODELS.items())
+        return {**rest, "personal": weight, "personal_keep": keep}
+    for name in PERSONAL_MODELS:
+        if name in told:
+            raise ConfigError(f"{name} goes with personal = true")
+    return rest
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:

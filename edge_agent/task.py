@@ -17,7 +17,7 @@ from edge_agent.assignment import Assignment, Tell, local_training, open_assignm
 from edge_agent.current import write_current
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
-from edge_agent.personal import WEIGHT, keeps_personal, load_personal, train_personal
+from edge_agent.personal import Personal, load_personal, train_personal
 from edge_agent.request import Request
 from edge_agent.spool import leave, spool
 from edge_agent.store import CURRENT, EXTRACTOR, LABEL_LOGITS, PERSONAL, RESIDUAL, learned_path
@@ -56,8 +56,9 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     reach("child-trained")
     made = _make_update(work, model, packed, seen)
     assert request.hyper is not None
-    if keeps_personal(request.hyper.extra):
-        packed, kept = _train_personal(work, model, tell)
+    asked = Personal.from_extra(request.hyper.extra)
+    if asked is not None:
+        packed, kept = _train_personal(work, model, asked, tell)
         made = replace(made, keep={**made.keep, PERSONAL: encode(kept)})
     try:
         facts |= _make_current(work, model, packed, tell)
@@ -159,7 +160,9 @@ def _personal(request: Request) -> dict[str, Tensor] | None:
     return read_kept(learned_path(Path(request.state_dir), request.prototype, PERSONAL))
 
 
-def _train_personal(work: Assignment, model: Prototype, tell: Tell) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _train_personal(
+    work: Assignment, model: Prototype, asked: Personal, tell: Tell
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The personal model for the board, and as it is kept; `model` holds the update, and then the personal model."""
     request = work.request
     assert request.hyper is not None
@@ -172,7 +175,7 @@ def _train_personal(work: Assignment, model: Prototype, tell: Tell) -> tuple[dic
         torch.from_numpy(work.train.x),
         torch.from_numpy(work.train.y),
         local_training(request.hyper),
-        weight=request.hyper.extra[WEIGHT],
+        asked=asked,
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
         should_stop=stopper(request.stop_at, tell),

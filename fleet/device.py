@@ -20,7 +20,7 @@ from aggregator.pace import round_lr
 from edge_agent.hyper import LocalTraining
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
-from edge_agent.personal import WEIGHT, keeps_personal, train_personal
+from edge_agent.personal import Personal, train_personal
 from edge_agent.private_counts import told_counts, told_examples
 from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS, PERSONAL
 from edge_agent.updates import share, with_own
@@ -141,7 +141,8 @@ class SimulatedDevice:
 
     def _personal(self, model: Prototype, news: News, kept: Kept, update: Mapping[str, Tensor]) -> dict[str, bytes]:
         """Its personal model, where the job asks for one; `model` holds the update, or `update` is all of it."""
-        if not keeps_personal(news.extra):
+        asked = Personal.from_extra(news.extra)
+        if asked is None:
             return {}
         latent = model.spec.precision.quantized
         _, state = train_personal(
@@ -152,7 +153,7 @@ class SimulatedDevice:
             self.x,
             self.y,
             self.how(news),
-            weight=news.extra[WEIGHT],
+            asked=asked,
             floats=self.floats(model),
             generator=torch_rng(self.config.seed, "personal", news.number, self.id),
         )

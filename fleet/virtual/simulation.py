@@ -81,8 +81,9 @@ class VirtualSimulation(Simulation):
         """An update is as large as the model that is published: both are packed alike."""
         size = self._published_bytes[device.prototype]
         flops = training_flops(self._flops[device.prototype], self.config.training, len(device.rows))
-        if PERSONAL in self.recipe.local:  # one more training, and the teacher's answer to every sample
-            flops = 2 * flops + self._flops[device.prototype] * len(device.rows)
+        if PERSONAL in self.recipe.local:  # one more training; with a teacher, its answer to every sample
+            teaches = self.recipe.local[PERSONAL] > 0
+            flops = 2 * flops + teaches * self._flops[device.prototype] * len(device.rows)
         trip = Trip(down_bytes=size, flops=flops, up_bytes=size if answers else 0)
         return usage(self.hardware[device.number], trip)
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from edge_agent.hyper import LocalTraining
-from edge_agent.personal import PersonalObjective, load_personal, teacher_logits, train_personal
+from edge_agent.personal import Personal, PersonalObjective, load_personal, mixed, teacher_logits, train_personal
 from edge_agent.task import run
 from models.build import build
 from models.samples import load_samples
@@ -42,7 +42,9 @@ def samples(n: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def trained(model: Prototype, kept: object, weight: float = 1.0, how: LocalTraining = HOW) -> tuple[dict, dict]:
+def trained(
+    model: Prototype, kept: object, weight: float = 0.0, how: LocalTraining = HOW, keep: float = 1.0
+) -> tuple[dict, dict]:
     x, y = samples()
     other = fresh(str(model.spec), 9).state_dict()
     start = pack_state(fresh(str(model.spec), 1).state_dict(), floats="fp32")
@@ -54,7 +56,7 @@ def trained(model: Prototype, kept: object, weight: float = 1.0, how: LocalTrain
         x,
         y,
         how,
-        weight=weight,
+        asked=Personal(weight, keep),
         floats="fp32",
         generator=torch.Generator().manual_seed(3),
     )
@@ -67,8 +69,6 @@ def test_the_loss_is_cross_entropy_and_divergence_from_the_teacher() -> None:
     loss = objective(lambda x: logits, torch.zeros(1, 1), torch.tensor([1]))  # type: ignore[arg-type]
     divergence = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
     assert loss.item() == pytest.approx(-math.log(0.25) + 2.0 * divergence)
-    alone = PersonalObjective(torch.tensor([1, 0]), teacher, 0.0)
-    assert alone(lambda x: logits, torch.zeros(1, 1), torch.tensor([1])).item() == pytest.approx(-math.log(0.25))  # type: ignore[arg-type]
 
 
 def test_the_teacher_answers_at_full_precision_in_eval_mode() -> None:
@@ -99,6 +99,24 @@ def test_the_first_one_is_the_update_and_the_next_goes_on_from_it(prototype: str
             return F.cross_entropy(model.eval()(x), y).item()
 
     assert loss(second) < loss(first)
+
+
+def test_training_starts_between_the_own_model_and_the_published_one() -> None:
+    _, first = trained(fresh(), None)
+    start = pack_state(fresh("mlp:fp32", 1).state_dict(), floats="fp32")
+    between = mixed(first, start, 0.75)
+    for name, w in between.items():
+        np.testing.assert_allclose(w, 0.75 * first[name] + 0.25 * start[name], rtol=1e-6)  # type: ignore[operator]
+    still = LocalTraining(lr=1e-30, batch_size=24, steps=1)
+    _, second = trained(fresh(), first, how=still, keep=0.75)
+    assert all(np.array_equal(second[name], between[name]) for name in between)
+    assert mixed({"n": np.array([3])}, {"n": np.array([5])}, 0.5)["n"] == np.array([3])  # no float
+
+
+def test_what_a_job_says_of_personal_models() -> None:
+    assert Personal.from_extra({"prox": 0.1}) is None
+    assert Personal.from_extra({"personal": 0.25, "personal_keep": 0.75}) == Personal(0.25, 0.75)
+    assert Personal.from_extra({"personal": 0.0}) == Personal()
 
 
 def test_what_was_kept_of_another_shape_is_not_gone_on_from() -> None:
@@ -138,7 +156,9 @@ def test_a_board_runs_its_personal_model_and_sends_the_update_of_any_other(tmp_p
     for personal in (False, True):
         (tmp_path / str(personal)).mkdir()
         device = Device(tmp_path / str(personal))
-        hyper = Hyper(batch_size=4, lr=0.05, epochs=2, extra={"personal": 1.0} if personal else {})
+        hyper = Hyper(
+            batch_size=4, lr=0.05, epochs=2, extra={"personal": 0.5, "personal_keep": 0.5} if personal else {}
+        )
         sent[personal] = []
         for number in (1, 2):
             job = device.job(number, update=update, hyper=hyper, **bits)
@@ -164,7 +184,7 @@ def test_a_board_runs_its_personal_model_and_sends_the_update_of_any_other(tmp_p
 def test_after_a_job_without_personal_models_the_board_has_none(tmp_path: Path) -> None:
     device = Device(tmp_path)
     kept = tmp_path / "state" / "learned" / "mlp-fp32.personal"
-    for number, extra in ((1, {"personal": 1.0}), (2, {})):
+    for number, extra in ((1, {"personal": 0.5, "personal_keep": 0.5}), (2, {})):
         job = device.job(number, hyper=Hyper(batch_size=4, lr=0.05, epochs=1, extra=extra))
         run(device.request(job), quiet)
         device.settle(job)
@@ -177,7 +197,7 @@ def test_a_damaged_personal_model_is_set_aside_and_begun_anew(tmp_path: Path) ->
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"garbage")
     said: list[str] = []
-    job = device.job(1, hyper=Hyper(batch_size=4, lr=0.05, epochs=1, extra={"personal": 1.0}))
+    job = device.job(1, hyper=Hyper(batch_size=4, lr=0.05, epochs=1, extra={"personal": 0.5, "personal_keep": 0.5}))
     run(device.request(job), lambda event, **facts: said.append(str(facts.get("text", ""))))
     assert any("begun anew" in text for text in said)
     update = decode(device.update(job)[1])

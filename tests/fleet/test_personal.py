@@ -59,9 +59,10 @@ def test_boards_in_virtual_time_train_twice_as_long() -> None:
     boards = VirtualTime(boards=("rpi-4",) * 6)
     config = replace(CONFIG, prototypes=("mlp:fp32",), rounds=1, virtual=boards)
     spent = []
-    for fusion in ({}, PERSONAL):
+    for fusion in ({}, PERSONAL, {**PERSONAL, "personal_weight": 1.0}):
         with VirtualSimulation(replace(config, fusion=fusion), toy()) as simulation:
             simulation.run_round(1)
             start = simulation.hardware[0].start_s
             spent.append(simulation._usage(simulation.devices[0]).train_seconds - start)
-    assert 2 * spent[0] < spent[1] < 2.5 * spent[0]
+    assert spent[1] == pytest.approx(2 * spent[0])
+    assert 2 * spent[0] < spent[2] < 2.5 * spent[0]
