@@ -88,7 +88,7 @@ LOCAL: Mapping[str, Key] = {
     "personal_weight": Key(float, None, least=0, most=WEIGHT.most),
 }
 #: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
-PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.0}
+PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.3}
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
     "max_examples_ratio": Key(float, None, least=0, most=1e6),

@@ -3,8 +3,8 @@
 In every round the device trains the published model f and sends it, as ever. Beside it, it keeps a model v of the same
 prototype, which begins as the first update and is what the board runs. In every later round
 
-    v <- a v + (1 - a) f                                               a = share_kept
-    v <- SGD on  CE(v(x), y) + lambda KL(softmax(f(x)) || softmax(v(x)))     lambda = weight
+    v <- a v + (1 - a) f
+    v <- SGD on  CE(v(x), y) + lambda KL(softmax(f(x)) || softmax(v(x)))
 
 on the device's own samples: as many steps as the update has, at the same rate, without a proximal term. The mixture of
 an own and a shared model is that of Deng et al. 2020 (APFL, arXiv:2003.13461), here as the point that training starts
@@ -43,8 +43,8 @@ BATCH = 128  # samples that the teacher answers at a time
 class Personal:
     """How personal models are trained."""
 
-    weight: float = 0.0  # lambda
-    keep: float = 0.5  # a
+    weight: float  # lambda
+    keep: float  # a
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, float]) -> Personal | None:

@@ -116,7 +116,7 @@ def test_training_starts_between_the_own_model_and_the_published_one() -> None:
 def test_what_a_job_says_of_personal_models() -> None:
     assert Personal.from_extra({"prox": 0.1}) is None
     assert Personal.from_extra({"personal": 0.25, "personal_keep": 0.75}) == Personal(0.25, 0.75)
-    assert Personal.from_extra({"personal": 0.0}) == Personal()
+    assert Personal.from_extra({"personal": 0.0}) == Personal(0.0, 0.5)
 
 
 def test_what_was_kept_of_another_shape_is_not_gone_on_from() -> None:
