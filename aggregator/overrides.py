@@ -30,6 +30,7 @@ __all__ = [
     "KEYS",
     "LOCAL",
     "OPTIONS",
+    "PERSONAL_MODELS",
     "check_overrides",
     "override",
     "parse_overrides",
@@ -71,7 +72,7 @@ GENERATOR: Mapping[str, Key] = {
     "generator_diversity": Key(float, None, least=0, most=WEIGHT.most),
     "generator_prior": Key(float, None, least=0, most=WEIGHT.most),
 }
-#: What devices are told (edge_agent/guidance.py, aggregator/pace.py).
+#: What devices are told (edge_agent/guidance.py, edge_agent/personal.py, aggregator/pace.py).
 LOCAL: Mapping[str, Key] = {
     "generated_weight": Key(float, None, least=0, most=WEIGHT.most),
     "generated_kl": Key(float, None, least=0, most=WEIGHT.most),
@@ -82,7 +83,12 @@ LOCAL: Mapping[str, Key] = {
     "generated_steps": Key(int, None, least=0, most=STEPS.most),
     "label_logits_weight": Key(float, None, least=0, most=WEIGHT.most),
     "local_lr_decay": Key(float, None, least=1e-3, most=1),
+    "personal": Key(bool, None),
+    "personal_keep": Key(float, None, least=0, most=1),
+    "personal_weight": Key(float, None, least=0, most=WEIGHT.most),
 }
+#: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
+PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.3}
 #: Every field that may be overridden; None: it is not.
 KEYS: Mapping[str, Key] = {
     "max_examples_ratio": Key(float, None, least=0, most=1e6),
@@ -161,7 +167,19 @@ def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
     own, form = recipe.local, values.get("generator")
     if form is not None:  # of another form, or of none: what the recipe tells of its own does not hold
         own = {name: value for name, value in own.items() if not name.startswith("generated_")}
-    return {**own, **GUIDANCE.get(form or "", {}), **told}
+    return {**own, **GUIDANCE.get(form or "", {}), **_personal(told)}
+
+
+def _personal(told: Mapping[str, float]) -> dict[str, float]:
+    """What devices are told of personal models, beside the rest: `personal` is then the teacher's weight."""
+    rest = {name: value for name, value in told.items() if name != "personal" and name not in PERSONAL_MODELS}
+    if told.get("personal"):
+        keep, weight = (told.get(name, usual) for name, usual in PERSONAL_MODELS.items())
+        return {**rest, "personal": weight, "personal_keep": keep}
+    for name in PERSONAL_MODELS:
+        if name in told:
+            raise ConfigError(f"{name} goes with personal = true")
+    return rest
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:

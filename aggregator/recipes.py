@@ -19,13 +19,16 @@ from typing import Any
 
 from aggregator.generation import PAPER, Generation
 from wire.errors import ConfigError, did_you_mean
+from wire.messages import MODEL_STAYS
 
-__all__ = ["MAX_EXAMPLES_RATIO", "RECIPES", "Distillation", "Recipe", "find_recipe"]
+__all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe"]
 
 #: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
 MAX_EXAMPLES_RATIO = 3.0
 FEDDF_STEPS, FEDDF_CHECK, FEDDF_PATIENCE = 10_000, 100, 1000
 PASSES, FEWEST, MOST = 3, 100, 1000  # of distillation, over the source; steps
+#: What devices are told where they keep personal models: the teacher's weight (edge_agent/personal.py).
+PERSONAL = "personal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,11 @@ class Recipe:
         """Refuse a kind of update that devices would send for nothing."""
         if self.update is not None and kind not in ("state", self.update):  # state is what nobody has asked for
             raise ConfigError(f"recipe {self.name} has devices send {self.update}; leave out update = {kind!r}")
+        sent = self.update or kind
+        if PERSONAL in self.local and sent in ("predictor", *MODEL_STAYS):
+            raise ConfigError(
+                f"personal = true, but devices that send {sent} keep models of their own already; leave personal out"
+            )
         if kind == "predictor" and self.teach is not None and self.generation is None:
             raise ConfigError(
                 f"recipe {self.name} distills from whole models, and predictors alone are none; "

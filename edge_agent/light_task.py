@@ -20,7 +20,7 @@ from edge_agent.light_graph import latents_of
 from edge_agent.light_predictor import LightPredictor
 from edge_agent.request import Request
 from edge_agent.spool import leave, spool
-from edge_agent.store import CURRENT
+from edge_agent.store import CURRENT, PERSONAL
 from models.samples import Samples
 from quant.onnx_split import extractor_graph
 from quant.onnx_weights import patch_weights, read_weights
@@ -37,6 +37,8 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     tell("loading")
     if request.update == "none":
         raise ConfigError("the job shares no model, and a light agent keeps none; set another recipe in fleet.toml")
+    if request.hyper is not None and PERSONAL in request.hyper.extra:
+        tell("warning", text="personal models need edgestill[train]; this board runs the predictor that it shares")
     work = open_assignment(request)
     assert request.graph is not None
     whole = _read_graph(Path(request.graph))

@@ -12,6 +12,7 @@ from pathlib import Path
 from edge_agent.folders import move, remove
 from edge_agent.private_counts import told_counts, told_examples
 from edge_agent.request import Request
+from edge_agent.store import PERSONAL
 from wire.envelope import seal
 from wire.files import write_atomic
 from wire.ids import digest_of
@@ -75,6 +76,7 @@ def spool(
         write_atomic(folder / name, data)
     write_atomic(folder / "update", sealed)
     entry = {"round": request.round, "digest": digest_of(sealed), "size": len(sealed), "update": kind}
+    entry |= {"personal": True} if PERSONAL in keep else {}
     write_atomic(folder / "entry.json", json.dumps(entry))
 
 

@@ -3,12 +3,14 @@
     session                    a number that grows with every start of the agent
     newest.json                the newest epoch, round and models that were followed: edge_agent/newest.py
     outbox/<job>/              an update that was not answered yet: update (the sealed bytes), entry.json, and what
-                               goes to other places once it is spooled: current.*, extractor, label-logits, residual
+                               goes to other places once it is spooled: current.*, extractor, label-logits, personal,
+                               residual
     finished/<job>.accepted/   entry.json of a job that was answered; or <job>.rejected
     ready/<offer>/             a model that was offered and is ready to be taken
     staging/                   what the training child is writing; thrown away at every start
     learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates; the
-                               whole model where no model is shared), label-logits (of FedDistill)
+                               whole model where no model is shared), label-logits (of FedDistill), personal (the
+                               model that the board runs, where the fused one only teaches it)
     current.onnx, current.safetensors, current.json       the model for the application on the board
     taken                      digest of the model last taken from an offer
     models/, partial/          see edge_agent/model_cache.py
@@ -48,11 +50,11 @@ from wire.files import write_atomic
 from wire.ids import check_digest, transfer_id
 from wire.messages import MODEL_STAYS
 
-__all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "RESIDUAL", "Store", "learned_path"]
+__all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "PERSONAL", "RESIDUAL", "Store", "learned_path"]
 
 #: The last of them tells of the other two.
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
-RESIDUAL, EXTRACTOR, LABEL_LOGITS = "residual", "extractor", "label-logits"
+RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL = "residual", "extractor", "label-logits", "personal"
 KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device goes on from a model of its own
 NEWEST = "newest.json"
 FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
@@ -69,6 +71,7 @@ class _Entry(msgspec.Struct, frozen=True):
     digest: str
     size: Annotated[int, Meta(ge=0)]
     update: str | None = None
+    personal: bool = False  # whether the device keeps a personal model beside it
 
 
 class Store:
@@ -207,8 +210,13 @@ class Store:
         folder = self.root / "outbox" / key
         own = (folder / EXTRACTOR).exists()
         self._take(folder)
-        if not own and _kind_of(folder) not in (*KEEPING, None):  # the model is the fleet's again
+        entry = _entry_of(folder)
+        if entry is None or entry.update is None:
+            return
+        if not own and entry.update not in KEEPING:  # the model is the fleet's again
             remove(learned_path(self.root, self._prototype, EXTRACTOR))
+        if not entry.personal:
+            remove(learned_path(self.root, self._prototype, PERSONAL))
 
     def take_offer(self, key: str, digest: str) -> None:
         """Put the model that was offered in its place, if the child found it good enough, and do not ask again."""
@@ -232,7 +240,7 @@ class Store:
     def _take(self, folder: Path) -> None:
         for name in CURRENT:
             self._put(folder / name, self.root / name)
-        for name in (EXTRACTOR, LABEL_LOGITS):
+        for name in (EXTRACTOR, LABEL_LOGITS, PERSONAL):
             self._put(folder / name, learned_path(self.root, self._prototype, name))
 
     def _put(self, source: Path, target: Path) -> None:
@@ -281,9 +289,9 @@ class Store:
                 remove(folder)
 
 
-def _kind_of(folder: Path) -> str | None:
+def _entry_of(folder: Path) -> _Entry | None:
     try:
-        return msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry).update
+        return msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 

@@ -7,6 +7,7 @@ comes from the job's seed, the round and the device's name.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from edge_agent.assignment import Assignment, Tell, local_training, open_assignm
 from edge_agent.current import write_current
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
+from edge_agent.personal import Personal, load_personal, train_personal
 from edge_agent.request import Request
 from edge_agent.spool import leave, spool
-from edge_agent.store import CURRENT, EXTRACTOR, LABEL_LOGITS, RESIDUAL, learned_path
-from edge_agent.updates import check_kept, make_update, read_kept, start_state
+from edge_agent.store import CURRENT, EXTRACTOR, LABEL_LOGITS, PERSONAL, RESIDUAL, learned_path
+from edge_agent.updates import Made, check_kept, make_update, read_kept, start_state
 from edge_agent.work import local_update
 from models.build import build
 from models.samples import Samples
@@ -44,18 +46,33 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced at once
     if request.round is None:
         own = learned_path(Path(request.state_dir), request.prototype, EXTRACTOR)
-        load_packed(model, decode(start_state("logits", work.published, own)))  # under all that it keeps
+        if not load_personal(model, _personal(request)):
+            load_packed(model, decode(start_state("logits", work.published, own)))  # under all that it keeps
         facts = _make_current(work, model, pack(model, floats=request.floats), tell)
         leave(work.folder, "ready")
         return facts
     seen = _label_logits(request, work.header.classes)
     facts, packed = _train(work, model, seen, tell)
     reach("child-trained")
+    made = _make_update(work, model, packed, seen)
+    assert request.hyper is not None
+    asked = Personal.from_extra(request.hyper.extra)
+    if asked is not None:
+        packed, kept = _train_personal(work, model, asked, tell)
+        made = replace(made, keep={**made.keep, PERSONAL: encode(kept)})
     try:
         facts |= _make_current(work, model, packed, tell)
     except ModelError as error:
         tell("warning", text=f"the board keeps its model: {error}")  # the update is worth sending all the same
-    _spool(work, model, packed, seen, facts)
+    spool(
+        request,
+        work.folder,
+        kind=request.update,
+        body=made.body,
+        keep=made.keep,
+        label_counts=work.label_counts,
+        facts=facts,
+    )
     leave(work.folder, "outbox")
     return facts
 
@@ -123,9 +140,7 @@ def _accuracy(graph: bytes, held: Samples) -> float:
         return 0.0
 
 
-def _spool(
-    work: Assignment, model: Prototype, packed: dict[str, Tensor], seen: LabelLogits | None, facts: dict[str, float]
-) -> None:
+def _make_update(work: Assignment, model: Prototype, packed: dict[str, Tensor], seen: LabelLogits | None) -> Made:
     request = work.request
     made = make_update(
         request.update,
@@ -138,14 +153,32 @@ def _spool(
         extra={} if seen is None else pack_state({LABEL_LOGITS: seen.means()}, floats=request.floats),
     )
     counted = {} if seen is None else {LABEL_LOGITS: encode(pack_state(seen.state()))}
-    spool(
-        request,
-        work.folder,
-        kind=request.update,
-        body=made.body,
-        keep={**made.keep, **counted},
-        label_counts=work.label_counts,
-        facts=facts,
+    return replace(made, keep={**made.keep, **counted})
+
+
+def _personal(request: Request) -> dict[str, Tensor] | None:
+    return read_kept(learned_path(Path(request.state_dir), request.prototype, PERSONAL))
+
+
+def _train_personal(
+    work: Assignment, model: Prototype, asked: Personal, tell: Tell
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The personal model for the board, and as it is kept; `model` holds the update, and then the personal model."""
+    request = work.request
+    assert request.hyper is not None
+    seed = derive_seed(request.hyper.seed, "personal", request.round, request.device)
+    return train_personal(
+        model,
+        _personal(request),
+        decode(work.published),
+        {name: w.clone() for name, w in model.state_dict().items()},
+        torch.from_numpy(work.train.x),
+        torch.from_numpy(work.train.y),
+        local_training(request.hyper),
+        asked=asked,
+        floats=request.floats,
+        generator=torch.Generator().manual_seed(seed),
+        should_stop=stopper(request.stop_at, tell),
     )
 
 

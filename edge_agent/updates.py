@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from edge_agent.folders import DAMAGED, set_aside
-from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS, RESIDUAL, learned_path
+from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS, PERSONAL, RESIDUAL, learned_path
 from models.roles import merge_state, slice_state
 from models.split import Prototype
 from quant.delta import encode_delta
@@ -121,7 +121,7 @@ def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None)
 
 def check_kept(root: Path, prototype: str, tell: Callable[..., None]) -> None:
     """Set aside what the device has kept of earlier rounds and cannot be read, and say so; the work goes on without."""
-    for what in (RESIDUAL, EXTRACTOR, LABEL_LOGITS):
+    for what in (RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL):
         path = learned_path(root, prototype, what)
         if path.exists() and read_kept(path) is None:
             tell("warning", text=f"{path}: damaged; set aside in {DAMAGED}/, and begun anew")

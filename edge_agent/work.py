@@ -14,7 +14,7 @@ from models.seeding import seeded
 from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
-__all__ = ["local_update", "packed_update"]
+__all__ = ["local_update", "packed_update", "repeatable"]
 
 
 def local_update(
@@ -36,7 +36,7 @@ def local_update(
     floats before it is packed, so that what the device measures of it is what the aggregator gets.
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
-    with _repeatable(model, generator):
+    with repeatable(model, generator):
         trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
     return packed_update(model, floats=floats), trained
 
@@ -47,7 +47,7 @@ def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
     return pack(model, floats=floats)
 
 
-def _repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
+def repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
     """Dropout draws from torch's own random state: let it follow from `generator`'s seed, which is not advanced."""
     drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
     return seeded(torch.Generator().manual_seed(generator.initial_seed() ^ 1)) if drops else nullcontext()

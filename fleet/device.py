@@ -20,8 +20,9 @@ from aggregator.pace import round_lr
 from edge_agent.hyper import LocalTraining
 from edge_agent.label_logits import LabelLogits
 from edge_agent.objective import counts_logits, make_objective
+from edge_agent.personal import Personal, train_personal
 from edge_agent.private_counts import told_counts, told_examples
-from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS
+from edge_agent.store import EXTRACTOR, KEEPING, LABEL_LOGITS, PERSONAL
 from edge_agent.updates import share, with_own
 from edge_agent.work import local_update, packed_update
 from fleet.attacks import Attack
@@ -130,7 +131,34 @@ class SimulatedDevice:
             return Answer(message=None, reason=_reason(error), train_s=time.perf_counter() - begun)
         message = encode_update(self._header(news, loss), made.body)
         encoded = time.perf_counter()
-        return Answer(message=message, kept={**made.keep, **counted}, train_s=done - begun, encode_s=encoded - done)
+        personal = self._personal(model, news, kept, tensors)
+        beside = time.perf_counter() - encoded
+        return Answer(
+            message=message,
+            kept={**made.keep, **counted, **personal},
+            train_s=done - begun + beside,
+            encode_s=encoded - done,
+        )
+
+    def _personal(self, model: Prototype, news: News, kept: Kept, update: Mapping[str, Tensor]) -> dict[str, bytes]:
+        """Its personal model, where the job asks for one; `model` holds the update, or `update` is all of it."""
+        asked = Personal.from_extra(news.extra)
+        if asked is None:
+            return {}
+        latent = model.spec.precision.quantized
+        _, state = train_personal(
+            model,
+            decode(kept[PERSONAL]) if PERSONAL in kept else None,
+            news.published[self.prototype].tensors,
+            {name: w.clone() for name, w in model.state_dict().items()} if latent else unpack(update),
+            self.x,
+            self.y,
+            self.how(news),
+            asked=asked,
+            floats=self.floats(model),
+            generator=torch_rng(self.config.seed, "personal", news.number, self.id),
+        )
+        return {PERSONAL: encode(state)}
 
     def floats(self, model: Prototype) -> str:
         """What is not quantized travels as."""

@@ -3,6 +3,7 @@
     state, delta, onnx     the update itself: it was snapped to what the wire carries before it was packed
     predictor              the predictor that it sent over the extractor that it has kept
     logits, none           the whole model that it has kept
+    personal = true        the personal model, whatever is sent (edge_agent/personal.py)
 
 Latent weights that stay on the device pass through the prototype's quantizers here, once; what was received has passed.
 """
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from aggregator.fusion.types import Received
-from edge_agent.store import EXTRACTOR, KEEPING
+from edge_agent.store import EXTRACTOR, KEEPING, PERSONAL
 from fleet.device import SimulatedDevice
 from models.roles import slice_state
 from models.split import Prototype
@@ -31,6 +32,8 @@ def has_model(device: SimulatedDevice, update: str) -> bool:
 
 def own_model(device: SimulatedDevice, model: Prototype, sent: Received, update: str) -> Mapping[str, Tensor]:
     """The state of the device's model, weights at the values that they stand for; `model` is one of its prototype."""
+    if PERSONAL in device.kept:
+        return at_its_precision(model, unpack(decode(device.kept[PERSONAL])))
     if update not in KEEPING:
         return sent.state()
     kept = unpack(decode(device.kept[EXTRACTOR]))

@@ -13,7 +13,7 @@ from aggregator.blobs import Blobs
 from aggregator.fusion.types import Received
 from aggregator.rows import UpdateRow
 from aggregator.stored import base_arrays, received
-from edge_agent.store import EXTRACTOR, learned_path
+from edge_agent.store import EXTRACTOR, PERSONAL, learned_path
 from fleet.device import SimulatedDevice
 
 __all__ = ["read_kept_models", "stored_updates"]
@@ -33,6 +33,7 @@ def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str,
 def read_kept_models(folder: Path, devices: Sequence[SimulatedDevice]) -> None:
     """Give each device what its agent, whose state is below `folder`, keeps from round to round."""
     for device in devices:
-        path = learned_path(folder / device.id / "state", device.prototype, EXTRACTOR)
-        if path.is_file():
-            device.kept[EXTRACTOR] = path.read_bytes()
+        for what in (EXTRACTOR, PERSONAL):
+            path = learned_path(folder / device.id / "state", device.prototype, what)
+            if path.is_file():
+                device.kept[what] = path.read_bytes()

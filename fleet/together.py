@@ -44,14 +44,16 @@ def in_batches(
     return [devices[a:b] for a, b in pairwise(edges)]
 
 
-def answers_together(devices: Sequence[SimulatedDevice], model: Prototype, news: News) -> Iterator[Answer]:
+def answers_together(
+    devices: Sequence[SimulatedDevice], kept: Sequence[Kept], model: Prototype, news: News
+) -> Iterator[Answer]:
     """What the devices of a batch answer, in order; each is given its share of the time."""
     begun = time.perf_counter()
     load_packed(model, news.published[devices[0].prototype].tensors)
     stack = train_stacked(model, _pupils(devices, news), devices[0].how(news))
     share = (time.perf_counter() - begun) / len(devices)
     for k, device in enumerate(devices):
-        answer = device.answer(model, news, {}, partial(_result, device, stack, k))
+        answer = device.answer(model, news, kept[k], partial(_result, device, stack, k))
         yield replace(answer, train_s=answer.train_s + share)
 
 

@@ -44,7 +44,7 @@ class Bench:
         if len(devices) == 1:
             yield devices[0].answer(model, self.news, tasks[0][1])
         else:
-            yield from answers_together(devices, model, self.news)
+            yield from answers_together(devices, [kept for _, kept in tasks], model, self.news)
 
     def score(self, prototype: str, state: Artifact, first: int, last: int, *, quantized: bool) -> Tally:
         """Of the batches `first` to `last` - 1 of the test set, by a full-precision state."""

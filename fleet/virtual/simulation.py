@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from aggregator.fusion.types import Received
+from aggregator.recipes import PERSONAL
 from aggregator.rounds import Rules
 from fleet.config import SimulationConfig
 from fleet.datasets import Dataset
@@ -80,6 +81,9 @@ class VirtualSimulation(Simulation):
         """An update is as large as the model that is published: both are packed alike."""
         size = self._published_bytes[device.prototype]
         flops = training_flops(self._flops[device.prototype], self.config.training, len(device.rows))
+        if PERSONAL in self.recipe.local:  # one more training; with a teacher, its answer to every sample
+            teaches = self.recipe.local[PERSONAL] > 0
+            flops = 2 * flops + teaches * self._flops[device.prototype] * len(device.rows)
         trip = Trip(down_bytes=size, flops=flops, up_bytes=size if answers else 0)
         return usage(self.hardware[device.number], trip)
 

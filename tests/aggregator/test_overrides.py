@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 
 from aggregator.generation import PAPER, REFERENCE, Generation
-from aggregator.overrides import GENERATOR, KEYS, LOCAL, OPTIONS, parse_overrides, read_recipe, recipe_text
+from aggregator.overrides import (
+    GENERATOR,
+    KEYS,
+    LOCAL,
+    OPTIONS,
+    PERSONAL_MODELS,
+    parse_overrides,
+    read_recipe,
+    recipe_text,
+)
 from aggregator.recipes import MAX_EXAMPLES_RATIO, RECIPES, Distillation, find_recipe
 from wire.errors import ConfigError
 
@@ -39,6 +48,17 @@ def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
     assert find_recipe("fedgen", {"generator": "none"}).knowledge is None
     assert find_recipe("fedavg", {"generator": "paper"}).knowledge == "generator:paper"
     assert find_recipe("feddistill", {"label_logits_weight": 0.5}).local == {"label_logits": 0.5}
+
+
+def test_personal_models_are_told_to_devices_with_what_is_kept_and_the_teachers_weight() -> None:
+    usual = {"personal": PERSONAL_MODELS["personal_weight"], "personal_keep": PERSONAL_MODELS["personal_keep"]}
+    assert find_recipe("fedavg", {"personal": True}).local == usual
+    mine = find_recipe("fedprox", {"personal": True, "personal_weight": 0.25, "personal_keep": 1.0})
+    assert mine.local == {"prox": 0.01, "personal": 0.25, "personal_keep": 1.0}
+    assert find_recipe("fedavg", {"personal": False}).local == {}
+    for name in PERSONAL_MODELS:
+        with pytest.raises(ConfigError, match=f"{name} goes with personal = true"):
+            find_recipe("fedavg", {name: 0.5})
 
 
 @pytest.mark.parametrize("overrides", [{"generator_steps": 3}, {"label_logits": "all"}])

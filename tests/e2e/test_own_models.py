@@ -12,7 +12,11 @@ from transport.config import BrokerConfig
 from transport.embedded import EmbeddedBroker
 
 
-@pytest.mark.parametrize("changes", [{}, {"recipe": "local"}, {"update": "predictor"}], ids=["state", "none", "kept"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"recipe": "local"}, {"update": "predictor"}, {"fusion": {"personal": True}}],
+    ids=["state", "none", "kept", "personal"],
+)
 def test_own_accuracies_are_those_of_the_same_run_in_memory(tmp_path: Path, changes: dict) -> None:
     settings = config(2, score_devices="every", **changes)
     with EmbeddedBroker() as broker, MqttSimulation(settings, toy(), tmp_path, BrokerConfig(port=broker.port)) as fleet:

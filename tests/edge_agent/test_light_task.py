@@ -98,6 +98,23 @@ def test_an_offer_puts_its_predictor_into_the_graph(tmp_path: Path) -> None:
     assert np.array_equal(weights["predictor.weight"], published(device)["predictor.weight"])
 
 
+def test_personal_models_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    said: list[str] = []
+
+    def hear(event: str, **facts: object) -> None:
+        said.extend([str(facts["text"])] if event == "warning" else [])
+
+    bodies = []
+    for number, extra in ((1, {}), (2, {"personal": 1.0})):
+        hyper = Hyper(batch_size=4, lr=1e-30, steps=1, extra={**PAPER.to_extra(), **extra})
+        job = device.job(number, update="predictor", hyper=hyper)
+        run(device.request(job, **options(device)), hear)
+        bodies.append(device.update(job)[1])
+    assert said == ["personal models need edgestill[train]; this board runs the predictor that it shares"]
+    assert bodies[0] == bodies[1]  # it takes part all the same
+
+
 def test_a_job_that_shares_no_model_is_refused(tmp_path: Path) -> None:
     device = light_device(tmp_path)
     asked = {**options(device), "update": "none"}

@@ -254,6 +254,21 @@ def test_the_new_model_takes_its_place_and_the_residual_waits_for_acceptance(tmp
     assert learned_path(tmp_path, PROTOTYPE, "residual").read_bytes() == b"r"
 
 
+def test_a_personal_model_stays_until_a_job_that_asks_for_none(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    path = learned_path(tmp_path, PROTOTYPE, "personal")
+    leave(tmp_path, personal=b"mine")
+    entry = tmp_path / "outbox" / KEY / "entry.json"
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "personal": True}))
+    store.take_job(KEY)
+    store.take_job(KEY)  # killed in between, it is taken twice
+    assert path.read_bytes() == b"mine"
+    store.settle(store.spooled(KEY), accepted=True)
+    leave(tmp_path, "0000000004-00ff00ff00ff00ff")
+    store.take_job("0000000004-00ff00ff00ff00ff")
+    assert not path.exists()
+
+
 def test_the_residual_of_a_rejected_update_never_was(tmp_path: Path) -> None:
     store = opened(tmp_path)
     leave(tmp_path, residual=b"new")

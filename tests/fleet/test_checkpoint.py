@@ -37,6 +37,7 @@ def cut_after(config: SimulationConfig, folder: Path, number: int) -> Simulation
         {"recipe": "fedgen", "fusion": SMALL, "update": "predictor"},
         {"recipe": "feddistill", "prototypes": ("mlp:fp32",)},
         {"recipe": "edgestill", "fusion": SMALL, "source": "none"},
+        {"recipe": "fedavg", "fusion": {"personal": True}},
     ],
     ids=lambda changes: changes["recipe"],
 )

@@ -40,6 +40,12 @@ def config(**changes: Any) -> SimulationConfig:
             {"recipe": "feddistill", "update": "predictor"},
             "recipe feddistill has devices send logits",
         ),
+        (
+            {"fusion": {"personal": True}, "update": "predictor"},
+            "personal = true, but devices that send predictor keep models of their own already; leave personal out",
+        ),
+        ({"fusion": {"personal": True}, "recipe": "local"}, "devices that send none keep models of their own already"),
+        ({"fusion": {"personal_weight": 2.0}}, "personal_weight goes with personal = true"),
         ({"workers": -1}, "--workers -1; give at least 0"),
         ({"score_every": 0}, "--score-every 0; give at least 1"),
         ({"virtual": VirtualTime(boards=("rpi-4",) * 3, buffer=4)}, "--buffer 4: there are 3 devices"),

@@ -46,8 +46,13 @@ def test_devices_with_a_start_or_an_objective_of_their_own_train_alone() -> None
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"attack": "faulty:1,malicious:1,sign-flip:1"}, {"partition": "dirichlet", "alpha": 0.3}],
-    ids=["plain", "attacks", "uneven"],
+    [
+        {},
+        {"attack": "faulty:1,malicious:1,sign-flip:1"},
+        {"partition": "dirichlet", "alpha": 0.3},
+        {"fusion": {"personal": True}, "score_devices": "every"},
+    ],
+    ids=["plain", "attacks", "uneven", "personal"],
 )
 def test_a_batch_comes_to_the_bits_of_devices_alone(changes: dict[str, object]) -> None:
     config = replace(MLPS, **changes)

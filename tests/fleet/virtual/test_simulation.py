@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from aggregator.evaluate import evaluate
 from aggregator.fusion.types import Received
 from edge_agent.hyper import LocalTraining
 from fleet.config import SimulationConfig
@@ -118,6 +119,34 @@ def test_with_a_buffer_the_fast_do_not_wait() -> None:
     assert max(stale) >= 1  # a Pi's update was begun before the Jetsons' first
     assert results[-1].prototypes["mlp:fp32"].accuracy > results[0].prototypes["mlp:fp32"].accuracy
     assert len(simulation._versions) <= 1 + max(stale)
+
+
+def test_a_stale_device_s_own_model_is_the_one_that_it_sent() -> None:
+    """Not what it counts as, which is moved towards the model that was current when it came."""
+    boards = ("rpi-4", "jetson-orin-nano", "jetson-orin-nano", "rpi-4")
+    config = replace(CONFIG, rounds=6, score_devices="every", virtual=VirtualTime(boards=boards, buffer=2))
+    stale = 0
+    with VirtualSimulation(config, subset(load("digits"), 200, 100, seed=0)) as simulation:
+        collect = simulation._collect
+        seen: list[Sent] = []
+
+        def kept(*args: Any) -> list[Sent]:
+            sent = collect(*args)
+            seen[:] = sent
+            return sent
+
+        simulation._collect = kept  # type: ignore[method-assign]
+        for number in range(1, 7):
+            result = simulation.run_round(number)
+            for sent in seen:
+                assert sent.update is not None
+                assert sent.trained is not None
+                stale += sent.update is not sent.trained
+                model = simulation.groups[0].model
+                model.load_state_dict(dict(sent.trained.state()), strict=False)
+                score = evaluate(model, simulation.test_x, simulation.test_y)
+                assert result.devices[sent.device.id]["whole_accuracy"] == score.accuracy
+    assert stale > 0
 
 
 def test_the_same_seed_gives_the_same_bits_with_a_buffer() -> None:
