@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 FLEET, TRAIN, FUSION, TIME, OUTPUT = "Fleet", "Local training", "Fusion", "Virtual time", "Output"
+PASSES = f"{DEFAULTS.epochs}, of at least {DEFAULTS.least_steps} and at most {DEFAULTS.most_steps} mini-batches"
 BOARD = "rpi-4"  # of devices that are counted and not named by board
 
 
@@ -124,7 +125,7 @@ def simulate(
     local_epochs: Annotated[
         int | None,
         typer.Option(
-            help="Passes over a device's samples per round [2, of at least 50 and at most 100 mini-batches].",
+            help=f"Passes over a device's samples per round [{PASSES}].",
             rich_help_panel=TRAIN,
         ),
     ] = None,

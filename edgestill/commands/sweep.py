@@ -78,6 +78,9 @@ def sweep(
         print_json(facts)
     else:
         _print(rows, found.keys)
+        for run in facts["runs"]:
+            if "lost" in run:
+                out.print(f"{run['run']}: {run['lost']}", markup=False, soft_wrap=True)
         out.print(f"\nwrote {out_dir / 'sweep.json'}, sweep.csv and runs.csv", markup=False, soft_wrap=True)
     if failed:
         name, reason = next(iter(failed.items()))
@@ -139,7 +142,10 @@ def _write(found: Sweep, runs: list[Planned], folder: Path) -> tuple[list[Row], 
     facts = {
         "keys": list(found.keys),
         "rows": [row.to_json() for row in rows],
-        "runs": [{"run": run.name, "point": run.point, "metrics": run.metrics} for run in measured],
+        "runs": [
+            {"run": run.name, "point": run.point, "metrics": run.metrics, **({"lost": run.lost} if run.lost else {})}
+            for run in measured
+        ],
         "missing": [run.name for run in runs if run.name not in {m.name for m in measured}],
         "versions": versions(),
     }

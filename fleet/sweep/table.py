@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.lost import lost_in_all
 from fleet.report.facts import RunFacts, read_facts
 from fleet.report.summary import ensemble, mean_quality, quality
 from fleet.sweep.grid import SEED, Point
@@ -27,6 +28,7 @@ class Measured:
     name: str
     point: Point
     metrics: dict[str, float]  # accuracy is the mean of the prototypes; each has its own under its name
+    lost: str = ""  # devices whose training failed, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,11 @@ class Row:
 def measure(runs: Sequence[Planned]) -> list[Measured]:
     """What the runs that are done came to."""
     done = [run for run in runs if run.state() == "done"]
-    return [Measured(name=r.name, point=r.point, metrics=_metrics(read_facts(r.folder, r.name))) for r in done]
+    read = [(run, read_facts(run.folder, run.name)) for run in done]
+    return [
+        Measured(name=run.name, point=run.point, metrics=_metrics(facts), lost=lost_in_all(facts.rounds))
+        for run, facts in read
+    ]
 
 
 def _metrics(run: RunFacts) -> dict[str, float]:

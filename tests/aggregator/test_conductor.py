@@ -23,6 +23,7 @@ from tests.aggregator.journals import a_model, a_round, an_update, asked
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.ids import AGGREGATOR
+from wire.local_defaults import MOMENTUM, auto_lr
 from wire.messages import Job, Offer
 
 pytestmark = pytest.mark.light
@@ -179,7 +180,7 @@ def test_a_device_that_gives_up_is_named_with_the_remedy(
     assert line.levelname == "ERROR"
     assert line.getMessage() == (
         "round 2: 1 of 1 devices lost: b: training diverged: the gradient is not finite; where training diverges, "
-        "a smaller learning rate helps: [train] lr is 0.1, try 0.00177"
+        f"a smaller learning rate helps: [train] lr is 0.1, try {min(auto_lr(4, MOMENTUM), 0.01):.3g}"
     )
     conductor.gave_up("b", 2, "once more")  # a message that comes twice
     assert len([record for record in caplog.records if "lost" in record.getMessage()]) == 1

@@ -15,6 +15,7 @@ from tests.aggregator.scripted import key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.errors import ConfigError
 from wire.keys import public_key_hex, save_public_key
+from wire.local_defaults import auto_lr
 
 pytestmark = pytest.mark.light
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet.toml"
@@ -46,7 +47,7 @@ def test_it_resolves_paths_prototypes_and_keys(tmp_path: Path) -> None:
     assert {d: public_key_hex(k) for d, k in config.devices.items()} == {
         "pi-0": public_key_hex(key_of("pi-0").public_key())
     }
-    assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (2, None, 3)
+    assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (DEFAULTS.epochs, None, 3)
 
 
 def test_public_keys_come_from_a_folder_too(tmp_path: Path) -> None:
@@ -125,18 +126,20 @@ def test_local_training_has_the_defaults_of_a_simulation(tmp_path: Path) -> None
     config = load_fleet_config(written(tmp_path, train="!"), environ={})
     assert local_training(config.hyper) == DEFAULTS
     exact = load_fleet_config(written(tmp_path, train="!epochs = 3\nclip = 0\nmomentum = 0.5"), environ={})
-    assert local_training(exact.hyper) == LocalTraining(lr=0.025, batch_size=32, epochs=3, momentum=0.5)
+    assert local_training(exact.hyper) == LocalTraining(
+        lr=auto_lr(DEFAULTS.batch_size, 0.5), batch_size=DEFAULTS.batch_size, epochs=3, momentum=0.5
+    )
     told = load_fleet_config(written(tmp_path, train="!epochs = 3\nleast_steps = 4\nlr = 0.2"), environ={})
     assert local_training(told.hyper) == replace(DEFAULTS, epochs=3, least_steps=4, most_steps=0, lr=0.2)
     assert told.to_json()["train"] | {"prox": 0} == {
         "lr": 0.2,
-        "batch_size": 32,
+        "batch_size": DEFAULTS.batch_size,
         "epochs": 3,
         "steps": None,
-        "momentum": 0.9,
+        "momentum": DEFAULTS.momentum,
         "weight_decay": 0.0,
         "prox": 0,
-        "clip": 1.0,
+        "clip": DEFAULTS.clip,
         "least_steps": 4,
         "most_steps": 0,
     }

@@ -78,14 +78,14 @@ def test_what_cannot_work_is_not_tried_again(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("prototype", "extra", "words"),
     [
-        ({}, "training diverged: weights are NaN or infinite"),
-        ({"clip": 1.0}, "training diverged: the gradient is not finite"),
+        ("mlp:fp32", {}, "training diverged: weights are NaN or infinite"),
+        ("mlp:fp32", {"clip": 1.0}, "training diverged: the gradient is not finite"),
+        ("mlp:w1", {"clip": 1.0}, "training diverged: the gradient is not finite"),
     ],
-    ids=["free", "clipped"],
+    ids=["free", "clipped", "1-bit"],
 )
-@pytest.mark.parametrize("prototype", ["mlp:fp32", "mlp:w1"])
 def test_training_that_diverges_is_told_as_such_and_not_tried_again(
     tmp_path: Path, prototype: str, extra: dict[str, float], words: str
 ) -> None:

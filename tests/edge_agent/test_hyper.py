@@ -36,6 +36,11 @@ def test_nothing_is_clipped_or_bounded_unless_it_is_said() -> None:
     assert (how.clip, how.least_steps, how.most_steps) == (0.0, 0, 0)
 
 
+def test_the_defaults_clip_and_bound() -> None:
+    assert DEFAULTS.clip > 0
+    assert 0 < DEFAULTS.least_steps < DEFAULTS.most_steps
+
+
 def test_what_is_given_is_kept_to_exactly() -> None:
     assert local_training() == local_training(lr=None, epochs=None) == DEFAULTS
     exact = local_training(epochs=5, lr=0.7)

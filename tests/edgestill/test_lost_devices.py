@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edge_agent.hyper import DEFAULTS
 from edgestill.cli import main
 from edgestill.lost_devices import LostDevices, LostRunError
 from fleet.runs import PrototypeResult, RoundResult, Run
+from wire.local_defaults import auto_lr
 
-TRAINING = {"lr": 0.5, "batch_size": 32, "momentum": 0.9, "clip": 1.0}
+TRAINING = {**asdict(DEFAULTS), "lr": 0.5}
 WHY = "training diverged: the gradient is not finite"
 
 
@@ -45,7 +48,7 @@ def test_more_is_told_once_with_the_remedy_and_again_when_it_is_others(capsys: p
     first, second = warnings(capsys, result(1, 3), result(2, 3), result(3, 4), result(4, 4))
     assert first == (
         f"warning: round 1: 3 of 20 devices lost: sim-00, sim-01, sim-02: {WHY}; where training diverges, "
-        "a smaller learning rate helps: --lr is 0.5, try 0.005"
+        f"a smaller learning rate helps: --lr is 0.5, try {DEFAULTS.lr:.3g}"
     )
     assert second == f"warning: round 3: 4 of 20 devices lost: sim-00, sim-01, sim-02, sim-03: {WHY}"
 
@@ -53,7 +56,9 @@ def test_more_is_told_once_with_the_remedy_and_again_when_it_is_others(capsys: p
 def test_half_is_a_warning_and_more_than_half_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(warnings(capsys, result(1, 10))) == 1
     run = run_of(result(1, 11))
-    with pytest.raises(LostRunError, match=r"round 1: 11 of 20 devices lost: .* and 7 more: .* try 0\.005") as ended:
+    with pytest.raises(
+        LostRunError, match=r"round 1: 11 of 20 devices lost: .* and 7 more: .* --lr is 0\.5, try"
+    ) as ended:
         LostDevices(TRAINING).look(run.rounds[0], run)
     assert ended.value.exit_code == 7
     assert ended.value.run is run
@@ -107,7 +112,7 @@ def test_an_absurd_learning_rate_ends_the_run_with_one_line_after_its_files_are_
     assert code == 7
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("edgestill: round 1: 4 of 4 devices lost: sim-0, sim-1, sim-2, sim-3: training diverged: ")
-    assert "--lr is 5, try 0.005; and so does --clip 1, which is off" in line
+    assert f"--lr is 5, try {DEFAULTS.lr:.3g}; and so does --clip {DEFAULTS.clip:g}, which is off" in line
     (only,) = facts["rounds"]
     assert only["lost"].keys() == {"sim-0", "sim-1", "sim-2", "sim-3"}
     assert (tmp_path / "then" / "checkpoint" / "1.safetensors").exists()
@@ -120,4 +125,16 @@ def test_an_absurd_learning_rate_with_clipped_gradients_is_told_too(
     code, _ = simulate(dataset, tmp_path / "clipped", "--lr", "100")
     said = capsys.readouterr().err
     assert code == 7 or "warning: round 1: local training does not converge" in said
-    assert "--lr is 100, try 0.005" in said
+    assert f"--lr is 100, try {DEFAULTS.lr:.3g}" in said
+
+
+def test_the_resolved_numbers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def training(*flags: str) -> dict[str, Any]:
+        with pytest.raises(SystemExit):
+            main(["simulate", "--dry-run", *flags])
+        return dict(json.loads(capsys.readouterr().out)["training"])
+
+    assert training() == asdict(DEFAULTS)
+    exact = training("--local-steps", "7", "--momentum", "0", "--batch-size", "8", "--clip", "0")
+    assert (exact["steps"], exact["least_steps"], exact["most_steps"], exact["clip"]) == (7, 0, 0, 0.0)
+    assert exact["lr"] == auto_lr(8, 0.0)

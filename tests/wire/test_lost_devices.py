@@ -2,6 +2,8 @@
 
 import pytest
 
+from wire import local_defaults
+from wire.local_defaults import auto_lr
 from wire.lost_devices import lost_text, remedy
 
 pytestmark = pytest.mark.light
@@ -16,6 +18,7 @@ def test_the_first_few_are_named_and_the_most_common_reason() -> None:
 
 def test_the_remedy_says_what_is_set_and_what_to_try() -> None:
     now = {"lr": 0.5, "batch_size": 32, "momentum": 0.9, "clip": 0.0}
-    assert "--lr is 0.5, try 0.005; and so does --clip 1, which is off" in remedy(now)
+    usual, clip = auto_lr(32, 0.9), local_defaults.CLIP
+    assert f"--lr is 0.5, try {usual:.3g}; and so does --clip {clip:g}, which is off" in remedy(now)
     assert "clip" not in remedy({**now, "clip": 1.0})
-    assert "[train] lr is 0.001, try 0.0001" in remedy({**now, "lr": 0.001}, lr="[train] lr")
+    assert "[train] lr is 1e-05, try 1e-06" in remedy({**now, "lr": 1e-5}, lr="[train] lr")
