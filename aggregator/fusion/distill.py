@@ -90,7 +90,7 @@ def _in_two_stages(
     generator: torch.Generator,
     device: torch.device,
 ) -> Distilled:
-    """At full precision, then through the quantizer from teachers and that; or the start, if a board runs it as well."""
+    """At full precision, then through the quantizer from teachers and that; or the start, if it runs as well."""
     first, second = stages
     p = F.softmax(targets / first.temperature, dim=1)
     student = Learner(model, start, first, device)
