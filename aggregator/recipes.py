@@ -53,7 +53,7 @@ class Distillation:
     swa: int = 0  # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
     swa_lr: float = 0.005  # of the schedule swa
     student: str = "own"  # the precision it learns at: the prototype's, straight through; or float, as FedDF has it
-    float_share: float = 0.5  # of such a student's steps, those at full precision, before it learns from itself
+    float_share: float = 0.5  # of such a student's steps, those at full precision; then it learns from itself too
     check_at: str = "own"  # the precision at which students are compared: what a board would run; or float
 
     def sized(self, samples: int) -> Distillation:

@@ -8,13 +8,13 @@ samples it learns from. That, too, is theirs, and mends what averaging did to th
 
 A quantized student learns in two stages, as low-precision networks learn from full-precision ones (Mishra & Marr 2018,
 Apprentice, arXiv:1711.05852; Polino et al. 2018, arXiv:1802.05668). With the share `float_share` of the steps it learns
-from the teachers at full precision; with the rest, through its own quantizer Q, from what it was then:
+from the teachers at full precision; with the rest, through its own quantizer Q, from them and from what it was then:
 
-    w1 <- argmin KL(sigma(target) || sigma(f(w)))            w from the starting point, weights as they are
-    w2 <- argmin KL(sigma(f(w1)) || sigma(f(Q(w))))          w from w1, gradients straight through Q
+    w1 <- argmin KL(sigma(target) || sigma(f(w)))                                  from the start, weights as they are
+    w2 <- argmin KL((sigma(target) + sigma(f(w1))) / 2 || sigma(f(Q(w))))          from w1, straight through Q
 
-The mean of many 1-bit models is no 1-bit model, and often better than all that taught it: the second stage brings that
-to the board. Straight through from the teachers (`float_share = 0`), it would be forgotten.
+The mean of many 1-bit models is no 1-bit model, and may be better than all that teach it: the second stage brings that
+to the board. Straight through from the teachers alone (`float_share = 0`), it would be forgotten.
 
 With a validation set the best of the students looked at is the result, the starting point among them (theirs leaves it
 out); without one, the last. They are compared at the prototype's own precision, as boards would run them.
@@ -77,7 +77,8 @@ def distill(
             first = replace(how, student="float", check_at="float", steps=at_full_precision)
             second = replace(how, steps=steps - at_full_precision)
             return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device)
-        return _Loop(Learner(model, start, how, device), x, targets, how, validation, generator).run()
+        p = F.softmax(targets / how.temperature, dim=1)
+        return _Loop(Learner(model, start, how, device), x, p, how, validation, generator).run()
 
 
 def _in_two_stages(
@@ -90,13 +91,14 @@ def _in_two_stages(
     generator: torch.Generator,
     device: torch.device,
 ) -> Distilled:
-    """From the teachers at full precision, then from that through the quantizer; or the start, if it is no worse."""
+    """At full precision, then through the quantizer from teachers and that; or the start, if it runs as well."""
     first, second = stages
+    p = F.softmax(targets / first.temperature, dim=1)
     student = Learner(model, start, first, device)
-    full = _Loop(student, x, targets, first, validation, generator).run()
+    full = _Loop(student, x, p, first, validation, generator).run()
     student.load(full.state)
-    taught = student.logits(x)
-    own = _Loop(Learner(model, full.state, second, device), x, taught, second, validation, generator).run()
+    p = (p + F.softmax(student.logits(x) / second.temperature, dim=1)) / 2
+    own = _Loop(Learner(model, full.state, second, device), x, p, second, validation, generator).run()
     steps = full.steps + own.steps
     if validation is None:
         return replace(own, steps=steps, best_step=full.steps + own.best_step)
@@ -113,13 +115,12 @@ class _Loop:
         self,
         student: Learner,
         x: Tensor,
-        targets: Tensor,
+        p: Tensor,  # (N, C): probabilities to come near to
         how: Distillation,
         validation: tuple[Tensor, Tensor] | None,
         generator: torch.Generator,
     ) -> None:
-        self.student, self.how, self.x = student, how, x
-        self.p = F.softmax(targets / how.temperature, dim=1)
+        self.student, self.how, self.x, self.p = student, how, x, p
         self.steps = num_steps(len(x), how)
         self.batches = batches(len(x), how, generator)
         self.validation = None
