@@ -41,7 +41,8 @@ they are among the next round's `bytes_down`. The file is rewritten whole after 
 leaves what it has.
 
 Schema 1 had the accuracy with full-precision weights as `accuracy`, and `accuracy_quantized` beside it; `read_run`
-gives such a file the names of today, without the loss and the average's accuracy, which it has for float weights alone.
+gives such a file the names of today, without the loss and the average's accuracy, which it has for float weights alone;
+`device_accuracy` stays that with float weights.
 """
 
 from __future__ import annotations
