@@ -24,7 +24,7 @@ help:
 
 demo: $(VENV)/.edgestill-demo
 	$(BIN)/edgestill simulate --transport mqtt --dataset digits --devices 6 --prototypes cnn:fp32,mlp:fp32,cnn:w1 \
-		--alpha 1.0 --rounds 6 --local-epochs 4 --recipe feddf --fusion steps=100 --seed 0 --out demo-run --force
+		--rounds 6 --recipe feddf --seed 0 --out demo-run --force
 	$(BIN)/edgestill report demo-run --target 90
 	@echo "look at it: file://$(CURDIR)/demo-run/report.html"
 
