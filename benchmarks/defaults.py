@@ -6,7 +6,9 @@ for digits, MNIST and Fashion-MNIST, alpha 0.1 and 1, three seeds. Beside every 
 `local`) and FedAvg: a recipe that comes out below either by more than two points is marked. `deployed` is the accuracy
 of what a board runs, mean over the prototypes; `float` that of the same models with full-precision weights; `own` that
 of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default
-prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same.
+prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same. `lost` are devices whose training failed,
+`left out` those that the recipe excluded, both summed over the rounds; with `--attacks`, `harm` is the attackers' share
+of the averages in %, mean over the rounds.
 
 Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
 (`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` a run is a
@@ -21,6 +23,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,19 +38,22 @@ SEEDS = (31, 32, 33)
 LEAST = 2.0  # points that a recipe may be below local training and FedAvg
 OTHER = {"fedma": "mlp:fp32"}  # matched averaging knows perceptrons and VGG-9 alone
 BASES = ("local", "fedavg")
+CELL = ("dataset", "alpha", "devices", "attack", "prototypes", "recipe")  # what a run is, but for its seed
+NUMBERS = ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded", "harm")
 Row = dict[str, Any]
 
 
-def cells(recipes: Sequence[str], datasets: Sequence[str], alphas: Sequence[float]) -> Iterator[Row]:
+def cells(asked: argparse.Namespace) -> Iterator[Row]:
     """What to run; the baselines first, and FedAvg with the prototypes of those that need others."""
+    recipes = asked.recipes or tuple(RECIPES)
     names = [*BASES, *(name for name in recipes if name not in BASES)]
-    for dataset in datasets:
-        for alpha in alphas:
-            for recipe in names:
-                prototypes = OTHER.get(recipe, "")
-                yield {"dataset": dataset, "alpha": alpha, "recipe": recipe, "prototypes": prototypes}
-                if prototypes:
-                    yield {"dataset": dataset, "alpha": alpha, "recipe": "fedavg", "prototypes": prototypes}
+    for dataset, alpha, attack in product(asked.datasets, asked.alphas, asked.attacks):
+        cell = {"dataset": dataset, "alpha": alpha, "devices": asked.devices, "attack": attack}
+        for recipe in names:
+            prototypes = OTHER.get(recipe, "")
+            yield {**cell, "recipe": recipe, "prototypes": prototypes}
+            if prototypes:
+                yield {**cell, "recipe": "fedavg", "prototypes": prototypes}
 
 
 def run(cell: Row, seed: int) -> Row:
@@ -56,6 +62,8 @@ def run(cell: Row, seed: int) -> Row:
     command += ["--score-every", "10", "--workers", "1"]
     command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
+    command += ["--attack", cell["attack"]] if cell["attack"] else []
+    command += ["--devices", str(cell["devices"])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {**cell, "seed": seed, "error": done.stderr.strip().splitlines()[-1]}
@@ -66,6 +74,7 @@ def facts(told: Mapping[str, Any]) -> Row:
     """The numbers of a `run.json`."""
     rounds = told["rounds"]
     last = rounds[-1]["prototypes"].values()
+    bad = [device["device"] for device in told["fleet"] if "attack" in device]
     own = [device["own_accuracy"] for device in rounds[-1]["devices"].values() if "own_accuracy" in device]
     shared = [p["accuracy"] for p in last]
     whole = [device["whole_accuracy"] for device in rounds[-1]["devices"].values() if "whole_accuracy" in device]
@@ -81,6 +90,7 @@ def facts(told: Mapping[str, Any]) -> Row:
         "seconds": fmean(r["seconds"] for r in rounds),
         "lost": sum(len(r.get("lost", {})) for r in rounds),
         "excluded": sum(1 for r in rounds for d in r["devices"].values() if d.get("screened")),
+        "harm": 100 * fmean(sum(r["devices"].get(d, {}).get("weight", 0) for d in bad) / len(last) for r in rounds),
     }
 
 
@@ -94,15 +104,13 @@ def table(rows: Sequence[Row]) -> list[Row]:
     """Means over seeds, each beside its baselines."""
     by: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        by.setdefault((row["dataset"], row["alpha"], row["recipe"], row["prototypes"]), []).append(row)
+        by.setdefault(tuple(row[name] for name in CELL), []).append(row)
     found = []
-    for (dataset, alpha, recipe, prototypes), mine in by.items():
-        line = {"dataset": dataset, "alpha": alpha, "recipe": recipe, "prototypes": prototypes, "seeds": len(mine)}
-        line |= {
-            key: mean(mine, key) for key in ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded")
-        }
+    for cell, mine in by.items():
+        line = {**dict(zip(CELL, cell, strict=True)), "seeds": len(mine)}
+        line |= {key: mean(mine, key) for key in NUMBERS}
         line["errors"] = [row["error"] for row in mine if "error" in row]
-        bases = [mean(by.get((dataset, alpha, base, prototypes), []), "deployed") for base in BASES]
+        bases = [mean(by.get((*cell[:-1], base), []), "deployed") for base in BASES]
         told = [base for base in bases if base is not None]
         line["below"] = max(told) - line["deployed"] if told and line["deployed"] is not None else None
         found.append(line)
@@ -110,19 +118,25 @@ def table(rows: Sequence[Row]) -> list[Row]:
 
 
 def markdown(lines: Sequence[Row]) -> str:
-    """One table a dataset and alpha."""
+    """One table a dataset, alpha and attack."""
     text = []
-    for dataset, alpha in dict.fromkeys((line["dataset"], line["alpha"]) for line in lines):
-        text += [f"\n**{dataset}, alpha {alpha:g}**\n"]
-        text += ["| recipe | deployed | float weights | own: mean | worst | s a round | lost | left out | |"]
-        text += ["|---|---|---|---|---|---|---|---|---|"]
+    for scene in dict.fromkeys(_scene(line) for line in lines):
+        text += [f"\n**{scene}**\n"]
+        text += [
+            "| recipe | seeds | deployed | float weights | own: mean | worst | s a round | lost | left out | harm | |"
+        ]
+        text += ["|---|---|---|---|---|---|---|---|---|---|---|"]
         for line in lines:
-            if (line["dataset"], line["alpha"]) == (dataset, alpha):
+            if _scene(line) == scene:
                 name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
-                numbers = [_number(line[key]) for key in ("deployed", "float", "own", "own_worst", "seconds")]
-                numbers += [_number(line[key]) for key in ("lost", "excluded")]
+                numbers = [str(line["seeds"]), *(_number(line[key]) for key in NUMBERS)]
                 text.append(f"| {name} | {' | '.join(numbers)} | {_mark(line)} |")
     return "\n".join(text)
+
+
+def _scene(line: Row) -> str:
+    scene = f"{line['dataset']}, alpha {line['alpha']:g}, {line['devices']} devices"
+    return f"{scene}, {line['attack']}" if line["attack"] else scene
 
 
 def _number(value: float | None) -> str:
@@ -142,6 +156,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="file that has a line for every run")
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
     parser.add_argument("--alphas", nargs="+", type=float, default=ALPHAS)
+    parser.add_argument("--devices", type=int, default=12)
+    parser.add_argument("--attacks", nargs="+", default=[""], metavar="ATTACK", help="such as malicious:4")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=2, help="simulations side by side")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
@@ -152,7 +168,7 @@ def main() -> None:
     kept = asked.keep.read_text().splitlines() if asked.keep and asked.keep.exists() else []
     rows: list[Row] = [json.loads(line) for line in kept]
     done = {_key(row) for row in rows}
-    wanted = list(cells(asked.recipes or tuple(RECIPES), asked.datasets, asked.alphas))
+    wanted = list(cells(asked))
     left = [(cell, seed) for seed in asked.seeds for cell in wanted if _key({**cell, "seed": seed}) not in done]
     with ThreadPoolExecutor(asked.jobs) as threads:
         for row in threads.map(lambda one: run(*one), left):
@@ -168,7 +184,7 @@ def main() -> None:
 
 
 def _key(row: Row) -> tuple[Any, ...]:
-    return row["dataset"], row["alpha"], row["recipe"], row["prototypes"], row["seed"]
+    return tuple(row[name] for name in (*CELL, "seed"))
 
 
 if __name__ == "__main__":
