@@ -25,9 +25,12 @@ from wire.tensors import decode
 __all__ = ["at_its_precision", "has_model", "own_model"]
 
 
-def has_model(device: SimulatedDevice, update: str) -> bool:
-    """Whether all of the device's own model is at hand: where it keeps a part, that part too."""
-    return update not in KEEPING or EXTRACTOR in device.kept
+def has_model(device: SimulatedDevice, sent: Received, update: str) -> bool:
+    """Whether all of the device's own model is at hand: where it keeps a part, that part too.
+
+    Of a light device in a fleet that sends whole models only the predictor is: its extractor is a graph of its own.
+    """
+    return EXTRACTOR in device.kept if update in KEEPING else not sent.predictor_only
 
 
 def own_model(device: SimulatedDevice, model: Prototype, sent: Received, update: str) -> Mapping[str, Tensor]:

@@ -268,7 +268,11 @@ class Simulation:
     def score_devices(self, trained: Mapping[str, Received]) -> dict[str, OwnScore]:
         """How good the own models of the devices are that have sent these updates, by id."""
         models = {group.name: group.model for group in self.groups}
-        mine = [device for device in self.devices if device.id in trained and has_model(device, self.update)]
+        mine = [
+            device
+            for device in self.devices
+            if device.id in trained and has_model(device, trained[device.id], self.update)
+        ]
         of_test = np.bincount(self.test_y.numpy(), minlength=mine[0].dataset.classes).tolist() if mine else []
         found: dict[str, OwnScore] = {}
         for start in range(0, len(mine), AT_ONCE):

@@ -46,7 +46,15 @@ def test_an_error_with_a_files_name_in_it_is_plain_text(tmp_path: Path, capsys: 
 
 def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
     device = {"id": "pi-01", "revoked": False, "muted_until": 0, "status": "online", "prototype": f"cnn{EVIL}"}
-    device |= {"examples": 1, "accepted": 0, "late": 0, "refused": 1, "fused": None, "limited": 0}
+    device |= {
+        "examples": 1,
+        "accepted": 0,
+        "late": 0,
+        "refused": 1,
+        "fused": None,
+        "limited": 0,
+        "problem": f"diverged {EVIL}",
+    }
     facts = {"running": True, "connected": True, "fleet": "f", "rounds_completed": 0, "rounds_wanted": 1}
     facts |= {"hold": "running", "done": "", "phase": "collecting", "round": None, "devices": [device]}
     facts["refusals"] = [{"device": "pi-01", "round": 1, "reason": f"bad\nfleet f: all is well {EVIL}"}]

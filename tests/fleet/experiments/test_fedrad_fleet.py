@@ -67,7 +67,7 @@ def test_overrides_reach_the_recipes_that_they_are_for(digits):
     plan = replace(SMALL, server_momentum=0.5, fedrad={"score_power": 2.0})
     fedrad, feddf, comed = (fleet_of(digits, name, plan=plan).recipe for name in ("fedrad", "feddf", "comed"))
     assert [recipe.server_momentum for recipe in (fedrad, feddf, comed)] == [0.5, 0.5, 0.5]
-    assert [recipe.distill.steps for recipe in (fedrad, feddf, comed)] == [2, 2, 10_000]
+    assert [recipe.distill.steps for recipe in (fedrad, feddf, comed)] == [2, 2, 0]
     assert [dict(recipe.options) for recipe in (fedrad, feddf)] == [{"score_power": 2.0}, {}]
 
 
