@@ -78,11 +78,12 @@ def facts(told: Mapping[str, Any]) -> Row:
     own = [device["own_accuracy"] for device in rounds[-1]["devices"].values() if "own_accuracy" in device]
     shared = [p["accuracy"] for p in last]
     whole = [device["whole_accuracy"] for device in rounds[-1]["devices"].values() if "whole_accuracy" in device]
-    if all(p.get("device_accuracy") is not None for p in last):  # no model is shared
+    kept = all(p.get("device_accuracy") is not None for p in last)  # no model is shared
+    if kept:
         shared = [p["device_accuracy"] for p in last]
     return {
         "deployed": 100 * fmean(shared),
-        "float": 100 * fmean(p.get("accuracy_float", p["accuracy"]) for p in last),
+        "float": None if kept else 100 * fmean(p.get("accuracy_float", p["accuracy"]) for p in last),
         "by_prototype": {name: 100 * p["accuracy"] for name, p in rounds[-1]["prototypes"].items()},
         "own": 100 * fmean(own) if own else None,
         "own_worst": 100 * min(own) if own else None,
@@ -113,6 +114,8 @@ def table(rows: Sequence[Row]) -> list[Row]:
         bases = [mean(by.get((*cell[:-1], base), []), "deployed") for base in BASES]
         told = [base for base in bases if base is not None]
         line["below"] = max(told) - line["deployed"] if told and line["deployed"] is not None else None
+        if line["recipe"] == "local":
+            line["below"] = None
         found.append(line)
     return found
 
