@@ -44,8 +44,9 @@ def print_summary(run: Run) -> None:
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
     split = time_split(run.rounds)
     spent = [f"{words} {split[stage]:.1f} s" for stage, words in _COSTS.items() if split.get(stage, 0.0) >= 0.05]
+    trained = [f"training on all devices together {split['train']:.1f} s"] if split.get("train") else []  # not over MQTT
     if spent:
-        out.print(f"of this, training on all devices together {split.get('train', 0.0):.1f} s, {', '.join(spent)}")
+        out.print(f"of this, {', '.join([*trained, *spent])}", soft_wrap=True)
 
 
 def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
