@@ -68,7 +68,7 @@ def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
         "best",
         "one update",
     ]
-    for n in (5, 4):  # nobody keeps a model of its own, nothing was distilled
+    for n in (5, 4, 3):  # nobody keeps a model of its own, nothing was distilled, nothing is quantized
         if not any(row[n] for row in rows):
             columns, rows = columns[:n] + columns[n + 1 :], [row[:n] + row[n + 1 :] for row in rows]
     print_table(f"after round {last.round}, on the test set", columns, rows)
