@@ -44,7 +44,7 @@ def print_summary(run: Run) -> None:
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")
     split = time_split(run.rounds)
     spent = [f"{words} {split[stage]:.1f} s" for stage, words in _COSTS.items() if split.get(stage, 0.0) >= 0.05]
-    trained = [f"training on all devices together {split['train']:.1f} s"] if split.get("train") else []  # not over MQTT
+    trained = [f"training on all devices together {split['train']:.1f} s"] if split.get("train") else []
     if spent:
         out.print(f"of this, {', '.join([*trained, *spent])}", soft_wrap=True)
 
