@@ -33,15 +33,12 @@ def drawn_back(updates: Sequence[Received], previous: Mapping[str, Tensor], reac
     `reach` 0: as they are. So, too, where there are fewer than three, of which nobody is in the middle, and where most
     have not moved at all: then nothing says how far is far.
     """
-    if not reach or len(updates) < 3:
-        return list(updates)
-    distances = [_distance(update.state(), previous) for update in updates]
-    most = reach * median(distances)
-    if not most:
-        return list(updates)
+    far = dict(far_off(updates, previous, reach))
     return [
-        replace(update, state=partial(_nearer, update, previous, most / d)) if d > most else update
-        for update, d in zip(updates, distances, strict=True)
+        replace(update, state=partial(_nearer, update, previous, reach / far[update.device]))
+        if update.device in far
+        else update
+        for update in updates
     ]
 
 
