@@ -58,8 +58,8 @@ class LightPredictor:
         """W_q (C, D)."""
         if not self.binary:
             return self.weight
-        mean, centred, scale = self._centred()
-        return np.copysign(scale, centred) + mean
+        mid, centred, scale = self._two_values()
+        return np.copysign(scale, centred) + mid
 
     def logits(self, z: Floats) -> Floats:
         """(B, C) of latents (B, D)."""
@@ -79,17 +79,20 @@ class LightPredictor:
             weight = as_wire(self.weight, floats)
             self.weight[...] = weight
             return {WEIGHT: weight.copy(), BIAS: bias.copy()}
-        mean, centred, scale = self._centred()
+        mid, centred, scale = self._two_values()
         levels = np.where(np.signbit(centred), -1, 1).astype(np.int8)
-        packed = Packed(bits=1, levels=levels, scale=np.asarray(scale, np.float16), mean=np.asarray(mean, np.float16))
+        packed = Packed(bits=1, levels=levels, scale=np.asarray(scale, np.float16), mean=np.asarray(mid, np.float16))
         return {WEIGHT: packed, BIAS: bias.copy()}
 
-    def _centred(self) -> tuple[np.float32, Floats, np.float32]:
-        """Mean, centred weight, RMS; mean and RMS are float16 numbers."""
-        mean = np.float32(np.float16(np.clip(self.weight.mean(), -HALF_MAX, HALF_MAX)))
-        centred = self.weight - mean
+    def _two_values(self) -> tuple[np.float32, Floats, np.float32]:
+        """Midpoint, centred weight, scale, as `quant/binary.py` has them; midpoint and scale are float16 numbers."""
+        mean = self.weight.mean()
+        centred = self.weight - np.float32(np.float16(np.clip(mean, -HALF_MAX, HALF_MAX)))
+        tilt = np.copysign(np.float32(1), centred).mean()
         rms = np.sqrt(np.mean(np.square(centred)))
-        return mean, centred, np.float32(np.float16(np.clip(rms, HALF_MIN, HALF_MAX)))
+        least = np.float32(1 / centred.size)
+        scale = np.float32(np.float16(np.clip(rms / np.sqrt(max(1 - tilt * tilt, least)), HALF_MIN, HALF_MAX)))
+        return np.float32(np.float16(np.clip(mean - scale * tilt, -HALF_MAX, HALF_MAX))), centred, scale
 
 
 def _floats(value: Tensor) -> Floats:

@@ -5,9 +5,9 @@ They are lean on purpose: a step costs about what the float layer costs (benchma
 Where Brevitas' 1-bit layers mean the same, the numbers are the same (tests/quant/test_brevitas_parity.py). They differ:
 
 - Brevitas clamps the latent weight in place to its scale at every forward; ours is left alone.
-- Brevitas' scale is a constant (0.1 unless set) and multiplies the weight's gradient; ours is the filter's RMS, and the
+- Brevitas' scale is a constant (0.1 unless set) and multiplies the weight's gradient; ours is the filter's own, and the
   gradient is the identity.
-- Brevitas does not centre the weight; ours has the filter's mean.
+- Brevitas does not centre the weight; ours keeps the filter's mean.
 - At |x| = 1 exactly, Brevitas' activation passes the gradient; ours does not. At x = -0.0 Brevitas gives 1; ours -1.
 """
 
@@ -63,13 +63,15 @@ class BinaryActivation(nn.Module):
         return sign_ste(x)
 
 
-def _centre(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean over `dims`, centred weight and its RMS; mean and RMS are float16 numbers in w's dtype."""
-    mean = w.mean(dims, keepdim=True).clamp(-_HALF_MAX, _HALF_MAX).half().to(w.dtype)
-    centred = w - mean
+def _two_values(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Midpoint mu and scale s over `dims`, and the centred weight whose signs choose; mu and s are float16 numbers."""
+    mean = w.mean(dims, keepdim=True)
+    centred = w - mean.clamp(-_HALF_MAX, _HALF_MAX).half()
+    tilt = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), centred).mean(dims, keepdim=True)
     n = math.prod(w.shape[d] for d in dims)
     rms = torch.linalg.vector_norm(centred, 2, dims, keepdim=True).mul_(n**-0.5)
-    return mean, centred, rms.clamp(_HALF_MIN, _HALF_MAX).half().to(w.dtype)
+    scale = (rms / (1 - tilt.square()).clamp_min(1 / n).sqrt()).clamp(_HALF_MIN, _HALF_MAX).half().to(w.dtype)
+    return (mean - scale * tilt).clamp(-_HALF_MAX, _HALF_MAX).half().to(w.dtype), centred, scale
 
 
 class _Binarize(torch.autograd.Function):
@@ -77,8 +79,8 @@ class _Binarize(torch.autograd.Function):
 
     @staticmethod
     def forward(w: Tensor, dims: tuple[int, ...]) -> Tensor:
-        mean, centred, scale = _centre(w, dims)
-        return torch.copysign(scale, centred).add_(mean)
+        mid, centred, scale = _two_values(w, dims)
+        return torch.copysign(scale, centred).add_(mid)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -90,14 +92,21 @@ class _Binarize(torch.autograd.Function):
 
 
 def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Two-valued weight per group, as in FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4).
+    """Two-valued weight per group, with the mean and the variance of the latent weight.
 
-    w_q = mu + s * sign(w - mu),   mu = mean(w),   s = sqrt(mean((w - mu)^2)),   dL/dw = dL/dw_q
+    w_q = mu + s * sign(c),   c = w - mean(w),   m = mean(sign(c)),   dL/dw = dL/dw_q
+    s   = sqrt(mean(c^2) / (1 - m^2)),   mu = mean(w) - s m
 
-    The means are taken over `dims`: all but the first for a convolution (per output filter), all for a matrix, as the
-    authors' code does. The authors keep the residual w - w_q and add it back before the next quantization (error
-    feedback); residual + w_q is the latent weight, so that is this identity gradient, without a clip mask. Here
-    sign(0) is 1, and mu and s are rounded to float16, so that the wire carries w_q bit by bit.
+    The means are taken over `dims`: all but the first for a convolution (per output filter), all for a matrix, as in
+    FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4). Its authors have mu = mean(w) and
+    s = sqrt(mean(c^2)), which is this where the signs are in balance (m = 0). In a filter of nine weights they never
+    are: their w_q then has another mean than w, and to quantize it again changes it again. A published model is
+    the mean of quantized ones, and a board quantizes it again: with the authors' rule its BatchNorm statistics were of
+    other filters than it computed with (docs/architecture.md has the figures).
+
+    The authors keep the residual w - w_q and add it back before the next quantization (error feedback); residual + w_q
+    is the latent weight, so that is this identity gradient, without a clip mask. Here sign(0) is 1, and mu and s are
+    rounded to float16, so that the wire carries w_q bit by bit.
     """
     return _Binarize.apply(w, dims)  # type: ignore[no-any-return]
 
@@ -106,21 +115,21 @@ class _BinaryWeight(QuantizedWeight):
     """Binary weight with its groups; mixed into a torch layer."""
 
     weight_bits = 1
-    group_dims: tuple[int, ...]  # the dimensions that share a mean and a scale
+    group_dims: tuple[int, ...]  # the dimensions that share a midpoint and a scale
 
     def effective_weight(self) -> Tensor:
         return self.weight if self.weight_frozen else binarize(self.weight, self.group_dims)
 
     def quantize_weight(self) -> QuantWeight:
         w = self.weight.detach()
-        mean, centred, scale = _centre(w, self.group_dims)
+        mid, centred, scale = _two_values(w, self.group_dims)
         levels = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), centred).to(torch.int8)
         shape = () if 0 in self.group_dims else (w.shape[0],)
-        return QuantWeight(bits=1, levels=levels, scale=scale.half().reshape(shape), mean=mean.half().reshape(shape))
+        return QuantWeight(bits=1, levels=levels, scale=scale.half().reshape(shape), mean=mid.half().reshape(shape))
 
 
 class BinaryConv2d(_BinaryWeight, nn.Conv2d):
-    """Convolution with a mean and a scale per output filter; the bias stays float."""
+    """Convolution with a midpoint and a scale per output filter; the bias stays float."""
 
     group_dims = (1, 2, 3)
 
@@ -129,7 +138,7 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
 
 
 class BinaryLinear(_BinaryWeight, nn.Linear):
-    """Linear layer with one mean and one scale; the bias stays float."""
+    """Linear layer with one midpoint and one scale; the bias stays float."""
 
     group_dims = (0, 1)
 

@@ -21,7 +21,7 @@ class QuantWeight:
     bits: int
     levels: Tensor  # int8, the weight's shape; {-1, 1} at 1 bit, else -(2**(b-1)-1) .. 2**(b-1)-1
     scale: Tensor  # float16 or float32, shape () or (c_out,)
-    mean: Tensor | None = None  # like scale
+    mean: Tensor | None = None  # the midpoint of the levels, like scale
 
     def dequantize(self) -> Tensor:
         """The weight that the layer computes with, float32, bit by bit."""
@@ -50,9 +50,9 @@ class ActQuant:
 class QuantizedWeight(ABC):
     """Mixin of the layers whose `weight` parameter is a latent: the layer computes with `effective_weight()`.
 
-    Frozen, the weight tensor is used as it is. That is how a received update is loaded: quantizing twice is not the
-    same as quantizing once. `weight_frozen` and `frozen_quant` are plain attributes, not part of the state dict: a
-    state dict holds the tensor, and whoever loads one knows whether it holds latent or quantized values.
+    Frozen, the weight tensor is used as it is. That is how a received update is loaded: it has been quantized.
+    `weight_frozen` and `frozen_quant` are plain attributes, not part of the state dict: a state dict holds the tensor,
+    and whoever loads one knows whether it holds latent or quantized values.
     """
 
     weight: Tensor

@@ -59,7 +59,7 @@ def accuracies(view: View, states: Sequence[Mapping[str, Tensor]]) -> list[float
     found = []
     for state in states:
         load_packed(model, pack_state(state, floats="fp32"))
-        with weights_as_they_are(model):  # received ones are quantized already: twice is not once
+        with weights_as_they_are(model):  # received ones are quantized already
             found.append(evaluate(model, x, y).accuracy)
     return found
 
