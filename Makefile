@@ -47,7 +47,7 @@ lint: $(VENV)/.edgestill-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/vermin --target=3.10- --violations --no-tips --eval-annotations \
-		wire transport quant models edge_agent aggregator fleet firmware_configs edgestill
+		core wire transport quant models edge_agent aggregator fleet firmware_configs edgestill
 
 light-tests: | $(BIN)/python
 	$(BIN)/python scripts/light_tests.py

@@ -25,13 +25,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from aggregator.blobs import Blobs
-from aggregator.journal import Journal
-from aggregator.schema import SCHEMA
-from aggregator.state_check import RESTORING, check_state
 from aggregator.status import only_service
-from wire.errors import ConfigError, EdgestillError, StorageError
-from wire.files import open_regular
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.schema import SCHEMA
+from aggregator.storage.state_check import RESTORING, check_state
+from core.errors import ConfigError, EdgestillError, StorageError
+from core.files import open_regular
 from wire.ids import digest_of
 
 __all__ = ["back_up", "put_back"]

@@ -12,10 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aggregator.artifacts import published_tensors
-from aggregator.blobs import Blobs
-from aggregator.config import FleetConfig
-from aggregator.events import (
+from aggregator.config.fleet import FleetConfig
+from aggregator.downlink.publisher import Instruction, Publisher
+from aggregator.fusion.example_cap import capped_text
+from aggregator.intake.checks import Asked
+from aggregator.recipes.lr_decay import hyper_of_round
+from aggregator.recipes.overrides import read_recipe
+from aggregator.rounds.engine import Hold, Phase, Verdict, judge, step
+from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
     Action,
@@ -38,20 +42,16 @@ from aggregator.events import (
     Unfusable,
     Withdraw,
 )
-from aggregator.fusion.example_cap import capped_text
-from aggregator.intake import Asked
-from aggregator.journal import Journal
-from aggregator.overrides import read_recipe
-from aggregator.pace import hyper_of_round
-from aggregator.process import WorkerProcess
-from aggregator.publisher import Instruction, Publisher
-from aggregator.restore import accuracies, restore, rules_of
-from aggregator.rounds import Hold, Phase, Verdict, judge, step
-from aggregator.rows import Invitation, ModelRow, Refusal, RoundRow
+from aggregator.rounds.restore import accuracies, restore, rules_of
+from aggregator.storage.artifacts import published_tensors
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Invitation, ModelRow, Refusal, RoundRow
 from aggregator.tensor_checks import Published
-from wire.crashpoints import reach
-from wire.errors import EdgestillError, RoundError, StorageError
-from wire.lost_devices import FATAL, NOTABLE, lost_text, remedy
+from aggregator.worker.supervisor import WorkerProcess
+from core.crashpoints import reach
+from core.errors import EdgestillError, RoundError, StorageError
+from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
 from wire.messages import Job, Offer
 
 __all__ = ["Conductor"]

@@ -18,27 +18,27 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from aggregator.blobs import Blobs
-from aggregator.commands import run_command
 from aggregator.conductor import Conductor
-from aggregator.config import FleetConfig
-from aggregator.contained import OURS, Complaints, describe
-from aggregator.desired import SET, DesiredSettings
-from aggregator.desk import Desk
-from aggregator.enrolment import ENROL, Enrolments
-from aggregator.events import AboutHeard, Muted, StateHeard, Stored, Tick
-from aggregator.gate import Gate
-from aggregator.journal import Journal
-from aggregator.process import WorkerProcess
-from aggregator.publisher import Publisher
-from aggregator.quarantine import Quarantine
-from aggregator.rate_limit import RateLimiter, Standing
-from aggregator.rows import UpdateRow
-from aggregator.state_check import RESTORE, check_before_opening, check_state
+from aggregator.config.fleet import FleetConfig
+from aggregator.downlink.device_settings import SET, DesiredSettings
+from aggregator.downlink.enrolment import ENROL, Enrolments
+from aggregator.downlink.publisher import Publisher
+from aggregator.intake.acceptance import Desk
+from aggregator.intake.access import Gate
+from aggregator.intake.contained import OURS, Complaints, describe
+from aggregator.intake.quarantine import Quarantine
+from aggregator.intake.rate_limit import RateLimiter, Standing
+from aggregator.intake.transfers import Uploads
+from aggregator.operator_commands import run_command
+from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored, Tick
 from aggregator.status import only_service, write_status
-from aggregator.uploads import Uploads
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import UpdateRow
+from aggregator.storage.state_check import RESTORE, check_before_opening, check_state
+from aggregator.worker.supervisor import WorkerProcess
+from core.errors import ConfigError, DeviceError, EdgestillError, RoundError, StorageError, TopicError
 from transport.link import Connected, Disconnected, Link, Received
-from wire.errors import ConfigError, DeviceError, EdgestillError, RoundError, StorageError, TopicError
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Metrics, Rejected, Reported, State
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from aggregator.config import FleetConfig
-from aggregator.journal import Journal
-from aggregator.rows import DeviceRow, RoundRow
-from wire.errors import ConfigError
+from aggregator.config.fleet import FleetConfig
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import DeviceRow, RoundRow
+from core.errors import ConfigError
 
 __all__ = [
     "device_facts",

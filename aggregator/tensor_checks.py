@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import DeviceError
 from models.roles import LABEL_LOGITS, slice_state
 from quant.precision import parse_precision
-from wire.errors import DeviceError
 from wire.messages import MODEL_STAYS
-from wire.packed import Packed
 from wire.tensors import Tensor
+from wire.tensors.packed import Packed
 
 __all__ = ["LARGEST", "LARGEST_VARIANCE", "Published", "check_extra", "check_names", "check_values", "describe_model"]
 

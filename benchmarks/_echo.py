@@ -1,4 +1,7 @@
-"""In place of `edge_agent.task`: the update is the published model, unchanged. Checks and signs as training does."""
+"""In place of `edge_agent.child.full`: the update is the published model, unchanged.
+
+Checks and signs as training does.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import json
 import time
 from pathlib import Path
 
-from edge_agent.folders import move, remove
-from edge_agent.request import Request
+from core.files import write_atomic
+from edge_agent.child.request import Request
+from edge_agent.state.folders import move, remove
 from wire.envelope import open_envelope, seal
-from wire.files import write_atomic
+from wire.headers import decode_model, encode_update
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import load_private_key, public_key_from_hex
 from wire.messages import UpdateHeader
-from wire.update import decode_model, encode_update
 
 __all__ = ["run"]
 

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import _echo
 
+from core.logs import setup_logging
+from edge_agent.child.request import Request
+from edge_agent.child.supervisor import Ended, child_environment
 from edge_agent.config import read_agent_config
-from edge_agent.request import Request
 from edge_agent.service import Service
-from edge_agent.training import Ended, child_environment
-from wire.logs import setup_logging
 
 CHILD = Path(__file__).with_name("_echo_child.py")
 
 
 class EchoChild:
-    """A process that echoes; the methods of `edge_agent.training.Child`."""
+    """A process that echoes; the methods of `edge_agent.child.supervisor.Child`."""
 
     def __init__(
         self, request: Request, *, max_seconds: float, now: float, wake: Callable[[], None], attempt: int = 1

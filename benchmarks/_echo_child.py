@@ -6,8 +6,8 @@ import sys
 
 import _echo
 
-from edge_agent import child
+from edge_agent.child import __main__ as child
 
 if __name__ == "__main__":
-    sys.modules["edge_agent.task"] = _echo  # the child imports its work when it has limited itself
+    sys.modules["edge_agent.child.full"] = _echo  # the child imports its work when it has limited itself
     sys.exit(child.main())

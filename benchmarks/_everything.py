@@ -21,9 +21,9 @@ def everything(repeats: int) -> dict[str, Any]:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import torch
 
-    from edge_agent.hyper import LocalTraining
-    from fleet.config import SimulationConfig
-    from fleet.datasets import load
+    from edge_agent.training.params import LocalTraining
+    from fleet.data import load
+    from fleet.simulation.config import SimulationConfig
 
     torch.set_num_threads(1)
     dataset = load("mnist")
@@ -63,7 +63,7 @@ def everything(repeats: int) -> dict[str, Any]:
 
 
 def _rounds(config: Any, dataset: Any) -> tuple[float, dict[str, float]]:
-    from fleet.simulate import Simulation
+    from fleet.simulation.simulation import Simulation
 
     with Simulation(config, dataset) as simulation:
         simulation.run_round(1)

@@ -21,11 +21,11 @@ from _mqtt import Connection, open_connection, publish_packet
 from wire.chunks import DEFAULT_CHUNK, MAX_CHUNK, Content, encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
+from wire.headers import encode_update
 from wire.ids import digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey
 from wire.messages import About, Metrics, UpdateHeader
 from wire.topics import DeviceTopic, UpdateChunk
-from wire.update import encode_update
 
 __all__ = ["CASES"]
 

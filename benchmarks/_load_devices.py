@@ -2,7 +2,7 @@
 
 Each announces itself, learns the published model from its offer, keeps a signed update ready (the published tensors,
 unchanged, under its own id), and sends it when its job comes. What is said, and when a chunk goes out or goes out
-again, is decided by the agent's own code (`edge_agent/mail.py`, `edge_agent/upload.py`).
+again, is decided by the agent's own code (`edge_agent/messages.py`, `edge_agent/protocol/upload.py`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from _fleet import FLEET
 from _mqtt import Connection, open_connection, publish_packet
 
-from edge_agent.events import SendChunk, Spooled
-from edge_agent.mail import Mail
-from edge_agent.upload import Upload
+from edge_agent.messages import Mail
+from edge_agent.protocol.events import SendChunk, Spooled
+from edge_agent.protocol.upload import Upload
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.envelope import open_envelope, seal
+from wire.headers import decode_model, encode_update
 from wire.ids import digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 from wire.messages import About, Accepted, Job, Missing, Offer, Rejected, State, UpdateHeader
 from wire.storage import MemoryStorage
 from wire.topics import agent_filters, model_filter
 from wire.transfer import Receiver
-from wire.update import decode_model, encode_update
 
 __all__ = ["LightDevice", "fetch_tensors", "until"]
 

@@ -13,15 +13,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import common  # type: ignore[import-not-found]  # the harness's
 
-from edge_agent.hyper import LocalTraining
+from core.fast_exit import leave_quickly
+from edge_agent.training.params import LocalTraining
 from edgestill import __version__
-from fleet.config import SimulationConfig
-from fleet.datasets import Dataset
+from fleet.data import Dataset
 from fleet.engines import Task
-from fleet.news import Artifact, News
-from fleet.simulate import Simulation
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.round_message import Artifact, News
+from fleet.simulation.simulation import Simulation
 from quant.pack import pack_state
-from wire.leaving import leave_quickly
 from wire.tensors import encode
 
 PROTOTYPES = {"mlp": ("mlp:fp32", 200), "cnn": ("mcmahan_cnn:fp32", 512)}

@@ -22,19 +22,19 @@ import numpy as np
 import torch
 from _machine import Mosquitto, peak_mb
 
-from edge_agent.request import Request
-from edge_agent.store import Store
-from edge_agent.training import Child, child_environment
+from edge_agent.child.request import Request
+from edge_agent.child.supervisor import Child, child_environment
+from edge_agent.state.store import Store
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
-from quant.onnx_export import export_onnx
+from quant.onnx.export import export_onnx
 from quant.pack import pack_state
 from wire.envelope import seal
+from wire.headers import encode_model
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, generate_key, public_key_hex, save_private_key
 from wire.messages import Hyper, ModelHeader
 from wire.tensors import encode
-from wire.update import encode_model
 
 FLEET, DEVICE, SHAPE, CLASSES, LATENT = "bench", "board", (3, 32, 32), 10, 64
 PROTOTYPES = "mlp:fp32,cnn:fp32,cnn:w1,resnet8:fp32,resnet8:w1,resnet8:w8a8"

@@ -27,17 +27,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from aggregator.evaluate import evaluate
 from aggregator.fusion.example_cap import lower_median
-from aggregator.recipes import MAX_EXAMPLES_RATIO
-from edge_agent.hyper import LocalTraining
-from fleet.attacks import Attack
-from fleet.config import SimulationConfig
-from fleet.datasets import Dataset, load
-from fleet.device import SimulatedDevice, make_devices
-from fleet.experiments.feddf_runs import subset
+from aggregator.recipes.catalogue import MAX_EXAMPLES_RATIO
+from core.errors import ConfigError
+from edge_agent.training.params import LocalTraining
+from fleet.attacks.builtin import Attack
+from fleet.data import Dataset, load
+from fleet.experiments.feddf.runs import subset
 from fleet.partition import partition
-from fleet.simulate import Simulation
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import SimulatedDevice, make_devices
+from fleet.simulation.simulation import Simulation
 from quant.pack import load_packed, pack_state
-from wire.errors import ConfigError
 
 SEEDS = (0, 1, 2)
 RATIOS = (0.0, 2.0, 3.0, 5.0)
@@ -171,7 +171,10 @@ def backdoor(
         devices[ATTACKER] = Backdoored(**{**honest, "attack": Attack("inflate", claim)})
         return devices
 
-    with patch("fleet.simulate.make_devices", with_attacker), Simulation(config, load("digits")) as simulation:
+    with (
+        patch("fleet.simulation.simulation.make_devices", with_attacker),
+        Simulation(config, load("digits")) as simulation,
+    ):
         results = [simulation.run_round(number) for number in range(1, rounds + 1)]
         group = simulation.groups[0]
         load_packed(group.model, pack_state(group.state, floats="fp32"))

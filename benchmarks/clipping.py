@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import torch
 
-from edge_agent.hyper import LocalTraining
-from edge_agent.train import train_local
-from fleet.shelf import Shelf
-from fleet.stacked import Pupils, train_stacked
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
+from fleet.fast.sample_store import Shelf
+from fleet.fast.stacked_perceptrons import Pupils, train_stacked
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype

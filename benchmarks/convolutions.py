@@ -22,8 +22,8 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import quant.spectral
-from edge_agent.hyper import LocalTraining
-from edge_agent.train import train_local
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
 from fleet.engines.heap import keep_freed_memory
 from models.build import build
 from models.spec import PrototypeSpec

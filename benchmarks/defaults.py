@@ -30,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from aggregator.recipes import RECIPES
+from aggregator.recipes.catalogue import RECIPES
 
 DATASETS = ("digits", "mnist", "fashion_mnist")
 ALPHAS = (0.1, 1.0)

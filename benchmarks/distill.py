@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aggregator.fusion.average import weighted_mean
-from aggregator.fusion.distill import distill
-from aggregator.fusion.ensemble import Ensemble
-from aggregator.fusion.forward import StateTeacher, all_logits
-from aggregator.recipes import Distillation
-from edge_agent.hyper import LocalTraining
-from edge_agent.train import train_local
+from aggregator.fusion.averages.mean import weighted_mean
+from aggregator.fusion.students.distill import distill
+from aggregator.fusion.teachers.ensemble import Ensemble
+from aggregator.fusion.teachers.logits import StateTeacher, all_logits
+from aggregator.recipes.catalogue import Distillation
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 

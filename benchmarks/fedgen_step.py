@@ -20,10 +20,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from edge_agent.generated import GeneratedObjective
-from edge_agent.guidance import PAPER, REFERENCE, Guidance
-from edge_agent.hyper import LocalTraining
-from edge_agent.train import train_local
+from edge_agent.objectives.fedgen import GeneratedObjective
+from edge_agent.objectives.fedgen_weights import PAPER, REFERENCE, Guidance
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
 from models.build import build
 from models.generator import build_generator
 from models.latents import Latents, prototype_of

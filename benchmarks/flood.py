@@ -33,8 +33,8 @@ from _flooder import CASES
 from _load_devices import LightDevice, fetch_tensors, until
 from _machine import Mosquitto, cpu_seconds
 
-from aggregator.journal import Journal
-from fleet.processes import Processes
+from aggregator.storage.journal import Journal
+from fleet.mqtt.processes import Processes
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key
 from wire.messages import Accepted, Job, Rejected
 

@@ -32,8 +32,8 @@ from _load_devices import LightDevice, fetch_tensors, until
 from _machine import Mosquitto, allow_files, cpu_seconds, peak_mb
 from _raw import raw_runs
 
-from aggregator.journal import Journal
-from fleet.processes import Processes
+from aggregator.storage.journal import Journal
+from fleet.mqtt.processes import Processes
 from wire.chunks import DEFAULT_CHUNK
 from wire.keys import generate_key
 

@@ -31,9 +31,9 @@ import numpy as np
 from _fleet import device_names, write_agent, write_fleet
 from _machine import Mosquitto, memory_mb, peak_mb
 
-from aggregator.journal import Journal
-from fleet.processes import Processes
-from wire.errors import ConfigError
+from aggregator.storage.journal import Journal
+from core.errors import ConfigError
+from fleet.mqtt.processes import Processes
 from wire.keys import generate_key
 
 PROTOTYPE, INPUTS = "mlp:fp32", 1265  # 300,162 floats

@@ -98,8 +98,8 @@ def _prepared(lab: Path) -> str:
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     code = """
 import sys, numpy
-import fleet.simulate, fleet.engines.processes
-from fleet.datasets import load
+import fleet.simulation.simulation, fleet.engines.processes
+from fleet.data import load
 mnist = load("mnist")
 for name in ("x_train", "y_train", "x_test", "y_test"):
     numpy.save(f"{sys.argv[1]}/{name}.npy", getattr(mnist, name))

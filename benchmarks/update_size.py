@@ -19,18 +19,18 @@ from dataclasses import asdict, dataclass
 import safetensors.torch
 import torch
 
-from edge_agent.hyper import LocalTraining
-from edge_agent.train import train_local
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
 from models.build import build
 from models.roles import slice_state
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from quant.pack import pack
 from wire.envelope import open_envelope, seal
+from wire.headers import decode_update, encode_update
 from wire.keys import generate_key
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
-from wire.update import decode_update, encode_update
 
 SHAPES = {"cnn": (1, 28, 28), "mlp": (1, 28, 28)}
 STATES = ["resnet8:w1", "resnet20:w1", "cnn:w1", "mlp:w1"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from core.errors import EdgestillError
+from core.logs import setup_logging
 from edge_agent.config import enrolled, read_agent_config
 from edge_agent.service import Service
-from wire.errors import EdgestillError
-from wire.logs import setup_logging
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         config = read_agent_config(argv[0], settings=argv[1:])
         setup_logging(config.log.format, config.log.level)
         if config.enrol is not None and not enrolled(config.enrol):
-            from edge_agent.enrol import Enrolment  # X.509, which an agent needs once in its life
+            from edge_agent.enrolment import Enrolment  # X.509, which an agent needs once in its life
 
             enrolment = Enrolment(config, config.enrol)
             enrolment.stop_on_signals()

@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from core.config_keys import Key, read_toml, sub_table, take
+from core.errors import ConfigError, TopicError, did_you_mean
+from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
+from core.logs import FORMATS, LEVELS
 from models.spec import parse_prototype
 from quant.precision import Precision
 from transport.config import ENV as BROKER_ENV
 from transport.config import BrokerConfig, broker_config
-from wire.errors import ConfigError, TopicError, did_you_mean
 from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
-from wire.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
-from wire.logs import FORMATS, LEVELS
-from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = [
     "AgentConfig",
@@ -84,7 +84,7 @@ class DataConfig:
     path: Path  # .npz with x and y
     validation: float = 0.0  # the fraction held out of training
     refuse_worse: bool = False  # keep the current model if the new one is worse on the held-out samples
-    count_epsilon: float | None = None  # label counts leave the device with noise: edge_agent/private_counts.py
+    count_epsilon: float | None = None  # label counts leave the device with noise: edge_agent/training/label_privacy.py
     count_bins: int | None = None  # and rounded to multiples of this
 
 
@@ -118,7 +118,7 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrolConfig:
-    """A claim, with which a board that makes its own keys gets its certificate: edge_agent/enrol.py."""
+    """A claim, with which a board that makes its own keys gets its certificate: edge_agent/enrolment.py."""
 
     cert: Path
     key: Path

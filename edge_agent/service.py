@@ -1,4 +1,4 @@
-"""The agent as a process: link, clock, disk and training child around `edge_agent/protocol.py`. Imports no torch.
+"""The agent as a process: link, clock, disk and training child around `edge_agent/protocol/agent.py`. Imports no torch.
 
 One thread does everything; the link and a running child have helpers that only put into queues. Whatever the protocol
 decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, ...) is handed back as an event.
@@ -14,9 +14,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from edge_agent.board import temperature_c
+from core.crashpoints import reach
+from core.errors import TransportError, WireError
+from core.logs import setup_logging
+from core.versions import versions
+from edge_agent.child.request import make_request
+from edge_agent.child.supervisor import Child, Ended, LabelCounter
 from edge_agent.config import AgentConfig
-from edge_agent.events import (
+from edge_agent.faults import Nonsense, tell_fault
+from edge_agent.host.systemd import notify, watchdog_seconds
+from edge_agent.host.telemetry import temperature_c
+from edge_agent.messages import Mail
+from edge_agent.protocol.agent import Agent
+from edge_agent.protocol.events import (
     Action,
     Announce,
     CheckModel,
@@ -39,22 +49,12 @@ from edge_agent.events import (
     TrainingFailed,
     Unsubscribe,
 )
-from edge_agent.faults import Nonsense, tell_fault
-from edge_agent.mail import Mail
-from edge_agent.protocol import Agent
-from edge_agent.request import make_request
-from edge_agent.settings import Settings
-from edge_agent.store import Store
-from edge_agent.systemd import notify, watchdog_seconds
-from edge_agent.training import Child, Ended, LabelCounter
+from edge_agent.remote_settings.trial import Settings
+from edge_agent.state.store import Store
 from transport import link as transport
-from wire.crashpoints import reach
-from wire.errors import TransportError, WireError
 from wire.keys import load_private_key, public_key_hex
-from wire.logs import setup_logging
 from wire.messages import About, Job, Metrics, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
-from wire.versions import versions
 
 __all__ = ["Service"]
 

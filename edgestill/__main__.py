@@ -1,5 +1,5 @@
 """`python -m edgestill`."""
 
-from edgestill.cli import main
+from edgestill.cli.main import main
 
 main()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = ["agent_toml"]
 

@@ -26,7 +26,8 @@ FOLDER = "/etc/mosquitto/edgestill"
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
 _UP = ("state", "about", "metrics", "reported", "up")
 _DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contradicts a will that comes late
-#: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/gate.py: 256 KiB).
+#: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/intake/access.py: 256
+# KiB).
 MAX_PACKET = 300_000
 #: A model of 50 MB is 800 chunks, which a device subscribes to at once.
 QUEUE_MESSAGES, QUEUE_BYTES = 1000, 64 * 2**20

@@ -21,9 +21,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from core.errors import ConfigError
+from core.files import read_regular
 from firmware_configs.broker import ACL_PLUGIN, FOLDER
-from wire.errors import ConfigError
-from wire.files import read_regular
 
 __all__ = ["FILES", "SCRIPT", "Installed", "install_broker"]
 

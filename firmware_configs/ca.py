@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from wire.errors import ConfigError
-from wire.files import read_regular, write_atomic
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
 
 __all__ = ["Authority", "Issued", "Purpose", "new_key", "open_authority", "private_pem", "public_pem"]
 

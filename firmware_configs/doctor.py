@@ -16,17 +16,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_agent.board import temperature_c
+from core.errors import EdgestillError
+from core.files import read_regular
 from edge_agent.config import AgentConfig, EnrolConfig, enrolled, read_agent_config
-from edge_agent.enrol import own_keys
+from edge_agent.enrolment import own_keys
+from edge_agent.host.telemetry import temperature_c
 from firmware_configs.boards import Board, board_of_model
 from firmware_configs.ca import MAX_PEM
 from firmware_configs.identities import RENEW_BEFORE, ends
 from transport.config import TlsConfig
 from transport.probe import speaks_mqtt5
 from wire.enrolment import fingerprint, shown
-from wire.errors import EdgestillError
-from wire.files import read_regular
 from wire.keys import load_private_key
 
 __all__ = ["Facts", "Finding", "check_board", "check_config", "look"]

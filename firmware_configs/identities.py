@@ -11,9 +11,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
 from firmware_configs.ca import MAX_PEM, Authority, Purpose, new_key, private_pem, public_pem
-from wire.errors import ConfigError
-from wire.files import read_regular, write_atomic
 from wire.keys import Ed25519PrivateKey, generate_key, load_private_key, save_private_key
 
 __all__ = ["Identity", "ends", "key_of_file", "make_tls", "serves", "signing_pem", "tls_files"]

@@ -24,8 +24,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from cryptography.exceptions import InvalidSignature
 
-from wire.errors import ConfigError, EdgestillError, SignatureError
-from wire.files import read_regular
+from core.errors import ConfigError, EdgestillError, SignatureError
+from core.files import read_regular
 from wire.ids import check_device, check_digest, check_id, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 

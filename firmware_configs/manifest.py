@@ -26,8 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aggregator.config_tables import TABLES as FLEET_TABLES
-from aggregator.config_tables import split_tables
+from aggregator.config.tables import TABLES as FLEET_TABLES
+from aggregator.config.tables import split_tables
+from core.config_keys import Key, brief, read_toml, sub_table, take
+from core.errors import ConfigError, EdgestillError, did_you_mean
+from core.limits import MEGABYTES
 from edge_agent.config import KINDS
 from edge_agent.config import TABLES as AGENT_TABLES
 from firmware_configs.boards import Board, board
@@ -36,10 +39,7 @@ from firmware_configs.kit import FAMILIES
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, broker_config
-from wire.errors import ConfigError, EdgestillError, did_you_mean
 from wire.ids import check_device, check_id
-from wire.limits import MEGABYTES
-from wire.toml import Key, brief, read_toml, sub_table, take
 
 __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
 

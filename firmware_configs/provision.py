@@ -22,6 +22,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
 from edge_agent.config import read_agent_config
 from firmware_configs.agent_toml import agent_toml
 from firmware_configs.bootfiles import boot_files
@@ -42,8 +44,6 @@ from firmware_configs.manifest import DevicePlan, Manifest
 from firmware_configs.unit import NAME as UNIT
 from firmware_configs.unit import unit
 from wire.enrolment import claim_name
-from wire.errors import ConfigError
-from wire.files import read_regular, write_atomic
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
+from core.errors import ConfigError
+from core.files import read_regular
 from firmware_configs.kit import Kit
-from wire.errors import ConfigError
-from wire.files import read_regular
 
 __all__ = ["LIST", "check_kit", "is_revoked"]
 

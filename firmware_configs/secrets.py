@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wire.errors import ConfigError, did_you_mean
-from wire.toml import Key, read_toml, sub_table, take
+from core.config_keys import Key, read_toml, sub_table, take
+from core.errors import ConfigError, did_you_mean
 
 __all__ = ["Wifi", "read_wifi"]
 

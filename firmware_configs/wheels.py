@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.errors import ConfigError
 from firmware_configs.boards import Board
-from wire.errors import ConfigError
 
 __all__ = ["collect_wheels", "platforms"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from core.errors import ConfigError, EdgestillError, ModelError, did_you_mean
 from models.registry import Architecture, architecture
 from models.seeding import seeded
 from models.spec import PrototypeSpec
 from models.split import Extractor, Prototype
 from quant.layers import Layers, layers_for
-from wire.errors import ConfigError, EdgestillError, ModelError, did_you_mean
 
 __all__ = ["build"]
 

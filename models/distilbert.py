@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from core.errors import ConfigError
 from models.distilbert_files import DistilBertConfig, read_config, read_weights
 from models.zoo.common import or_quantized, sequence_length
 from quant.layers import FloatLayers, Layers
-from wire.errors import ConfigError
 
 __all__ = ["FOLDER", "DistilBert", "distilbert"]
 

@@ -10,8 +10,8 @@ import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 
-from wire.errors import ConfigError, ModelError
-from wire.files import read_regular
+from core.errors import ConfigError, ModelError
+from core.files import read_regular
 
 __all__ = ["DistilBertConfig", "read_config", "read_weights"]
 

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from core.errors import ConfigError
 from models.seeding import seeded
-from wire.errors import ConfigError
 
 __all__ = ["LatentGenerator", "Noise", "build_generator"]
 

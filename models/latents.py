@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.errors import ModelError
+from core.errors import ModelError
 from wire.messages import ModelHeader
-from wire.packed import Packed
 from wire.tensors import Tensor
+from wire.tensors.packed import Packed
 
 __all__ = ["LABELS", "PROTOTYPE", "Drawer", "Draws", "Latents", "prototype_of"]
 

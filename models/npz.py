@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from wire.errors import DataError
+from core.errors import DataError
 
 __all__ = ["memory_bound", "read_npy", "read_npz"]
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
+from core.entry_points import load_function, origin
+from core.errors import ConfigError, did_you_mean
 from models.zoo import ZOO
-from wire.entry_points import load_function, origin
-from wire.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn

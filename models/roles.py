@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from wire.errors import ModelError
+from core.errors import ModelError
 
 __all__ = ["LABEL_LOGITS", "ROLES", "Role", "merge_state", "role_of", "slice_state", "split_extra"]
 

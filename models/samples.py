@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import DataError
 from models.npz import read_npz
-from wire.errors import DataError
 
 __all__ = ["Samples", "count_labels", "load_inputs", "load_labels", "load_samples"]
 

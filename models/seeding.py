@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from wire.seeds import derive_seed
+from core.seeds import derive_seed
 
 __all__ = ["seeded", "torch_rng"]
 

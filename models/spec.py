@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.errors import ConfigError
+from core.limits import LATENT, Range
 from models.registry import check_name
 from quant.precision import FP32, Precision, parse_precision
-from wire.errors import ConfigError
-from wire.limits import LATENT, Range
 
 __all__ = ["PrototypeSpec", "parse_prototype"]
 

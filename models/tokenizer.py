@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wire.errors import ConfigError
-from wire.files import read_regular
+from core.errors import ConfigError
+from core.files import read_regular
 
 __all__ = ["encode_texts", "load_tokenizer"]
 

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quant.quantized_weight import QuantizedWeight, QuantWeight
 from quant.spectral import convolve
-from quant.weight import QuantizedWeight, QuantWeight
 
 __all__ = ["BinaryActivation", "BinaryConv2d", "BinaryLinear", "binarize", "sign_ste"]
 

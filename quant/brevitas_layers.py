@@ -26,7 +26,7 @@ from brevitas.proxy import ActQuantProxyFromInjector, WeightQuantProxyFromInject
 from brevitas.quant.scaled_int import Int8WeightPerChannelFloat, Uint8ActPerTensorFloatMaxInit
 from torch import Tensor, nn
 
-from quant.weight import ActQuant, QuantizedWeight, QuantWeight
+from quant.quantized_weight import ActQuant, QuantizedWeight, QuantWeight
 
 __all__ = ["IntConv2d", "IntLinear", "IntReLU"]
 

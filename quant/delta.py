@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.errors import ConfigError, ModelError
+from core.errors import ConfigError, ModelError
 from wire.tensors import Packed, Tensor
 
 __all__ = ["apply_delta", "encode_delta"]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from quant.binary import BinaryActivation, BinaryConv2d, BinaryLinear
 from quant.precision import FP32, Precision
+from quant.quantized_weight import ActQuant, QuantizedWeight, QuantWeight
 from quant.spectral import Conv2d
-from quant.weight import ActQuant, QuantizedWeight, QuantWeight
 
 __all__ = [
     "ActQuant",

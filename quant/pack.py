@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from quant.halves import as_wire, check_floats
+from core.errors import ModelError
+from quant.float16 import as_wire, check_floats
 from quant.layers import quantized_weight
-from quant.weight import QuantizedWeight, QuantWeight
-from wire.errors import ModelError
+from quant.quantized_weight import QuantizedWeight, QuantWeight
 from wire.tensors import Packed, Tensor
 
 __all__ = ["load_packed", "pack", "pack_state", "snap_", "unpack"]

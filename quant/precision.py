@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.errors import ConfigError, did_you_mean
+from core.errors import ConfigError, did_you_mean
 
 __all__ = ["FP32", "PRECISIONS", "Precision", "parse_precision"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.datasets.registry import DATASETS
+from fleet.data.registry import DATASETS
 
 __all__ = ["needs"]
 

@@ -9,28 +9,40 @@ import pytest
 
 pytestmark = pytest.mark.light
 ROOT = Path(__file__).resolve().parent.parent
-ORDER = ["wire", "transport", "quant", "models", "edge_agent", "aggregator", "fleet", "firmware_configs", "edgestill"]
+ORDER = [
+    "core",
+    "wire",
+    "transport",
+    "quant",
+    "models",
+    "edge_agent",
+    "aggregator",
+    "fleet",
+    "firmware_configs",
+    "edgestill",
+]
 FORBIDDEN = {("aggregator", "edge_agent"), ("edge_agent", "aggregator")}
 TORCH_FREE = [
+    "core.*",
     "wire.*",
     "transport.*",
     "quant.precision",
     "quant.delta",
-    "quant.onnx_weights",
+    "quant.onnx.weights",
     "models.spec",
     "models.registry",
     "models.roles",
     "models.tokenizer",
-    "edge_agent.hyper",
+    "edge_agent.training.params",
     "edge_agent.service",
-    "edge_agent.enrol",
-    "edge_agent.predict",
+    "edge_agent.enrolment",
+    "edge_agent.inference",
     "aggregator.service",
-    "fleet.config",
+    "fleet.simulation.config",
     "firmware_configs.provision",
     "firmware_configs.approve",
     "firmware_configs.doctor",
-    "edgestill.cli",
+    "edgestill.cli.main",
 ]
 
 

@@ -13,10 +13,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from core.errors import TransportError
 from transport.config import BrokerConfig
 from transport.reader import MAX_INCOMING, Reader
 from transport.tls import tls_context
-from wire.errors import TransportError
 
 __all__ = ["IN_FLIGHT", "MAX_PACKET", "V5", "V311", "Identity", "check_size", "connect", "new_client", "with_expiry"]
 

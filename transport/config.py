@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wire.errors import ConfigError
-from wire.files import read_regular
-from wire.toml import Key, take
+from core.config_keys import Key, take
+from core.errors import ConfigError
+from core.files import read_regular
 
 __all__ = ["ENV", "PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
 

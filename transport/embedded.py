@@ -17,8 +17,8 @@ import threading
 from types import TracebackType
 from typing import Any
 
+from core.errors import ConfigError, TransportError
 from transport.embedded_limits import CONNECTIONS, bounded
-from wire.errors import ConfigError, TransportError
 
 __all__ = ["LOOPBACK", "EmbeddedBroker"]
 

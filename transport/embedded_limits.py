@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Coroutine, MutableMapping
 from typing import Any
 
-from wire.errors import TopicError
+from core.errors import TopicError
 from wire.topics import DeviceTopic, UpdateChunk, parse
 
 __all__ = ["CONNECTIONS", "MAX_PACKET", "MAX_RETAINED", "QUEUE", "RETAINED_BYTES", "UNREAD", "bounded"]

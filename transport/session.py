@@ -18,6 +18,7 @@ from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from core.errors import ConfigError
 from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
 from transport.config import BrokerConfig
 from transport.events import FRONT, Connected, Inbox, Received
@@ -27,7 +28,6 @@ from transport.probe import speaks_mqtt5
 from transport.reader import Admit, Reader
 from transport.reasons import closed, explain, refusal
 from transport.waker import Waker
-from wire.errors import ConfigError
 
 __all__ = ["Session", "Settings"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+from core.errors import ConfigError
 from transport.config import TlsConfig
-from wire.errors import ConfigError
 
 __all__ = ["tls_context"]
 

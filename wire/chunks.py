@@ -21,7 +21,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from wire.errors import TransferError
+from core.errors import TransferError
 from wire.ids import check_digest, digest_of
 from wire.storage import Source, blocks
 

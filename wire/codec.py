@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wire.errors import EnvelopeError
+from core.errors import EnvelopeError
 from wire.messages import Accepted, Ack, Job, Message, Missing, Offer, Rejected
 
 __all__ = ["MAX_MESSAGE", "decode_ack", "decode_instruction", "decode_message", "encode_message"]

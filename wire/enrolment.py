@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from core.errors import EnvelopeError, SignatureError
 from wire.codec import decode_message, encode_message
 from wire.envelope import open_envelope, seal
-from wire.errors import EnvelopeError, SignatureError
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 from wire.messages import Enrol
 

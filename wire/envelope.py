@@ -33,7 +33,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Meta
 
-from wire.errors import EnvelopeError, SignatureError
+from core.errors import EnvelopeError, SignatureError
 from wire.ids import check_id
 
 __all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal", "sealed_size"]

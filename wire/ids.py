@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from wire.errors import TopicError
+from core.errors import TopicError
 
 __all__ = ["AGGREGATOR", "ALL", "check_device", "check_digest", "check_id", "digest_of", "transfer_id"]
 

@@ -9,8 +9,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from wire.errors import ConfigError, SignatureError
-from wire.files import read_regular, write_atomic
+from core.errors import ConfigError, SignatureError
+from core.files import read_regular, write_atomic
 
 __all__ = [
     "Ed25519PrivateKey",

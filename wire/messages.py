@@ -15,7 +15,7 @@ fields are refused. `encode_message` reads back what it wrote, so nobody can sen
     Reported   up    what became of them
     Enrol      up    a board asks for its certificate, see `wire/enrolment.py`
     Enrolled   down  the answer
-    UpdateHeader     what stands before the tensors of an update, see `wire/update.py`
+    UpdateHeader     what stands before the tensors of an update, see `wire/headers.py`
     ModelHeader      what stands before the tensors of a published model
 """
 
@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from wire.errors import EnvelopeError
+from core.errors import EnvelopeError
 
 __all__ = [
     "MAX_COUNT",
@@ -128,7 +128,7 @@ class Job(Message, frozen=True, kw_only=True, tag="job"):
     """What a device is asked to do in one round.
 
     It names its device, as one signature would else be good for every device. Epoch, round and number of the model
-    only grow, so a device can tell a recorded job from a new one: `edge_agent/newest.py`.
+    only grow, so a device can tell a recorded job from a new one: `edge_agent/protocol/replay.py`.
     """
 
     round: Round

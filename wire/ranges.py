@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from wire.errors import TransferError
+from core.errors import TransferError
 
 __all__ = ["Gaps", "Ranges", "expand", "to_ranges"]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from core.errors import EnvelopeError
 from wire.envelope import Envelope
-from wire.errors import EnvelopeError
 
 __all__ = ["ReplayGuard"]
 

@@ -27,7 +27,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from wire.errors import TopicError, did_you_mean
+from core.errors import TopicError, did_you_mean
 from wire.ids import ALL, check_device, check_digest, check_id
 
 __all__ = [

@@ -20,8 +20,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from core.errors import TopicError, TransferError
 from wire.chunks import HASH_BYTES, Chunk, Content, decode_chunk, encode_chunk, fingerprint
-from wire.errors import TopicError, TransferError
 from wire.ids import digest_of
 from wire.ranges import Gaps, Ranges, expand, to_ranges
 from wire.storage import Source, Storage, blocks

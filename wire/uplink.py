@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.errors import TopicError, TransferError
 from wire.chunks import decode_place
-from wire.errors import TopicError, TransferError
 from wire.ids import transfer_id
 from wire.topics import DeviceTopic, Topic, UpdateChunk
 

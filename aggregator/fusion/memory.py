@@ -17,8 +17,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from aggregator.fusion.types import Memory
-from wire.errors import RoundError
-from wire.files import write_atomic
+from core.errors import RoundError
+from core.files import write_atomic
 
 __all__ = ["Memories"]
 

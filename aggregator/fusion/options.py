@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggregator.fusion.types import View
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = ["flag", "number", "whole"]
 

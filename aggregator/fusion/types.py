@@ -18,8 +18,8 @@ from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 
 if TYPE_CHECKING:
-    from aggregator.fusion.ensemble import Ensemble
-    from aggregator.fusion.knowledge import Knowledge
+    from aggregator.fusion.generator.side_artifact import Knowledge
+    from aggregator.fusion.teachers.ensemble import Ensemble
 
 __all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "View"]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.config_keys import Key, read_toml, sub_table, take
+from core.errors import ConfigError, did_you_mean
+from core.limits import BATCH, MEGABYTES
 from firmware_configs.kit import FAMILIES
 from models.spec import parse_prototype
-from wire.errors import ConfigError, did_you_mean
-from wire.limits import BATCH, MEGABYTES
-from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import msgspec
 
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
 from firmware_configs.flash.card import Plan
 from firmware_configs.flash.image import FatCard, boot_partition, carry_out
 from firmware_configs.flash.mtools import Fat
 from firmware_configs.flash.partitions import Partition, fat_partitions
-from wire.crashpoints import reach
-from wire.errors import ConfigError
-from wire.files import read_regular, write_atomic
 
 __all__ = ["BlockDevice", "journal_folder"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = ["Disk", "check_disk", "examine"]
 

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from core.errors import ConfigError
 from firmware_configs.flash.partitions import Partition
-from wire.errors import ConfigError
 
 __all__ = ["Ext", "has_debugfs"]
 

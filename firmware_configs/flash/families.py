@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 
+from core.errors import ConfigError, did_you_mean
 from firmware_configs.flash.card import Card
-from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["RELEASE", "check_family", "detect_family"]
 

@@ -17,14 +17,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import named_file, open_regular
 from firmware_configs.flash.card import BEFORE, Plan, Put
 from firmware_configs.flash.ext import Ext, has_debugfs
 from firmware_configs.flash.families import RELEASE
 from firmware_configs.flash.mtools import Fat
 from firmware_configs.flash.partitions import Partition, ext_partitions, fat_partitions
-from wire.crashpoints import reach
-from wire.errors import ConfigError
-from wire.files import named_file, open_regular
 
 __all__ = ["FatCard", "Image", "boot_partition", "carry_out", "copy_sparse"]
 

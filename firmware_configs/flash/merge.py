@@ -17,7 +17,7 @@ from email.message import Message
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = ["active_lines", "merge_cmdline", "merge_meta_data", "merge_user_data"]
 

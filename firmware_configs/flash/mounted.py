@@ -16,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
 from firmware_configs.flash.card import BEFORE, HOME, Plan, Put
 from firmware_configs.flash.plan import JETSON_HOME, PLACES
 from firmware_configs.kit import MAX_FILE
-from wire.crashpoints import reach
-from wire.errors import ConfigError
-from wire.files import read_regular, write_atomic
 
 __all__ = ["Mounted"]
 

@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path, PurePosixPath
 
+from core.errors import ConfigError
 from firmware_configs.flash.card import HOME, WHEELS
 from firmware_configs.flash.partitions import Partition
-from wire.errors import ConfigError
 
 __all__ = ["Fat"]
 

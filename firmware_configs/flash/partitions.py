@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = ["SECTOR", "Partition", "ext_partitions", "fat_partitions"]
 

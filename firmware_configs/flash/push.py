@@ -15,9 +15,9 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.errors import ConfigError, DeviceError, TransportError
 from firmware_configs.flash.plan import kit_tag
 from firmware_configs.kit import MANIFEST, Kit, KitFile
-from wire.errors import ConfigError, DeviceError, TransportError
 
 __all__ = ["Pushed", "archive", "push_kit", "remote_command"]
 

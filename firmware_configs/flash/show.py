@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from core.errors import ConfigError
 from firmware_configs.bootfiles import FIRSTBOOT
 from firmware_configs.flash.card import Card
 from firmware_configs.flash.plan import UNITS, home_of, on_board
 from firmware_configs.kit import MANIFEST
-from wire.errors import ConfigError
 from wire.ids import digest_of
 
 __all__ = ["Held", "held_kits", "holder"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 
+from core.errors import ConfigError, SignatureError
 from firmware_configs.kit import MANIFEST, MAX_MANIFEST, SIGNATURE, Kit, load_kit, read_part
-from wire.errors import ConfigError, SignatureError
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
 __all__ = ["KIT_KEY", "kit_key", "open_kit"]

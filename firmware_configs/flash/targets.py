@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from core.errors import ConfigError
 from firmware_configs.flash.blocks import BlockDevice, journal_folder
 from firmware_configs.flash.disks import check_disk, examine
 from firmware_configs.flash.image import Image
 from firmware_configs.flash.mounted import Mounted
-from wire.errors import ConfigError
 
 __all__ = ["open_target"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from fleet.device import Answer, Kept
-from fleet.engines.bench import Bench, Tally
-from fleet.news import Artifact, News
-from wire.errors import ConfigError
+from core.errors import ConfigError
+from fleet.engines.work import Bench, Tally
+from fleet.simulation.device import Answer, Kept
+from fleet.simulation.round_message import Artifact, News
 
 __all__ = ["Engine", "Scoring", "Task", "make_engine"]
 
@@ -74,7 +74,7 @@ def make_engine(name: str, bench: Bench, *, workers: int = 0, address: str = "")
 
             return Processes(bench, workers)
         case "ray":
-            from fleet.engines.on_ray import OnRay
+            from fleet.engines.ray_cluster import OnRay
 
             return OnRay(bench, workers, address)
     raise ConfigError(f"engine {name!r}; known: inline processes ray")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fleet.device import Answer
-from fleet.engines import bench
+from fleet.engines import work as bench
 from fleet.engines.base import Scoring, Task
-from fleet.engines.bench import Bench, Tally
-from fleet.news import News
+from fleet.engines.work import Bench, Tally
+from fleet.simulation.device import Answer
+from fleet.simulation.round_message import News
 
 __all__ = ["Inline"]
 

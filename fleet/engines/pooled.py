@@ -19,12 +19,12 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from fleet.device import Answer
+from core.errors import RoundError
 from fleet.engines.base import Scoring, Task
-from fleet.engines.bench import Bench, Tally
 from fleet.engines.channel import Frame
-from fleet.news import Artifact, News
-from wire.errors import RoundError
+from fleet.engines.work import Bench, Tally
+from fleet.simulation.device import Answer
+from fleet.simulation.round_message import Artifact, News
 
 __all__ = ["Link", "Pooled", "Worker"]
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from torch import nn
 
-from fleet.engines.bench import Bench
 from fleet.engines.channel import Channel, connected
 from fleet.engines.pooled import Pooled, Worker
+from fleet.engines.work import Bench
 from fleet.engines.worker import run
 
 __all__ = ["Processes", "cores"]

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import msgspec
 import torch
 
-from fleet.engines.bench import Bench, call
+from core.errors import EdgestillError
 from fleet.engines.channel import Channel, Frame
 from fleet.engines.heap import keep_freed_memory
-from fleet.news import Artifact, Guide, News
-from wire.errors import EdgestillError
+from fleet.engines.work import Bench, call
+from fleet.simulation.round_message import Artifact, Guide, News
 from wire.messages import ModelHeader
 
 __all__ = ["FAULTS", "fault_text", "obey", "run"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fleet.curves import COLOURS, GREY
+from fleet.results.curves import COLOURS, GREY
 
 if TYPE_CHECKING:
     from fleet.experiments.report import Row

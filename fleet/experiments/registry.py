@@ -10,8 +10,8 @@ import importlib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from core.errors import ConfigError, did_you_mean
 from fleet.experiments.base import Experiment
-from wire.errors import ConfigError, did_you_mean
 
 __all__ = ["find_experiment", "names"]
 
@@ -22,11 +22,18 @@ GROUP = "edgestill.experiments"
 def names() -> dict[str, str]:
     """Name and first line of the docstring of every experiment; a user's module instead. None is imported."""
     found = {point.name: point.value for point in entry_points(group=GROUP)}
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(FOLDER.glob("*/*.py")):
         tree = ast.parse(path.read_text())
         if any(_assigns(node) for node in tree.body):
-            found[path.stem.replace("_", "-")] = (ast.get_docstring(tree) or "").partition("\n")[0]
+            name = f"{path.parent.name}-{path.stem.replace('_', '-')}"
+            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
     return found
+
+
+def _module(name: str) -> str:
+    """The module of an experiment of ours: `feddf-cifar` is `feddf.cifar`."""
+    paper, _, rest = name.partition("-")
+    return f"{paper}.{rest.replace('-', '_')}"
 
 
 def _assigns(node: ast.stmt) -> bool:
@@ -39,8 +46,8 @@ def find_experiment(name: str) -> Experiment:
     known = names()
     if name not in known:
         raise ConfigError(f"unknown experiment {name!r}; known: {' '.join(known)}{did_you_mean(name, known)}")
-    if (FOLDER / f"{name.replace('-', '_')}.py").exists():
-        experiment = importlib.import_module(f"fleet.experiments.{name.replace('-', '_')}").EXPERIMENT
+    if FOLDER.joinpath(*_module(name).split(".")).with_suffix(".py").exists():
+        experiment = importlib.import_module(f"fleet.experiments.{_module(name)}").EXPERIMENT
     else:
         (point, *_) = entry_points(group=GROUP, name=name)
         experiment = point.load()

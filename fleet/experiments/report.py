@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.files import write_atomic
+from core.versions import versions
 from fleet.experiments.base import AllResults, Cell, Experiment, Fact
 from fleet.experiments.page import INDEX_START, index, markdown
 from fleet.experiments.store import Store, Work
-from wire.files import write_atomic
-from wire.versions import versions
 
 __all__ = ["Row", "collect", "full_name", "write_report"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from core.python_child import module_arguments
 from fleet.experiments.store import Store, Work
 from fleet.jobs import Job, Progress, run_jobs
-from wire.python_child import module_arguments
 
 __all__ = ["Progress", "run_all"]
 

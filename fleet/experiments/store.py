@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wire.errors import ConfigError, DataError
-from wire.files import read_regular, write_atomic
-from wire.versions import versions
+from core.errors import ConfigError, DataError
+from core.files import read_regular, write_atomic
+from core.versions import versions
 
 __all__ = ["Store", "Work"]
 

@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+from core.errors import EdgestillError
+from core.fast_exit import leave_quickly
 from fleet.experiments.base import Setting
 from fleet.experiments.registry import find_experiment
 from fleet.experiments.store import Store, Work
-from wire.errors import EdgestillError
-from wire.leaving import leave_quickly
 
 __all__ = ["main", "measure"]
 

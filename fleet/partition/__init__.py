@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.errors import ConfigError, did_you_mean
+from core.limits import SAMPLES, Range
 from fleet.partition.common import Indices
 from fleet.partition.feddf import feddf, feddf_validation
 from fleet.partition.fedgen import fedgen, fedgen_test
 from fleet.partition.fedrad import fedrad, fedrad_iid, fedrad_server
 from fleet.partition.simple import dirichlet, iid, iid_skew, shards
-from wire.errors import ConfigError, did_you_mean
-from wire.limits import SAMPLES, Range
 
 __all__ = [
     "PARTITIONS",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import ConfigError
+from core.errors import ConfigError
 
 __all__ = [
     "TRIES",

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from core.errors import ConfigError
 from fleet.partition.common import TRIES, Indices, check_alpha, check_devices, nothing_valid
-from wire.errors import ConfigError
 
 __all__ = ["fedgen", "fedgen_test"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from core.errors import ConfigError
 from fleet.partition.common import (
     TRIES,
     Indices,
@@ -22,7 +23,6 @@ from fleet.partition.common import (
     shuffled,
     whole_counts,
 )
-from wire.errors import ConfigError
 
 __all__ = ["dirichlet", "iid", "iid_skew", "shards"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from aggregator.fusion.example_cap import Capped
-from fleet.runs import PrototypeResult, RoundResult, read_run
-from wire.errors import ConfigError, DataError
+from core.errors import ConfigError, DataError
+from fleet.results.run_file import PrototypeResult, RoundResult, read_run
 
 __all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "read_facts", "read_runs"]
 
@@ -36,7 +36,7 @@ class Judged:
     score: float | None = None
     screened: str | None = None
     capped: Capped | None = None
-    own_accuracy: float | None = None  # of its own model, in rounds in which it was scored (fleet/own_slice.py)
+    own_accuracy: float | None = None  # of its own model, in rounds in which it was scored
     whole_accuracy: float | None = None
 
 

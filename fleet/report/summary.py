@@ -9,7 +9,7 @@ from statistics import fmean, median_high
 from typing import Any
 
 from fleet.report.facts import RunFacts
-from fleet.runs import PrototypeResult, RoundResult
+from fleet.results.run_file import PrototypeResult, RoundResult
 
 __all__ = [
     "OWN_MODELS",
@@ -36,7 +36,7 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "score": ("score",),
 }
 REST = "rest"
-#: Of a prototype's devices' own models (fleet/own_slice.py).
+#: Of a prototype's devices' own models (fleet/simulation/own_slice.py).
 OWN_MODELS = ("own_accuracy", "own_worst", "own_best", "whole_accuracy", "whole_worst", "whole_best")
 
 

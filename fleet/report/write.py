@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.errors import ConfigError
+from core.files import write_atomic
 from fleet.report.facts import RunFacts
-from fleet.report.figures import draw_all
-from fleet.report.page import page
-from wire.errors import ConfigError
-from wire.files import write_atomic
+from fleet.report.figures.catalogue import draw_all
+from fleet.report.html.page import page
 
 __all__ = ["MOST_RUNS", "check_out", "write_report"]
 

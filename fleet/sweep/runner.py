@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.config import SimulationConfig
+from core.errors import ConfigError, DataError
+from core.python_child import module_arguments
 from fleet.jobs import Job, Progress, run_jobs
-from fleet.runs import SCHEMA, essence, read_run
+from fleet.results.run_file import SCHEMA, essence, read_run
+from fleet.simulation.config import SimulationConfig
 from fleet.sweep.grid import Flag, Point, Sweep, names
 from fleet.sweep.settings import flags_of
-from wire.errors import ConfigError, DataError
-from wire.python_child import module_arguments
 
 __all__ = ["Planned", "make_folders", "plan", "run_missing"]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.lost import lost_in_all
 from fleet.report.facts import RunFacts, read_facts
 from fleet.report.summary import ensemble, mean_quality, quality
+from fleet.results.lost import lost_in_all
 from fleet.sweep.grid import SEED, Point
 from fleet.sweep.runner import Planned
 

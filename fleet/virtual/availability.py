@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wire.errors import ConfigError, DataError
-from wire.files import read_regular
-from wire.seeds import derive_seed
+from core.errors import ConfigError, DataError
+from core.files import read_regular
+from core.seeds import derive_seed
 
 __all__ = ["Availability", "Window", "read_trace"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wire.errors import ConfigError
-from wire.seeds import derive_seed
+from core.errors import ConfigError
+from core.seeds import derive_seed
 
 __all__ = ["Arrival", "Flush", "discount", "flushes"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.errors import ConfigError
+from core.limits import DEVICES, SECONDS, Range
 from fleet.virtual.availability import Availability, read_trace
 from fleet.virtual.hardware import Hardware, find_board, known_hardware
-from wire.errors import ConfigError
-from wire.limits import DEVICES, SECONDS, Range
 
 __all__ = ["VirtualTime"]
 

@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.errors import ConfigError, TopicError, did_you_mean
+from core.config_keys import Key, read_toml, sub_table, take
+from core.errors import ConfigError, TopicError, did_you_mean
+from core.limits import DEVICES
 from wire.ids import check_id
-from wire.limits import DEVICES
-from wire.toml import Key, read_toml, sub_table, take
 
 __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aggregator.events import Abandon, Action, Stored, Tick
-from aggregator.rounds import Phase, RoundState, Rules, Seen, step
+from aggregator.rounds.engine import Phase, RoundState, Rules, Seen, step
+from aggregator.rounds.events import Abandon, Action, Stored, Tick
 
 __all__ = ["Collected", "collect"]
 

@@ -15,21 +15,21 @@ from typing import Any
 import torch
 
 from aggregator.fusion.types import Received
-from aggregator.recipes import PERSONAL
-from aggregator.rounds import Rules
-from fleet.config import SimulationConfig
-from fleet.datasets import Dataset
-from fleet.device import SimulatedDevice
-from fleet.news import Artifact
-from fleet.runs import RoundResult
-from fleet.sent import Sent
-from fleet.simulate import Group, OnDevice, Simulation
+from aggregator.recipes.catalogue import PERSONAL
+from aggregator.rounds.engine import Rules
+from core.errors import ConfigError
+from fleet.data import Dataset
+from fleet.results.run_file import RoundResult
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import SimulatedDevice
+from fleet.simulation.received import Sent
+from fleet.simulation.round_message import Artifact
+from fleet.simulation.simulation import Group, OnDevice, Simulation
 from fleet.virtual.buffered import Flush, discount, flushes
 from fleet.virtual.hardware import Trip, Usage, usage
 from fleet.virtual.rounds import Collected, collect
 from fleet.virtual.work import forward_flops, training_flops
 from quant.pack import unpack
-from wire.errors import ConfigError
 
 __all__ = ["VirtualSimulation"]
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from edge_agent.hyper import LocalTraining
-from edge_agent.schedule import num_steps
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.schedule import num_steps
 from models.split import Prototype
 
 __all__ = ["forward_flops", "samples_seen", "training_flops"]

@@ -8,8 +8,8 @@ from typing import Literal
 
 from torch import nn
 
+from core.errors import ConfigError
 from quant.layers import Layers
-from wire.errors import ConfigError
 
 __all__ = ["Norm", "batch_norm", "group_norm", "he_normal_", "image_shape", "or_quantized", "sequence_length"]
 

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from core.errors import ConfigError
 from models.zoo.common import batch_norm, he_normal_, image_shape
 from quant.layers import Layers
-from wire.errors import ConfigError
 
 __all__ = ["ShuffleNetV2", "Unit", "shufflenetv2"]
 

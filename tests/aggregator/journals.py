@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.rows import Invitation, ModelRow, RoundRow, UpdateRow
+from aggregator.storage.rows import Invitation, ModelRow, RoundRow, UpdateRow
 from wire.ids import digest_of
 from wire.messages import Hyper
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from aggregator.config import load_fleet_config
-from aggregator.journal import Journal
+from aggregator.config.fleet import load_fleet_config
+from aggregator.storage.journal import Journal
+from core.errors import ConfigError
 from tests.aggregator.scripted import Device, write_fleet
 from transport.config import BrokerConfig
-from wire.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["pi-0", "pi-1", "pi-2"]
 CODE = """
 import sys
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
 from aggregator.service import serve
-from wire.logs import setup_logging
+from core.logs import setup_logging
 setup_logging("line", "debug")
 serve(load_fleet_config(sys.argv[1]), until_done="--until-done" in sys.argv)
 """

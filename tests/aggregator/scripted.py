@@ -13,6 +13,7 @@ from transport.link import Connected, Link, Received
 from wire.chunks import decode_chunk, describe
 from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import open_envelope, seal
+from wire.headers import decode_model, encode_update
 from wire.ids import AGGREGATOR, digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey, public_key_hex, save_private_key
 from wire.messages import About, Accepted, Ack, Job, Missing, Offer, Rejected, State, UpdateHeader
@@ -21,7 +22,6 @@ from wire.storage import MemoryStorage
 from wire.tensors import decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, agent_filters, model_filter, parse
 from wire.transfer import Receiver, Sender
-from wire.update import decode_model, encode_update
 
 FLEET = "test-fleet"
 

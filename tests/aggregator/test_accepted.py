@@ -16,24 +16,24 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from aggregator.artifacts import open_artifact, published_tensors
-from aggregator.blobs import Blobs
-from aggregator.fuse import Fuser, StoredGroup
 from aggregator.fusion.types import Memory, Server
-from aggregator.intake import Asked, check_update
-from aggregator.recipes import RECIPES, Recipe
-from aggregator.rounds import Verdict
-from aggregator.rows import UpdateRow
+from aggregator.intake.checks import Asked, check_update
+from aggregator.recipes.catalogue import RECIPES, Recipe
+from aggregator.rounds.engine import Verdict
+from aggregator.storage.artifacts import open_artifact, published_tensors
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.rows import UpdateRow
 from aggregator.tensor_checks import LARGEST, LARGEST_VARIANCE
-from quant.onnx_apart import MAX_BYTES
-from quant.onnx_weights import patch_weights
+from aggregator.worker.fuse_round import Fuser, StoredGroup
+from quant.onnx.apart import MAX_BYTES
+from quant.onnx.weights import patch_weights
 from quant.precision import PRECISIONS
 from tests.aggregator.scripted import FLEET, key_of, seal_update
 from tests.fuzz import world
+from wire.headers import encode_update
 from wire.ids import AGGREGATOR
 from wire.messages import MAX_COUNT, UpdateHeader
 from wire.tensors import Packed, Tensor, decode, encode
-from wire.update import encode_update
 
 KINDS = ("state", "delta", "predictor", "onnx", "logits", "none")
 PROTOTYPES = (*(f"cnn:{precision}" for precision in PRECISIONS), "mlp:fp32", "mlp:w1")

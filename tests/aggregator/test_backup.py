@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from aggregator.backup import back_up, put_back
-from aggregator.blobs import Blobs
-from aggregator.journal import Journal
-from aggregator.state_check import check_before_opening, check_state
 from aggregator.status import only_service
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.state_check import check_before_opening, check_state
+from core.errors import ConfigError, StorageError
 from tests.aggregator.old_states import unpack_schema_1
-from wire.errors import ConfigError, StorageError
 
 pytestmark = pytest.mark.light
 FLEET = "test-fleet"

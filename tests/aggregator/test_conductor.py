@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.blobs import Blobs
-from aggregator.commands import run_command
 from aggregator.conductor import Conductor
-from aggregator.config import load_fleet_config
-from aggregator.events import AboutHeard, Stored, Tick
-from aggregator.journal import Journal
-from aggregator.process import WorkerProcess
-from aggregator.publisher import Publisher
-from aggregator.rounds import Phase
-from aggregator.uploads import Uploads
+from aggregator.config.fleet import load_fleet_config
+from aggregator.downlink.publisher import Publisher
+from aggregator.intake.transfers import Uploads
+from aggregator.operator_commands import run_command
+from aggregator.rounds.engine import Phase
+from aggregator.rounds.events import AboutHeard, Stored, Tick
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.worker.supervisor import WorkerProcess
+from core.local_defaults import MOMENTUM, auto_lr
 from tests.aggregator.journals import a_model, a_round, an_update, asked
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.ids import AGGREGATOR
-from wire.local_defaults import MOMENTUM, auto_lr
 from wire.messages import Job, Offer
 
 pytestmark = pytest.mark.light

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
 from aggregator.status import fleet_status
 from tests.aggregator.running import Aggregator, Devices, wait_until
 from tests.aggregator.scripted import FLEET, write_fleet

@@ -104,7 +104,7 @@ def test_an_update_that_nobody_has_thought_of_is_answered_as_refused(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("aggregator.desk.check_update", fail)
+    monkeypatch.setattr("aggregator.intake.acceptance.check_update", fail)
     for arrived in chunks_of(DEVICE, b"x" * 1000):
         service._received(*arrived)
     assert [r.reason for r in service.desk._refused] == ["it cannot be read: MemoryError"]

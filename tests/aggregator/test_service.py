@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.artifacts import open_artifact
-from aggregator.blobs import Blobs
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
 from aggregator.service import Service
+from aggregator.storage.artifacts import open_artifact
+from aggregator.storage.blobs import Blobs
+from core.errors import ConfigError
 from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
 from tests.aggregator.scripted import Device, key_of, make_update, write_fleet
 from tests.brokers import Mosquitto
 from transport.config import BrokerConfig
-from wire.errors import ConfigError
+from wire.headers import decode_model, decode_update
 from wire.keys import save_private_key
 from wire.messages import Accepted, Job, Offer, Rejected
 from wire.tensors import decode
-from wire.update import decode_model, decode_update
 
 POINTS = [
     "aggregator-started",

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.config import load_fleet_config
-from aggregator.journal import Journal
-from aggregator.rows import Refusal
+from aggregator.config.fleet import load_fleet_config
 from aggregator.status import fleet_status, is_running, only_service, write_status
-from edgestill.commands.status import device_table
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Refusal
+from core.errors import ConfigError
+from edgestill.cli.service.status import device_table
 from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
 from tests.aggregator.scripted import write_fleet
 from transport.config import BrokerConfig
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

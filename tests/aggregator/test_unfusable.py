@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.journal import Journal
+from aggregator.storage.journal import Journal
 from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
 from tests.aggregator.scripted import write_fleet
 from tests.brokers import Mosquitto

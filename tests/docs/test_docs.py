@@ -25,14 +25,14 @@ import pytest
 import torch
 import typer
 
-from edgestill.cli import app
-from fleet.datasets import DATASETS
-from fleet.runs import read_run
+from core.config_keys import read_toml
+from edgestill.cli.main import app
+from fleet.data import DATASETS
+from fleet.results.run_file import read_run
 from models.build import build
 from models.spec import PrototypeSpec
 from models.zoo import ZOO
 from quant.precision import FP32, PRECISIONS
-from wire.toml import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.config import load_fleet_config
-from aggregator.fusion.parts import PARTS
-from aggregator.overrides import KEYS, OPTIONS
-from aggregator.recipes import RECIPES
+from aggregator.config.fleet import load_fleet_config
+from aggregator.recipes.catalogue import RECIPES
+from aggregator.recipes.overrides import KEYS, OPTIONS
+from aggregator.recipes.parts import PARTS
 from tests.aggregator.scripted import write_fleet
 from tests.docs.test_docs import ROOT, environment, names_in, run_shell, shell_lines, snippets, table_rows
 from transport.config import BrokerConfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
 from firmware_configs.boards import boards
 from firmware_configs.manifest import load_manifest
 from firmware_configs.provision import provision

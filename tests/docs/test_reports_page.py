@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from edgestill import output
-from edgestill.cli import app
+from edgestill.cli import output
+from edgestill.cli.main import app
 from tests.docs.test_docs import ROOT, shell_lines, snippets, table_rows
 
 PAGE = "docs/reports.md"
@@ -40,7 +40,7 @@ def test_the_flags_of_report_are_all_there() -> None:
 
 
 def test_the_sections_of_a_report_are_named() -> None:
-    source = (ROOT / "fleet" / "report" / "figures.py").read_text()
+    source = (ROOT / "fleet" / "report" / "figures" / "catalogue.py").read_text()
     titles = {title.partition(" {")[0] for title in re.findall(r'title=f?"([^"]+)"', source)} - {
         "Runs against each other"
     }

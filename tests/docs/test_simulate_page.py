@@ -5,7 +5,7 @@ from __future__ import annotations
 from configparser import ConfigParser
 from pathlib import Path
 
-from fleet.runs import read_run
+from fleet.results.run_file import read_run
 from tests.docs.test_docs import ROOT, environment, run_shell, shell_lines, snippets
 
 PAGE = ROOT / "docs" / "simulate.md"

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.artifacts import open_artifact
-from aggregator.blobs import Blobs
-from edge_agent.hyper import LocalTraining
-from fleet.config import SimulationConfig
-from fleet.datasets import Dataset
-from fleet.over_mqtt import MqttSimulation
-from fleet.simulate import Simulation
+from aggregator.storage.artifacts import open_artifact
+from aggregator.storage.blobs import Blobs
+from edge_agent.training.params import LocalTraining
+from fleet.data import Dataset
+from fleet.mqtt.fleet import MqttSimulation
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.simulation import Simulation
 from quant.pack import pack_state
 from transport.config import BrokerConfig
 from wire.tensors import Tensor, decode, encode

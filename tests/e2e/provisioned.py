@@ -10,17 +10,17 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggregator.journal import Journal
+from aggregator.storage.journal import Journal
+from core.errors import ConfigError
 from firmware_configs.manifest import load_manifest
 from firmware_configs.provision import provision
-from fleet.processes import Processes
+from fleet.mqtt.processes import Processes
 from tests.brokers import free_port
 from tests.e2e.fleets import TIMEOUT
 from tests.firmware_configs.brokers import Provisioned
 from tests.firmware_configs.fleets import write_served
 from transport.config import BrokerConfig, TlsConfig
 from transport.link import Link
-from wire.errors import ConfigError
 from wire.ids import AGGREGATOR
 
 BASE = "edgestill/1/garden"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.journal import Journal
-from fleet.device import FLEET
-from fleet.over_mqtt import MqttSimulation
+from aggregator.storage.journal import Journal
+from fleet.mqtt.fleet import MqttSimulation
+from fleet.simulation.device import FLEET
 from tests.brokers import Broker
 from tests.e2e.fleets import assert_equal, completed, config, finals, fleet, undisturbed, wait_for_rounds
 from transport.link import Link, Received

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleet.datasets import Dataset
-from fleet.over_mqtt import MqttSimulation
+from fleet.data import Dataset
+from fleet.mqtt.fleet import MqttSimulation
 from tests.brokers import Broker
 from tests.e2e.fleets import assert_equal, config, finals, fleet, undisturbed, updates_by_round, wait_for_rounds
 from tests.proxy import Proxy

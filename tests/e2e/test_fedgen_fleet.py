@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from aggregator.artifacts import open_artifact
-from aggregator.blobs import Blobs
+from aggregator.storage.artifacts import open_artifact
+from aggregator.storage.blobs import Blobs
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
-from quant.onnx_export import export_onnx
+from quant.onnx.export import export_onnx
 from quant.pack import load_packed
 from tests.brokers import Broker
 from tests.e2e.fleets import assert_equal, config, finals, fleet, run_with_crashes, undisturbed, updates_by_round

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgestill.cli import main
+from edgestill.cli.main import main
 from firmware_configs.flash.image import Image
 from tests.brokers import free_port
 from tests.e2e.fleets import TIMEOUT

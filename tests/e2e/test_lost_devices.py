@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config import SimulationConfig
-from fleet.datasets import Dataset
-from fleet.device import make_devices
-from fleet.over_mqtt import MqttSimulation
-from fleet.simulate import Simulation
+from fleet.data import Dataset
+from fleet.mqtt.fleet import MqttSimulation
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import make_devices
+from fleet.simulation.simulation import Simulation
 from tests.brokers import Broker
 from tests.e2e.fleets import config, toy
 

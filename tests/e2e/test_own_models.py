@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.over_mqtt import MqttSimulation
-from fleet.simulate import Simulation
+from fleet.mqtt.fleet import MqttSimulation
+from fleet.simulation.simulation import Simulation
 from tests.e2e.fleets import config, toy
 from transport.config import BrokerConfig
 from transport.embedded import EmbeddedBroker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.blobs import Blobs
+from aggregator.storage.blobs import Blobs
 from firmware_configs.ca import open_authority
 from firmware_configs.identities import make_tls
 from firmware_configs.provision import authority_folder, publish_revocations

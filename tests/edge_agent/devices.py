@@ -8,11 +8,12 @@ from pathlib import Path
 
 import torch
 
-from edge_agent.protocol import instruction_key
-from edge_agent.request import Request
-from edge_agent.store import Store
-from edge_agent.task import local_training
-from edge_agent.work import local_update
+from core.seeds import derive_seed
+from edge_agent.child.full import local_training
+from edge_agent.child.request import Request
+from edge_agent.protocol.agent import instruction_key
+from edge_agent.state.store import Store
+from edge_agent.training.local_round import local_update
 from models.build import build
 from models.samples import load_samples
 from models.spec import PrototypeSpec, parse_prototype
@@ -29,11 +30,10 @@ from tests.edge_agent.scripted import (
     write_samples,
 )
 from wire.envelope import open_envelope
+from wire.headers import decode_model, decode_update
 from wire.keys import generate_key, load_private_key, public_key_hex, save_private_key
 from wire.messages import Job, UpdateHeader
-from wire.seeds import derive_seed
 from wire.tensors import Packed, Tensor, decode
-from wire.update import decode_model, decode_update
 
 
 @dataclass

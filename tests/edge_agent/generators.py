@@ -8,10 +8,10 @@ from models.latents import Latents, prototype_of
 from quant.pack import pack_state
 from tests.edge_agent.scripted import FLEET, KEY
 from wire.envelope import seal
+from wire.headers import encode_model
 from wire.ids import AGGREGATOR
 from wire.messages import ModelHeader
 from wire.tensors import Tensor, encode
-from wire.update import encode_model
 
 __all__ = ["sealed_generator", "sealed_label_logits", "small_generator", "small_latents"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from edge_agent.newest import Newest, instruction_key
-from edge_agent.store import Store, learned_path
+from edge_agent.protocol.replay import Newest, instruction_key
+from edge_agent.state.store import Store, learned_path
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.pack import pack_state
@@ -23,6 +23,7 @@ from transport.link import Connected, Link, Received
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.codec import decode_message, encode_message
 from wire.envelope import open_envelope, seal
+from wire.headers import decode_update, encode_model
 from wire.ids import AGGREGATOR, digest_of, transfer_id
 from wire.keys import generate_key, public_key_hex, save_private_key
 from wire.messages import (
@@ -45,13 +46,12 @@ from wire.storage import MemoryStorage
 from wire.tensors import Tensor, decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
 from wire.transfer import Receiver
-from wire.update import decode_update, encode_model
 from wire.uplink import addressed
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET, DEVICE, PROTOTYPE = "f", "pi-1", "mlp:fp32"
 SHAPE, CLASSES, LATENT = (1, 4, 4), 3, 8
-AGENT = "from edgestill.commands.agent import app; app(prog_name='agent')"
+AGENT = "from edgestill.cli.service.agent import app; app(prog_name='agent')"
 KEY = generate_key()  # the aggregator's
 EPOCH = 1_760_000_000
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from edge_agent.config import (
     _BROKER_KEYS,
     TABLES,
@@ -12,7 +13,6 @@ from edge_agent.config import (
     parse_settings,
     read_agent_config,
 )
-from wire.errors import ConfigError
 from wire.keys import generate_key, public_key_hex, save_public_key
 
 pytestmark = pytest.mark.light

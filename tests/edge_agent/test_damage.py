@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.child.supervisor import LabelCounter
 from edge_agent.config import read_agent_config
-from edge_agent.events import Fetched, Resumed
+from edge_agent.protocol.events import Fetched, Resumed
 from edge_agent.service import Service
-from edge_agent.store import Store
-from edge_agent.training import LabelCounter
+from edge_agent.state.store import Store
 from tests.brokers import Broker, Mosquitto
 from tests.edge_agent.scripted import (
     DIGEST,
@@ -225,7 +225,7 @@ def helper_of(process: subprocess.Popen) -> int | None:
             command = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(fields[1]) == process.pid and b"edge_agent.data" in command:
+        if int(fields[1]) == process.pid and b"edge_agent.training.samples" in command:
             return int(path.parent.name)
     return None
 

@@ -12,15 +12,15 @@ pytestmark = pytest.mark.light
     ("module", "heavy"),
     [
         ("edge_agent.__main__", ("torch", "numpy", "onnx", "onnxruntime", "brevitas", "typer", "rich", "safetensors")),
-        ("edge_agent.child", ("torch", "numpy", "onnx")),  # until it has limited itself
-        ("edge_agent.predict", ("torch", "onnx", "brevitas")),
-        ("edge_agent.light", ("torch", "onnx", "brevitas")),
-        ("edge_agent.light_graph", ("torch", "onnx", "brevitas")),
-        ("edge_agent.guidance", ("torch", "numpy")),
-        ("edge_agent.private_counts", ("torch", "numpy")),
+        ("edge_agent.child.__main__", ("torch", "numpy", "onnx")),  # until it has limited itself
+        ("edge_agent.inference", ("torch", "onnx", "brevitas")),
+        ("edge_agent.light.train", ("torch", "onnx", "brevitas")),
+        ("edge_agent.light.extractor", ("torch", "onnx", "brevitas")),
+        ("edge_agent.objectives.fedgen_weights", ("torch", "numpy")),
+        ("edge_agent.training.label_privacy", ("torch", "numpy")),
         ("models.latents", ("torch", "onnx")),
-        ("aggregator.generation", ("torch", "numpy")),
-        ("edgestill.commands.agent", ("torch", "numpy")),
+        ("aggregator.recipes.generator", ("torch", "numpy")),
+        ("edgestill.cli.service.agent", ("torch", "numpy")),
     ],
 )
 def test_importing_stays_light(module: str, heavy: tuple[str, ...]) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from edge_agent.child.supervisor import LabelCounter
 from edge_agent.config import read_agent_config
 from edge_agent.faults import Nonsense
-from edge_agent.protocol import Phase
+from edge_agent.protocol.agent import Phase
 from edge_agent.service import Service
-from edge_agent.training import LabelCounter
 from tests.edge_agent.scripted import (
     DEVICE,
     DIGEST,
@@ -232,7 +232,7 @@ def test_what_is_the_newest_is_written_as_soon_as_the_disk_takes_it(
 
     job = make_job("1" * 64)
     with monkeypatch.context() as patched:
-        patched.setattr("edge_agent.store.write_atomic", full)
+        patched.setattr("edge_agent.state.store.write_atomic", full)
         service._receive(str(DeviceTopic(FLEET, DEVICE, "job")), ScriptedAggregator.sealed(job, "job"))
         service._try_again()
     assert caplog.text.count("No space left on device") == 2

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError, DataError
 from edge_agent.config import read_agent_config
-from edge_agent.protocol import Phase
+from edge_agent.protocol.agent import Phase
 from edge_agent.service import Service
-from edge_agent.store import Store
+from edge_agent.state.store import Store
 from tests.brokers import Broker, Mosquitto
 from tests.edge_agent.devices import same, twin_update
 from tests.edge_agent.scripted import (
@@ -32,7 +33,6 @@ from tests.edge_agent.scripted import (
     wait_for,
     write_device,
 )
-from wire.errors import ConfigError, DataError
 from wire.keys import load_private_key
 from wire.messages import About, Hyper, Metrics, State
 from wire.topics import DeviceTopic

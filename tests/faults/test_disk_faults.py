@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.journal import Journal
+from aggregator.storage.journal import Journal
 from tests.aggregator.running import Aggregator, wait_until
 from tests.aggregator.scripted import Device, make_update, write_fleet
 from tests.brokers import Mosquitto
 from tests.brokers import mosquitto as mosquitto
 from tests.faults.faulty_disk import FaultyDisk
+from wire.headers import decode_model
 from wire.ids import digest_of
 from wire.messages import Job
 from wire.tensors import decode
-from wire.update import decode_model
 
 NAMES = ["pi-0", "pi-1", "pi-2"]
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.over_mqtt import MqttSimulation
+from fleet.mqtt.fleet import MqttSimulation
 from tests.brokers import Broker
 from tests.brokers import broker as broker
 from tests.e2e.fleets import assert_equal, completed, config, finals, fleet, undisturbed, updates_by_round

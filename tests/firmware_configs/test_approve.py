@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
+from core.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError
 from edge_agent.config import enrolled, read_agent_config
-from edge_agent.enrol import Enrolment, own_keys
+from edge_agent.enrolment import Enrolment, own_keys
 from firmware_configs.approve import Approved, approve, claims
 from firmware_configs.ca import open_authority
 from firmware_configs.doctor import check_config
@@ -19,7 +20,6 @@ from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import FLEET, PI, manifest
 from tests.wire.test_enrolment import Board
 from wire.enrolment import claim_name, fingerprint, name_of, shown
-from wire.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError
 from wire.keys import load_public_key, public_key_hex
 
 pytestmark = pytest.mark.light

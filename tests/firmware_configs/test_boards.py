@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.boards import FOLDER, board, board_of_model, boards, read_board
 from models.registry import names
 from models.spec import parse_prototype
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 EXPECTED = {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.broker_install import FILES, install_broker
 from firmware_configs.ca import open_authority
 from firmware_configs.manifest import Manifest
@@ -25,7 +26,6 @@ from tests.firmware_configs.fleets import FLEET, manifest
 from tests.transport.events import connected, eventually, wait_for
 from transport.config import BrokerConfig, TlsConfig
 from transport.link import Disconnected, Link
-from wire.errors import ConfigError
 
 pytestmark = [pytest.mark.light, pytest.mark.broker]
 USER = "mosquitto"

@@ -10,9 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from core.errors import ConfigError
 from firmware_configs.ca import new_key, open_authority, public_pem
 from firmware_configs.identities import make_tls, serves, tls_files
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

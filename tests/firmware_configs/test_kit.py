@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError, EdgestillError, SignatureError
 from firmware_configs.kit import Kit, KitFile, load_kit, recover_kit, write_kit
-from wire.errors import ConfigError, EdgestillError, SignatureError
 from wire.keys import generate_key
 
 pytestmark = pytest.mark.light

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.config import load_fleet_config
+from aggregator.config.fleet import load_fleet_config
+from core.errors import ConfigError
 from firmware_configs.manifest import load_manifest
 from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

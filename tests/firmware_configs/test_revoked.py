@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from edgestill.cli import main
+from core.errors import ConfigError
+from edgestill.cli.main import main
 from firmware_configs.ca import open_authority
 from firmware_configs.flash.flashed import next_kit
 from firmware_configs.manifest import Manifest
 from firmware_configs.provision import authority_folder, provision, publish_revocations
 from tests.firmware_configs.flash.cards import BOOKWORM, make_folder
 from tests.firmware_configs.fleets import manifest
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config import EnrolConfig
-from edge_agent.enrol import own_keys
-from edgestill.cli import main
+from edge_agent.enrolment import own_keys
+from edgestill.cli.main import main
 from firmware_configs.provision import provision
 from tests.firmware_configs.flash.cards import BOOKWORM, make_folder
 from tests.firmware_configs.fleets import PI, manifest, write_secrets

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.secrets import Wifi, read_wifi
 from tests.firmware_configs.fleets import write_secrets
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.boards import board
 from firmware_configs.wheels import collect_wheels, platforms
 from tests.firmware_configs.wheels import add_wheel
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from core.errors import TensorError
 from tests.aggregator.scripted import FLEET, key_of
 from tests.fuzz import world
 from tests.fuzz.der import Node, mutate_der, parse_der
@@ -29,13 +30,12 @@ from wire.chunks import encode_chunk
 from wire.codec import encode_message
 from wire.enrolment import _to_sign as to_prove
 from wire.envelope import CONTEXT
-from wire.errors import TensorError
 from wire.ids import digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey
 from wire.messages import About, Enrol, Metrics, Reported, State, UpdateHeader
-from wire.tensor_entries import DEFAULT_LIMITS, Entry, layout
-from wire.tensor_frame import frame, unframe
 from wire.tensors import Packed, Tensor, encode
+from wire.tensors.entries import DEFAULT_LIMITS, Entry, layout
+from wire.tensors.frame import frame, unframe
 from wire.topics import DeviceTopic, UpdateChunk
 
 __all__ = ["DEVICES", "KINDS", "MESSAGES", "Case", "case", "cases"]

@@ -9,20 +9,21 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from aggregator.blobs import Blobs
-from aggregator.config import load_fleet_config
-from aggregator.fuse import Fuser, StoredGroup
+from aggregator.config.fleet import load_fleet_config
 from aggregator.fusion.types import Memory
-from aggregator.gate import Gate
-from aggregator.intake import Asked, check_update
-from aggregator.journal import Journal
-from aggregator.recipes import find_recipe
-from aggregator.rounds import Verdict
-from aggregator.rows import Invitation, UpdateRow
+from aggregator.intake.access import Gate
+from aggregator.intake.checks import Asked, check_update
+from aggregator.intake.transfers import Uploads
+from aggregator.recipes.catalogue import find_recipe
+from aggregator.rounds.engine import Verdict
 from aggregator.service import Service
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Invitation, UpdateRow
 from aggregator.tensor_checks import describe_model
-from aggregator.uploads import Uploads
-from quant.onnx_weights import read_weights
+from aggregator.worker.fuse_round import Fuser, StoredGroup
+from core.errors import EdgestillError
+from quant.onnx.weights import read_weights
 from tests.aggregator.journals import a_model, a_round
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from tests.fuzz import world
@@ -30,11 +31,10 @@ from tests.fuzz.cases import DEVICES, MESSAGES, Case
 from transport.config import BrokerConfig
 from wire.chunks import decode_chunk
 from wire.enrolment import read_request
-from wire.errors import EdgestillError
+from wire.headers import decode_model, decode_update
 from wire.ids import AGGREGATOR
 from wire.tensors import decode
 from wire.topics import DeviceTopic, UpdateChunk, parse
-from wire.update import decode_model, decode_update
 
 __all__ = ["Decoders", "Office", "prepare_state"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.journal import Journal
+from aggregator.storage.journal import Journal
 from tests.aggregator.running import Aggregator, Devices, wait_until
 from tests.aggregator.scripted import write_fleet
 from tests.brokers import BOTH, Broker, Embedded, Mosquitto

@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from aggregator.artifacts import seal_artifact
-from aggregator.fuse import wire_floats
+from aggregator.storage.artifacts import seal_artifact
+from aggregator.worker.fuse_round import wire_floats
 from models.build import build
 from models.roles import slice_state
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
 from quant.delta import encode_delta
-from quant.onnx_export import export_onnx
+from quant.onnx.export import export_onnx
 from quant.pack import pack, pack_state, unpack
 from tests.aggregator.scripted import FLEET, key_of
 from wire.enrolment import claim_name

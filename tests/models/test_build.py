@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.errors import ConfigError, ModelError
 from models.build import build
 from models.spec import PrototypeSpec
 from quant.precision import FP32, PRECISIONS, Precision
-from wire.errors import ConfigError, ModelError
 
 Install = Callable[[str, str, dict[str, str]], None]
 CNN = PrototypeSpec("cnn", FP32, (1, 8, 8), 10)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from core.errors import ConfigError
 from models.build import build
 from models.distilbert import FOLDER, DistilBert
 from models.distilbert_files import DistilBertConfig
@@ -13,7 +14,6 @@ from models.spec import PrototypeSpec
 from models.split import Prototype
 from quant.layers import FloatLayers
 from quant.precision import FP32, PRECISIONS, Precision
-from wire.errors import ConfigError
 
 SPEC = PrototypeSpec("distilbert", FP32, (8,), 4, latent=6)
 IDS = torch.tensor([[1, 5, 9, 2, 0, 0, 0, 0], [1, 7, 7, 3, 4, 8, 30, 2]])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from core.errors import ConfigError, ModelError
 from models.distilbert_files import read_config, read_weights
-from wire.errors import ConfigError, ModelError
 
 NAME = "transformer.layer.0.attention.q_lin.weight"
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from core.errors import ConfigError
 from models.generator import LatentGenerator, Noise, build_generator
-from wire.errors import ConfigError
 
 LABELS = torch.tensor([0, 1, 1, 2])
 

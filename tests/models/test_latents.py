@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from core.errors import ModelError
 from models.generator import LatentGenerator, Noise, build_generator
 from models.latents import Drawer, Latents, prototype_of
 from quant.pack import pack_state
-from wire.errors import ModelError
 from wire.messages import ModelHeader
 from wire.tensors import decode, encode
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import DataError
 from models.npz import read_npy, read_npz
 from models.samples import load_inputs, load_labels, load_samples
-from wire.errors import DataError
 
 
 def test_arrays_come_back_by_name(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_compressed_bomb_does_not_take_the_memory_that_it_claims(tmp_path: Pat
     assert path.stat().st_size < 3_000_000
     with pytest.raises(DataError, match=r"its arrays take 400,000,128 bytes, the limit is 399,999,999"):
         read_npz(path, ("y",), limit=399_999_999)
-    code = "import sys; from edge_agent.data import main; sys.exit(main(sys.argv[1]))"
+    code = "import sys; from edge_agent.training.samples import main; sys.exit(main(sys.argv[1]))"
     limit = 300 * 2**20
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],

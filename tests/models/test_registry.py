@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from models.registry import architecture, check_name, names
 from models.zoo import ZOO
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 Install = Callable[[str, str, dict[str, str]], None]

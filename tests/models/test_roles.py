@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from core.errors import ModelError
 from models.roles import ROLES, merge_state, role_of, slice_state
-from wire.errors import ModelError
 
 pytestmark = pytest.mark.light
 

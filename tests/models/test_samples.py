@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import DataError
 from models.samples import load_labels, load_samples
-from wire.errors import DataError
 
 pytestmark = pytest.mark.light
 

@@ -4,9 +4,9 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from core.errors import ConfigError
 from models.spec import PrototypeSpec, parse_prototype
 from quant.precision import FP32, PRECISIONS, Precision
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 SPEC = PrototypeSpec("resnet8-gn", Precision(1, None), (3, 32, 32), 10)

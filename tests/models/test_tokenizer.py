@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import ConfigError
 from models.tokenizer import encode_texts, load_tokenizer
-from wire.errors import ConfigError
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", ".", "The"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.errors import ConfigError, ModelError
 from quant.delta import apply_delta, encode_delta
-from wire.errors import ConfigError, ModelError
 from wire.tensors import Packed, decode, encode
 
 pytestmark = pytest.mark.light

@@ -20,8 +20,8 @@ from quant.layers import (
     weights_as_they_are,
 )
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
+from quant.quantized_weight import QuantizedWeight
 from quant.spectral import Conv2d
-from quant.weight import QuantizedWeight
 
 QUANTIZED = [p for p in PRECISIONS if p.quantized]
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.errors import ConfigError, ModelError, TensorError
 from quant.layers import effective_weight, layers_for
 from quant.pack import load_packed, pack, pack_state, snap_, unpack
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
-from quant.weight import QuantizedWeight
-from wire.errors import ConfigError, ModelError, TensorError
+from quant.quantized_weight import QuantizedWeight
 from wire.tensors import Packed, decode, encode
 
 QUANTIZED = [p for p in PRECISIONS if p.quantized]

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from core.errors import ConfigError
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import ConfigError
 from transport.config import BrokerConfig, TlsConfig, broker_config
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 WHERE = "a.toml [broker]"

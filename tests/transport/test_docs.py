@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import transport
+from core.config_keys import read_toml
 from tests.brokers import Mosquitto
 from tests.certificates import Authority
 from tests.transport.events import connected, eventually, messages, wait_for
 from transport.config import BrokerConfig, TlsConfig, broker_config
 from transport.link import Disconnected, Link, Received
-from wire.toml import read_toml
 from wire.topics import agent_filters, aggregator_filters
 
 pytestmark = [pytest.mark.light, pytest.mark.broker]

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
+from core.errors import ConfigError, TransportError
 from tests.transport.events import connected, messages, wait_for
 from transport.config import BrokerConfig
 from transport.embedded import EmbeddedBroker
 from transport.link import Connected, Link, Received
-from wire.errors import ConfigError, TransportError
 
 pytest.importorskip("amqtt", reason="*** NO AMQTT IN THIS ENVIRONMENT: THE EMBEDDED BROKER IS NOT TESTED ***")
 

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from core.errors import TransportError
 from tests.brokers import Broker, Embedded, Mosquitto
 from tests.transport.events import connected, eventually, messages, wait_for
 from transport.config import BrokerConfig
 from transport.link import Connected, Disconnected, Link, Received
-from wire.errors import TransportError
 
 pytestmark = pytest.mark.light
 

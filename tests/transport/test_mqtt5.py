@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import TransportError
 from tests.brokers import DEFAULTS_2_1, MOSQUITTO, Embedded, Mosquitto, mosquitto_version
 from tests.transport.events import connected, eventually, messages, wait_for
 from tests.transport.scripted import CONNACK5, Scripted
 from transport.link import Connected, Disconnected, Link, Received
 from transport.probe import speaks_mqtt5
-from wire.errors import TransportError
 
 pytestmark = [pytest.mark.light, pytest.mark.broker]
 

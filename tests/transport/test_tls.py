@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from tests.brokers import DEFAULTS_2_1, Mosquitto
 from tests.certificates import Authority
 from tests.transport.events import connected, messages, wait_for
 from transport.config import BrokerConfig, TlsConfig
 from transport.link import Connected, Disconnected, Link, Received
 from transport.tls import tls_context
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.light
 

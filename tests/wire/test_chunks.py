@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
+from core.errors import TopicError, TransferError
 from wire.chunks import DEFAULT_CHUNK, MAX_CHUNK, OVERHEAD, Content, decode_chunk, describe, encode_chunk
-from wire.errors import TopicError, TransferError
 from wire.storage import MemoryStorage
 
 pytestmark = pytest.mark.light

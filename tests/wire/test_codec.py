@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import EnvelopeError
 from wire.codec import decode_ack, decode_message, encode_message
-from wire.errors import EnvelopeError
 from wire.messages import (
     About,
     Accepted,

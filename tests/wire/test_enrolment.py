@@ -9,10 +9,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from core.errors import EnvelopeError, SignatureError, WireError
 from firmware_configs.ca import open_authority
 from firmware_configs.identities import Identity, make_tls
 from wire.enrolment import Request, claim_name, fingerprint, make_request, read_request, shown
-from wire.errors import EnvelopeError, SignatureError, WireError
 from wire.keys import Ed25519PrivateKey, generate_key
 
 pytestmark = pytest.mark.light

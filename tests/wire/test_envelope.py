@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import EnvelopeError, SignatureError, TopicError
 from wire.envelope import KINDS, MAX_ROUND, Envelope, open_envelope, seal, sealed_size
-from wire.errors import EnvelopeError, SignatureError, TopicError
 
 pytestmark = pytest.mark.light
 

@@ -18,16 +18,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.errors import EnvelopeError, TensorError, TransferError, WireError
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.codec import decode_ack, decode_message, encode_message
 from wire.envelope import open_envelope, seal
-from wire.errors import EnvelopeError, TensorError, TransferError, WireError
+from wire.headers import decode_update, encode_update
 from wire.messages import About, Accepted, Hyper, Job, Metrics, Missing, Rejected, State, UpdateHeader
 from wire.storage import MemoryStorage
-from wire.tensor_frame import DICTIONARY
 from wire.tensors import Packed, decode, encode
+from wire.tensors.frame import DICTIONARY
 from wire.transfer import Receiver
-from wire.update import decode_update, encode_update
 
 pytestmark = pytest.mark.light
 

@@ -25,7 +25,8 @@ print(*sorted({{name.split(".")[0] for name in sys.modules}}))
 
 def fresh_import() -> tuple[float, float, set[str]]:
     """CPU seconds of importing all of the wire in a new interpreter, with and without NumPy's, and what came along."""
-    modules = sorted(f.stem for f in (ROOT / "wire").glob("*.py") if f.stem != "__init__")
+    files = (f.relative_to(ROOT / "wire").with_suffix("") for f in (ROOT / "wire").rglob("*.py"))
+    modules = sorted({".".join(f.parts).removesuffix(".__init__") for f in files} - {"__init__"})
     assert {"topics", "messages", "envelope", "tensors", "transfer"} <= set(modules)
     script = SCRIPT.format(modules=modules)
     out = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True).stdout

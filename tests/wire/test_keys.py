@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from wire.errors import ConfigError, SignatureError
+from core.errors import ConfigError, SignatureError
 from wire.keys import (
     generate_key,
     load_private_key,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.errors import TransferError
+from core.errors import TransferError
 from wire.ranges import Gaps, expand, to_ranges
 
 pytestmark = pytest.mark.light

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import EnvelopeError
 from wire.envelope import Envelope
-from wire.errors import EnvelopeError
 from wire.replay import ReplayGuard
 
 pytestmark = pytest.mark.light

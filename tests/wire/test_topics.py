@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.errors import TopicError
+from core.errors import TopicError
 from wire.ids import digest_of, transfer_id
 from wire.topics import (
     LEAVES,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import TransferError
 from wire.chunks import Content, decode_chunk, describe
-from wire.errors import TransferError
 from wire.ids import digest_of
 from wire.messages import Missing
 from wire.storage import FileStorage, MemoryStorage

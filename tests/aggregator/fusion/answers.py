@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from aggregator.fusion.forward import Forward
+from aggregator.fusion.teachers.logits import Forward
 
 __all__ = ["Says"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aggregator.fusion import ensemble as ensembles
+from aggregator.fusion.teachers import ensemble as ensembles
 
 
 @pytest.fixture

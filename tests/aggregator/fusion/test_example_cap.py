@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator.fusion.example_cap import Capped, cap_examples, capped_text, lower_median
-from aggregator.fusion.round import fuse_round
+from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
-from aggregator.recipes import MAX_EXAMPLES_RATIO, RECIPES, find_recipe
+from aggregator.recipes.catalogue import MAX_EXAMPLES_RATIO, RECIPES, find_recipe
 from models.build import build
 from models.roles import LABEL_LOGITS
 from models.seeding import torch_rng

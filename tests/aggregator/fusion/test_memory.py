@@ -7,7 +7,7 @@ import torch
 
 from aggregator.fusion.memory import Memories
 from aggregator.fusion.types import Memory
-from wire.errors import RoundError
+from core.errors import RoundError
 
 KEPT = Memory(
     tensors={"momentum/cnn:w1/b": torch.tensor([1.5]), "a": torch.tensor([[1, 2]])},

@@ -3,8 +3,8 @@
 import pytest
 
 from aggregator.fusion.options import flag, number, whole
+from core.errors import ConfigError
 from tests.aggregator.fusion.views import points, view_of
-from wire.errors import ConfigError
 
 
 def test_what_is_not_given_is_the_default() -> None:

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.fusion.afa import afa
-from aggregator.fusion.average import mean
-from aggregator.fusion.fedmgda import fedmgda
-from aggregator.fusion.krum import krum
-from aggregator.fusion.median import median
+from aggregator.fusion.averages.mean import mean
+from aggregator.fusion.averages.median import median
 from aggregator.fusion.types import Memory, View
-from aggregator.fusion.weights import examples, uniform
+from aggregator.fusion.weights.afa import afa
+from aggregator.fusion.weights.fedmgda import fedmgda
+from aggregator.fusion.weights.krum import krum
+from aggregator.fusion.weights.simple import examples, uniform
 from tests.aggregator.fusion.views import points, view_of
 
 PARTS: dict[str, tuple[Callable[[View], list[float]], dict[str, Any]]] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from core import crashpoints
 from firmware_configs.bootfiles import boot_files
 from firmware_configs.flash.card import Plan
 from firmware_configs.flash.families import detect_family
@@ -18,7 +19,6 @@ from firmware_configs.flash.signed import open_kit
 from firmware_configs.flash.targets import open_target
 from firmware_configs.kit import Kit, KitFile, write_kit
 from firmware_configs.secrets import Wifi
-from wire import crashpoints
 from wire.keys import Ed25519PrivateKey, save_public_key
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

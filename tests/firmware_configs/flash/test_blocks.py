@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.blocks import BlockDevice, journal_folder
 from firmware_configs.flash.image import copy_sparse
 from firmware_configs.flash.plan import make_plan
 from firmware_configs.flash.show import held_kits
 from firmware_configs.flash.signed import open_kit
 from tests.firmware_configs.flash.cards import BOOKWORM, check_fat, killed, make_image, make_kit, needs_tools
-from wire.errors import ConfigError
 
 pytestmark = needs_tools
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.disks import Disk, check_disk, examine
-from wire.errors import ConfigError
 
 DEVICE = Path("/dev/sdb")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.bootfiles import FIRSTBOOT
 from firmware_configs.flash.ext import Ext
 from firmware_configs.flash.image import Image, copy_sparse
@@ -22,7 +23,6 @@ from tests.firmware_configs.flash.cards import (
     make_kit,
     tree,
 )
-from wire.errors import ConfigError
 
 EXT_TOOLS = ("debugfs", "e2fsck", "mke2fs", "sfdisk")
 MISSING = [tool for tool in EXT_TOOLS if shutil.which(tool, path=TOOLS_PATH) is None]

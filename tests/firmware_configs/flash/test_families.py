@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.families import check_family, detect_family
 from firmware_configs.flash.mounted import Mounted
 from tests.firmware_configs.flash.cards import BOOKWORM, CARDS, JETSON, TRIXIE, make_folder
-from wire.errors import ConfigError
 
 UBUNTU = {name: data for name, data in TRIXIE.items() if name != "issue.txt"}
 

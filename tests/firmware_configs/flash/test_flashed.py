@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.flashed import next_kit, only_one, read_flashed, remember
 from tests.firmware_configs.flash.cards import make_kit
-from wire.errors import ConfigError
 
 
 def test_kits_are_taken_one_after_the_other_by_name(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.image import Image, copy_sparse
 from firmware_configs.flash.show import held_kits
 from tests.firmware_configs.flash.cards import (
@@ -22,7 +23,6 @@ from tests.firmware_configs.flash.cards import (
     needs_tools,
     tree,
 )
-from wire.errors import ConfigError
 
 pytestmark = needs_tools
 

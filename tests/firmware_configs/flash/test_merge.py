@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import ConfigError
 from firmware_configs.flash.merge import MARK, merge_cmdline, merge_meta_data, merge_user_data
-from wire.errors import ConfigError
 
 SCRIPT = "/boot/firmware/edgestill/pi-07-0a1b2c3d/firstrun.sh"
 RUN = f"systemd.run={SCRIPT} systemd.run_success_action=reboot systemd.unit=kernel-command-line.target"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.card import Plan, Put
 from firmware_configs.flash.mounted import Mounted
 from firmware_configs.flash.show import held_kits
@@ -22,7 +23,6 @@ from tests.firmware_configs.flash.cards import (
     make_kit,
     tree,
 )
-from wire.errors import ConfigError
 
 POINTS = ["flash-kit-half", "flash-kit-copied", "flash-staged", "flash-journal", "flash-moved", "flash-moved:2"]
 POINTS += ["flash-put"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.flash.partitions import Partition, fat_partitions
 from tests.firmware_configs.flash.cards import BOOKWORM, make_image, needs_tools
-from wire.errors import ConfigError
 
 
 def boot_sector() -> bytes:

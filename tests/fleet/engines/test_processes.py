@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from edge_agent.hyper import LocalTraining
-from fleet.config import SimulationConfig
+from core.errors import RoundError
+from edge_agent.training.params import LocalTraining
 from fleet.engines.processes import Processes
-from fleet.runs import RoundResult
-from fleet.simulate import Simulation
-from tests.fleet.test_simulate import CONFIG, SMALL, toy
-from wire.errors import RoundError
+from fleet.results.run_file import RoundResult
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.simulation import Simulation
+from tests.fleet.simulation.test_simulation import CONFIG, SMALL, toy
 
 torch.set_num_threads(1)
 SHORT = LocalTraining(lr=0.05, batch_size=8, steps=3)

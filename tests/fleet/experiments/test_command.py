@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from edgestill import output
-from edgestill.cli import app
+from core.errors import ConfigError, EdgestillError
+from edgestill.cli import output
+from edgestill.cli.main import app
 from fleet.experiments.store import Store, Work
-from wire.errors import ConfigError, EdgestillError
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from aggregator.recipes import find_recipe
-from fleet.config import SimulationConfig
+from aggregator.recipes.catalogue import find_recipe
 from fleet.experiments.base import Results
 from fleet.experiments.registry import find_experiment
+from fleet.simulation.config import SimulationConfig
 
 NAMES = ("feddf-heterogeneous", "feddf-cifar", "feddf-vgg", "feddf-text")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aggregator.recipes import find_recipe
+from aggregator.recipes.catalogue import find_recipe
 from fleet.experiments.base import Measure, Results
-from fleet.experiments.fedgen_plans import Plan
+from fleet.experiments.fedgen.plans import Plan
 from fleet.experiments.registry import find_experiment
 
 NAMES = ("fedgen-table1", "fedgen-table4", "fedgen-sensitivity")

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from core.errors import ConfigError
 from fleet.experiments.base import Experiment
 from fleet.experiments.registry import find_experiment, names
-from wire.errors import ConfigError
 
 
 def test_the_framework_itself_is_no_experiment_and_every_module_with_one_is() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError, DataError
 from fleet.experiments.registry import find_experiment
 from fleet.experiments.report import collect, write_report
 from fleet.experiments.runner import Progress, run_all
 from fleet.experiments.store import Store, Work
-from wire.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[3]
 

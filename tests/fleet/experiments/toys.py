@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from fleet.experiments.base import Cell, Experiment, above, at_most, fact, within
-from wire.errors import DataError
+from core.errors import DataError
 
 
 def measure(setting, *, base):

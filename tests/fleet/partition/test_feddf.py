@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from core.errors import ConfigError
 from fleet.partition import feddf, feddf_validation
-from wire.errors import ConfigError
 
 LABELS = np.random.default_rng(1).permutation(np.repeat(np.arange(10), 500))  # N = 5000, 4500 for training
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fleet.datasets import load
+from core.errors import ConfigError
+from fleet.data import load
 from fleet.partition import fedgen, fedgen_test
 from tests.data_here import needs
-from wire.errors import ConfigError
 
 LABELS = np.repeat(np.arange(5), 200)  # N = 1000
 

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from core.errors import ConfigError
 from fleet.partition import PARTITIONS, parse_options, partition, uses_alpha
-from wire.errors import ConfigError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
 PINNED = {

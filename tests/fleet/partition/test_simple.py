@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from core.errors import ConfigError
 from fleet.partition import dirichlet, iid, iid_skew, shards
-from wire.errors import ConfigError
 
 LABELS = np.repeat(np.arange(4), 25)  # 100 samples, 4 classes
 

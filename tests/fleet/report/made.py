@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.report.facts import RunFacts, read_facts
-from fleet.runs import PrototypeResult, RoundResult, Run, write_run
+from fleet.results.run_file import PrototypeResult, RoundResult, Run, write_run
 
 CNN, BIT = "cnn:fp32", "cnn:w1"
 

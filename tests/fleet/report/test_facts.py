@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from core.errors import ConfigError, DataError
 from fleet.report.facts import read_facts, read_runs
-from fleet.report.style import LIGHT
+from fleet.report.figures.style import LIGHT
+from fleet.report.figures.traffic import draw_bytes
 from fleet.report.summary import run_row
-from fleet.report.traffic import draw_bytes
-from fleet.runs import Run
+from fleet.results.run_file import Run
 from tests.fleet.report.made import BIT, CNN, a_run, facts, result, written
-from wire.errors import ConfigError, DataError
 
 
 def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:

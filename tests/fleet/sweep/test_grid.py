@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from fleet.sweep.grid import Flag, Sweep, names, read_sweep, run_name
-from wire.errors import ConfigError
 
 FLAGS = {
     "recipe": Flag(flag="--recipe", kind=str),

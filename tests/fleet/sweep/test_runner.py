@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from edgestill.commands.sweep import _checker, _flags
-from fleet.runs import Run, write_run
+from core.errors import ConfigError
+from core.python_child import module_arguments
+from edgestill.cli.simulation.sweep import _checker, _flags
+from fleet.results.run_file import Run, write_run
 from fleet.sweep.grid import read_sweep
 from fleet.sweep.runner import Planned, plan, run_missing
 from tests.fleet.report.made import a_run
-from wire.errors import ConfigError
-from wire.python_child import module_arguments
 
 
 @pytest.fixture

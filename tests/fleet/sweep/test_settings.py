@@ -2,10 +2,10 @@
 
 import pytest
 
-from edgestill.commands.sweep import _checker, _flags
-from fleet.config import SimulationConfig
+from core.errors import ConfigError
+from edgestill.cli.simulation.sweep import _checker, _flags
+from fleet.simulation.config import SimulationConfig
 from fleet.sweep.settings import flags_of
-from wire.errors import ConfigError
 
 FLAGS, CHECK = _flags(), _checker()
 TOLD = {"alpha": 0.1, "attack": "", "fusion": {"steps": 5, "keep_start": True}, "option": {"equal": False}}

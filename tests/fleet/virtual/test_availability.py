@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError, DataError
 from fleet.virtual.availability import Availability, read_trace
-from wire.errors import ConfigError, DataError
 
 #: a is there from 10 to 20 and from 40 to 50 of every 100 seconds, b from 0 to 100, others always
 WINDOWS = Availability(windows={"a": [(10, 20), (40, 50)], "b": [(0, 100)]})

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from core.errors import ConfigError
 from fleet.virtual.buffered import Flush, discount, flushes
-from wire.errors import ConfigError
 
 
 def first(count: int, devices: str, seconds: dict[str, float], **how: float) -> list[Flush]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import ConfigError
 from firmware_configs.boards import boards
 from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage
-from wire.errors import ConfigError
 
 PI = Hardware(board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
 

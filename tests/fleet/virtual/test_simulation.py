@@ -11,20 +11,20 @@ import torch
 
 from aggregator.evaluate import evaluate
 from aggregator.fusion.types import Received
-from edge_agent.hyper import LocalTraining
-from fleet.config import SimulationConfig
-from fleet.datasets import load
-from fleet.device import Answer
-from fleet.experiments.feddf_runs import subset
-from fleet.news import Artifact
-from fleet.runs import RoundResult
-from fleet.sent import Sent
-from fleet.simulate import Simulation
+from core.errors import ConfigError
+from edge_agent.training.params import LocalTraining
+from fleet.data import load
+from fleet.experiments.feddf.runs import subset
+from fleet.results.run_file import RoundResult
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import Answer
+from fleet.simulation.received import Sent
+from fleet.simulation.round_message import Artifact
+from fleet.simulation.simulation import Simulation
 from fleet.virtual.config import VirtualTime
 from fleet.virtual.hardware import known_hardware
 from fleet.virtual.simulation import VirtualSimulation, _moved
 from quant.pack import pack_state
-from wire.errors import ConfigError
 from wire.tensors import encode
 
 BOARDS = ("rpi-4", "rpi-4", "rpi-zero-2w", "jetson-orin-nano")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edge_agent.hyper import LocalTraining
+from edge_agent.training.params import LocalTraining
 from fleet.virtual.work import forward_flops, samples_seen, training_flops
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from core.errors import ConfigError
 from models.zoo.shufflenetv2 import Unit, shuffle, shufflenetv2
 from quant.layers import FloatLayers
-from wire.errors import ConfigError
 
 LAYERS = FloatLayers()
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from core.errors import ConfigError
 from models.zoo import TEXT_BUCKETS
 from models.zoo.text import text
 from quant.layers import FloatLayers
-from wire.errors import ConfigError
 
 
 def net() -> torch.nn.Module:

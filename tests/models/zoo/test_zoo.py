@@ -5,12 +5,12 @@ from functools import cache
 import pytest
 import torch
 
+from core.errors import ConfigError
 from models.build import build
 from models.spec import PrototypeSpec
 from models.split import Prototype, role_of
 from models.zoo import ZOO
 from quant.precision import FP32, PRECISIONS, Precision
-from wire.errors import ConfigError
 
 NAMES = [name for name in ZOO if name != "distilbert"]
 IMAGES = [name for name in NAMES if name != "text"]

@@ -1,0 +1,1 @@
+"""fleet.toml as values: the fleet, its tables, and `[fusion]`. Imports no torch."""

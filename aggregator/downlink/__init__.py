@@ -1,0 +1,1 @@
+"""What the aggregator sends to devices of its own accord: offers of models, settings, answers to enrolments."""

@@ -1,0 +1,132 @@
+"""The settings that devices are to have, and what they say has become of them.
+
+A device's desired settings are all that differ from its agent.toml. They have a version, which grows with every change
+and is never below the time: a journal that is begun anew still speaks with later versions than the one before. What is
+desired is retained at the broker, signed, one message per device; what a device reports is kept in the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from aggregator.intake.contained import Complaints
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Command
+from core.errors import EdgestillError
+from wire.codec import encode_message
+from wire.envelope import seal
+from wire.ids import AGGREGATOR
+from wire.keys import Ed25519PrivateKey
+from wire.messages import Desired, Reported
+from wire.topics import DeviceTopic
+
+__all__ = ["SET", "DesiredSettings", "ask_for", "settings_facts"]
+
+log = logging.getLogger("edgestill.aggregator")
+SET = "set"  # the verb of the command
+
+
+def ask_for(device: str, changes: dict[str, str | None]) -> str:
+    """The argument of the command that changes a device's settings; None takes one back."""
+    return json.dumps({"device": device, "changes": changes})
+
+
+def settings_facts(journal: Journal, device: str) -> dict[str, Any]:
+    """What is desired of a device and what it has reported, each None if there is nothing."""
+    desired, reported = (json.loads(journal.get(f"{what}:{device}", "null")) for what in ("desired", "reported"))
+    return {"desired": desired, "reported": reported, "settings": _state(desired, reported)}
+
+
+def _state(desired: dict[str, Any] | None, reported: dict[str, Any] | None) -> str:
+    """In a word or two."""
+    if desired is None:
+        return ""
+    if reported is None or reported["version"] < desired["version"]:
+        return "not reported"
+    if reported["status"] == "rolled-back":
+        return "rolled back"
+    return f"{len(reported['refused'])} refused" if reported["refused"] else "applied"
+
+
+class DesiredSettings:
+    """Says what is desired once on every connection, and whenever it changes."""
+
+    def __init__(
+        self, publish: Callable[[str, bytes, bool], bool], *, key: Ed25519PrivateKey, fleet: str, journal: Journal
+    ) -> None:
+        self._publish, self._key, self._fleet, self._journal = publish, key, fleet, journal
+        rows = journal.db.execute("SELECT substr(key, 9), value FROM meta WHERE key LIKE 'desired:%'").fetchall()
+        self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
+        self._unsaid = set(self._wanted)
+        self._unkept: dict[str, str] = {}  # what devices reported, as it will stand in the journal
+        self._complaints = Complaints()
+
+    def forget(self) -> None:
+        """A new connection: nothing was said."""
+        self._unsaid = set(self._wanted)
+
+    def say(self) -> None:
+        """Publish what was not said yet."""
+        for device in sorted(self._unsaid):
+            payload = seal(
+                encode_message(self._wanted[device]),
+                key=self._key,
+                kind="desired",
+                sender=AGGREGATOR,
+                fleet=self._fleet,
+            )
+            if not self._publish(str(DeviceTopic(self._fleet, device, "desired")), payload, True):
+                return
+            self._unsaid.discard(device)
+
+    def run(self, command: Command, now: float) -> None:
+        """Change what is desired, as a command says, and answer with its version."""
+        try:
+            asked = json.loads(command.argument)
+            desired = self._changed(asked["device"], asked["changes"], now)
+            encode_message(desired)  # refuses what no device would take
+        except EdgestillError as error:
+            with self._journal.transaction():
+                self._journal.answer(command.id, f"error: {error}")
+            return
+        kept = {"version": desired.version, "settings": dict(desired.settings)}
+        with self._journal.transaction():
+            self._journal.put(f"desired:{desired.device}", json.dumps(kept))
+            self._journal.answer(command.id, str(desired.version))
+        log.info("settings %d of %r: %s", desired.version, desired.device, kept["settings"] or "as its agent.toml")
+        self._wanted[desired.device] = desired
+        self._unsaid.add(desired.device)
+
+    def heard(self, device: str, reported: Reported) -> None:
+        """A device reports; `keep` writes it to the journal. A repetition changes nothing."""
+        facts = msgspec.to_builtins(msgspec.structs.asdict(reported))
+        text = json.dumps(facts, sort_keys=True)
+        if text in (self._unkept.get(device), self._journal.get(f"reported:{device}")):
+            return
+        self._unkept[device] = text
+        if self._complaints.new(device, reported.status):
+            log.info("device %r: settings %d %s", device, reported.version, reported.status)
+        for reason in filter(None, (*reported.refused.values(), reported.reason)):
+            if self._complaints.new(device, reason):
+                log.warning("device %r: settings %d: %s", device, reported.version, reason)
+
+    def keep(self) -> None:
+        """Make durable what devices have reported."""
+        if not self._unkept:
+            return
+        with self._journal.transaction():
+            for device, text in self._unkept.items():
+                self._journal.put(f"reported:{device}", text)
+        self._unkept.clear()
+
+    def _changed(self, device: str, changes: dict[str, str | None], now: float) -> Desired:
+        before = self._wanted.get(device)
+        settings = {**(before.settings if before else {}), **changes}
+        version = max(int(now), before.version + 1 if before else 1)
+        kept = {name: text for name, text in sorted(settings.items()) if text is not None}
+        return Desired(device=device, version=version, settings=kept)

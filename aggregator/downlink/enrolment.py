@@ -1,0 +1,202 @@
+"""Boards that ask for their certificates: requests are checked and kept here, and answered.
+
+The service itself certifies nobody: it holds no key of the authority. `edgestill device approve`, run by whoever has
+that key, does, and leaves the certificate in the journal for the service to publish. One request per device is kept,
+under `enrol:DEVICE`; a claim belongs to the keys that came with it first, whoever comes second with it is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from aggregator.intake.contained import Complaints
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Command
+from core.errors import ConfigError, EdgestillError
+from wire.codec import encode_message
+from wire.envelope import seal
+from wire.ids import AGGREGATOR
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, public_key_from_hex, public_key_hex
+from wire.messages import Enrolled
+from wire.topics import DeviceTopic
+
+__all__ = ["ENROL", "Enrolments", "enrol_requests"]
+
+log = logging.getLogger("edgestill.aggregator")
+ENROL = "enrol"  # the verb of the command
+LOOKS = 20  # at requests of one topic, a minute: a board asks every few seconds
+ALL_LOOKS = 2000  # at all of them, a minute
+
+
+def enrol_requests(journal: Journal) -> dict[str, dict[str, Any]]:
+    """What boards have asked, by device: `status` is waiting, approved, enrolled or refused."""
+    rows = journal.db.execute("SELECT substr(key, 7), value FROM meta WHERE key LIKE 'enrol:%' ORDER BY key").fetchall()
+    return {device: json.loads(value) for device, value in rows}
+
+
+class Enrolments:
+    """Requests in, answers out; `learn(device, key)` is told of every board that was approved."""
+
+    def __init__(
+        self,
+        publish: Callable[[str, bytes, bool], bool],
+        *,
+        key: Ed25519PrivateKey,
+        fleet: str,
+        journal: Journal,
+        ca: Path | None,
+        learn: Callable[[str, Ed25519PublicKey], None],
+    ) -> None:
+        self._publish, self._key, self._fleet, self._journal = publish, key, fleet, journal
+        self._ca, self._learn = ca, learn
+        self._known = enrol_requests(journal)
+        self._unsaid = self._answered()
+        self._complaints = Complaints()
+        self._looks = _Looks()
+
+    def forget(self) -> None:
+        """A new connection: nothing was said."""
+        self._unsaid = self._answered()
+
+    def say(self) -> None:
+        """Publish the answers that boards may come back for; those of boards that are online are cleared."""
+        for device in sorted(self._unsaid):
+            entry = self._known[device]
+            payload = b"" if entry["status"] == "enrolled" else self._answer(device, entry)
+            if not self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), payload, True):
+                return
+            self._unsaid.discard(device)
+
+    def heard(self, device: str, payload: bytes, *, revoked: bool, now: float) -> None:
+        """A board asks. What is wrong with it is logged; the board is told where it can hear it.
+
+        Whoever asks has no key that is known: a request costs three signatures and two certificates to check, so that
+        each topic, and all together, have so many looks a minute; what comes in excess is passed over.
+        """
+        from wire.enrolment import read_request, shown  # X.509: few fleets need it, and those seldom
+
+        if not self._looks.take(device, now):
+            return
+        try:
+            if revoked:
+                raise ConfigError(f"enrolment of {device!r}: the device was revoked")
+            when = datetime.fromtimestamp(now, timezone.utc)
+            request = read_request(payload, fleet=self._fleet, device=device, authority=self._authority(), now=when)
+        except EdgestillError as error:
+            self._log(device, str(error))
+            return
+        before = self._known.get(device)
+        if before is None or (before["claim"] != request.claim and tuple(before["age"]) < request.age):
+            entry = {
+                "keys": request.keys,
+                "key": public_key_hex(request.signing),
+                "claim": request.claim,
+                "age": request.age,
+                "asked": now,
+                "status": "waiting",
+                "request": base64.b64encode(payload).decode(),
+            }
+            self._keep(device, entry)
+            log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys))
+        elif before["keys"] != request.keys:
+            reason = (
+                "this claim was used with other keys" if before["claim"] == request.claim else "a newer claim is used"
+            )
+            self._log(
+                device,
+                f"enrolment of {device!r} refused: {reason}: fingerprint {shown(request.keys)},"
+                f" the first was {shown(before['keys'])}",
+            )
+            refusal = {"keys": request.keys, "status": "refused", "reason": reason}
+            self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, refusal), False)
+            return
+        if self._known[device]["status"] == "waiting":
+            payload = self._answer(device, self._known[device])
+            self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), payload, False)
+        else:
+            self._unsaid.add(device)  # it may have missed the answer
+
+    def run(self, command: Command) -> None:
+        """What the operator has decided: {"device", "keys"} and a "certificate" (DER, base64) or a "reason"."""
+        asked = json.loads(command.argument)
+        device, entry = asked["device"], self._known.get(asked["device"])
+        if entry is None or entry["keys"] != asked["keys"]:
+            with self._journal.transaction():
+                self._journal.answer(command.id, f"error: {device!r} has asked with other keys meanwhile; look again")
+            return
+        approved = "certificate" in asked
+        changes = {"certificate": asked["certificate"]} if approved else {"reason": asked["reason"]}
+        status = "approved" if approved else "refused"
+        self._keep(device, {**entry, "status": status, **changes}, command=command.id)
+        if approved:
+            self._learn(device, public_key_from_hex(entry["key"]))
+        log.info("enrolment of %r: %s", device, status)
+        self._unsaid.add(device)
+
+    def online(self, device: str) -> None:
+        """The device is there with its own identity: the answer has done its work."""
+        entry = self._known.get(device)
+        if entry is not None and entry["status"] == "approved":
+            kept = {name: value for name, value in entry.items() if name not in ("request", "certificate")}
+            self._keep(device, {**kept, "status": "enrolled"})
+            self._unsaid.add(device)
+
+    def _answered(self) -> set[str]:
+        return {device for device, entry in self._known.items() if entry["status"] in ("approved", "refused")}
+
+    def _answer(self, device: str, entry: dict[str, Any]) -> bytes:
+        message = Enrolled(
+            device=device,
+            keys=entry["keys"],
+            status=entry["status"],
+            certificate=base64.b64decode(entry.get("certificate", "")),
+            reason=entry.get("reason", ""),
+        )
+        return seal(encode_message(message), key=self._key, kind="enrolled", sender=AGGREGATOR, fleet=self._fleet)
+
+    def _keep(self, device: str, entry: dict[str, Any], *, command: int | None = None) -> None:
+        with self._journal.transaction():
+            self._journal.put(f"enrol:{device}", json.dumps(entry))
+            if command is not None:
+                self._journal.answer(command, entry["status"])
+        self._known[device] = entry
+
+    def _authority(self) -> Any:
+        from cryptography import x509
+
+        if self._ca is None:
+            raise ConfigError("a board asks to be enrolled, but [broker.tls] names no authority; serve it over TLS")
+        try:
+            return x509.load_pem_x509_certificate(self._ca.read_bytes())
+        except (OSError, ValueError, x509.InvalidVersion) as error:
+            raise ConfigError(f"{self._ca}: cannot be used: {error}") from None
+
+    def _log(self, device: str, reason: str) -> None:
+        if self._complaints.new(device, reason):  # a board asks again and again
+            log.warning("%s", reason)
+
+
+class _Looks:
+    """How many requests are looked at: a few a minute per topic, and so many a minute in all."""
+
+    def __init__(self) -> None:
+        self._minute = -1
+        self._taken: Counter[str] = Counter()
+
+    def take(self, device: str, now: float) -> bool:
+        """Whether one more may be looked at now."""
+        minute = int(now // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._taken.clear()
+        if self._taken[device] >= LOOKS or self._taken.total() >= ALL_LOOKS:
+            return False
+        self._taken[device] += 1
+        return True

@@ -1,0 +1,1 @@
+"""From updates and weights to one state of a prototype."""

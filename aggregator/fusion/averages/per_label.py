@@ -1,0 +1,43 @@
+"""Predictors averaged label by label: who has a label has a say in its row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from aggregator.fusion.averages.mean import keep_previous, mean
+from aggregator.fusion.generator.side_artifact import label_counts
+from aggregator.fusion.types import State, View
+
+__all__ = ["by_label"]
+
+WEIGHT, BIAS = "predictor.weight", "predictor.bias"
+
+
+def by_label(view: View, weights: Sequence[float]) -> State:
+    """The part `by-label`: the mean, but row c of the predictor weighs device k by its label counts.
+
+        theta_c = sum_k v_kc theta_kc / sum_k v_kc,     v_kc = w_k count_k(c) / sum_c' count_k(c')
+
+    With w_k = n_k it is count_k(c) itself. A device that never saw label c only lowers that row, and has no say in it
+    here. A label that nobody has is averaged by w_k.
+    """
+    if not any(weights):
+        return keep_previous(view)
+    state = mean(view, weights)
+    told = [(update, weight) for update, weight in zip(view.updates, weights, strict=True) if weight]
+    counts = label_counts([update for update, _ in told], len(state[BIAS]))  # (K, C)
+    trust = torch.tensor([weight for _, weight in told])[:, None]
+    shares = _shares(trust * counts / counts.sum(1, keepdim=True).clamp(min=1e-30), trust)
+    rows = [update.state() for update, _ in told]
+    state[WEIGHT] = torch.einsum("kc,kcd->cd", shares, torch.stack([row[WEIGHT].float() for row in rows]))
+    state[BIAS] = torch.einsum("kc,kc->c", shares, torch.stack([row[BIAS].float() for row in rows]))
+    return state
+
+
+def _shares(have: Tensor, trust: Tensor) -> Tensor:
+    """Columns that sum to 1; those of labels that nobody has are the weights'."""
+    total = have.sum(0, keepdim=True)
+    return torch.where(total > 0, have / total.clamp(min=1e-30), trust / trust.sum())

@@ -1,0 +1,148 @@
+"""What devices are given to learn from beside their models, made at the end of a round.
+
+FedGen: a generator, trained from the predictors of all prototypes (`generate.py`), and p(y). FedDistill: the mean
+logits of every label. Both are published like a model (`Knowledge` has what its header says), one for the whole fleet.
+Generator and Adam's moments live in the recipe's memory, so that they go on after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from aggregator.fusion.generator.feddistill import average_label_logits
+from aggregator.fusion.generator.train import Teachers, train_generator
+from aggregator.fusion.numerics.adam import Adam
+from aggregator.fusion.types import Memory, Received, Server, State
+from aggregator.recipes.generator import Generation
+from models.generator import LatentGenerator, build_generator
+from models.latents import LABELS, prototype_of
+from models.roles import LABEL_LOGITS, slice_state
+from models.seeding import torch_rng
+
+__all__ = ["Knowledge", "generator_of", "label_counts", "make_generator", "make_label_logits", "predictors_of"]
+
+_STATE, _FIRST, _SECOND, _STEPS = "generator.state.", "generator.first.", "generator.second.", "generator.steps"
+_SHARES = "generator.labels"
+NOT_KEPT = "num_batches_tracked"  # BatchNorm's momentum is set, so nothing reads it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """One artifact for all devices."""
+
+    prototype: str
+    input_shape: tuple[int, ...]
+    classes: int
+    latent: int
+    tensors: State
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def predictors_of(updates: Sequence[Received]) -> Teachers:
+    """The predictors of whole models and of those that came alone."""
+    return Teachers.stack([slice_state(update.state(), "predictor") for update in updates])
+
+
+def label_counts(updates: Sequence[Received], classes: int) -> Tensor:
+    """(K, C); a device that tells none, or zeros alone, has its examples spread over all labels."""
+    rows = [u.label_counts if any(u.label_counts) else (u.num_examples / classes,) * classes for u in updates]
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def generator_of(
+    how: Generation, classes: int, latent: int, server: Server, memory: Memory
+) -> tuple[LatentGenerator, Adam, Tensor | None]:
+    """The generator so far, its optimizer, and p(y) of the last round: None where it begins anew."""
+    generator = build_generator(
+        classes,
+        latent,
+        noise_width=how.noise_width,
+        hidden=how.hidden,
+        noise=how.noise,  # type: ignore[arg-type]  # `Generation` has checked
+        generator=torch_rng(server.seed, "generator"),
+    )
+    params = list(generator.parameters())
+    adam = Adam.fresh(params)
+    kept = {n.removeprefix(_STATE): t for n, t in memory.tensors.items() if n.startswith(_STATE)}
+    if {n: t.shape for n, t in kept.items()} != {n: t.shape for n, t in _travelling(generator).items()}:
+        return generator, adam, None
+    generator.load_state_dict(kept, strict=False)
+    adam.first = [memory.tensors[f"{_FIRST}{i}"].clone() for i in range(len(params))]
+    adam.second = [memory.tensors[f"{_SECOND}{i}"].clone() for i in range(len(params))]
+    adam.steps = int(memory.facts[_STEPS])
+    return generator, adam, memory.tensors[_SHARES]
+
+
+def make_generator(
+    how: Generation,
+    updates: Sequence[Received],
+    server: Server,
+    number: int,
+    memory: Memory,
+    trust: Sequence[float] | None = None,
+) -> Knowledge | None:
+    """Train the generator for this round, remember it in `memory`, and give what is to be published.
+
+    None, and the memory as it was, if predictors near the end of float32 have broken it, or nobody who is trusted
+    reports any label to draw: the last one stays.
+    """
+    teachers = predictors_of(updates)
+    _, classes, latent = teachers.weight.shape
+    counts = label_counts(updates, classes)
+    believed = None if trust is None else torch.tensor(trust, dtype=torch.float32)
+    if not float((counts if believed is None else counts * believed[:, None]).sum()) > 0:
+        return None
+    generator, adam, _ = generator_of(how, classes, latent, server, memory)
+    trained = train_generator(
+        generator,
+        adam,
+        teachers,
+        counts,
+        how,
+        number=number,
+        rng=torch_rng(server.seed, "fusion", number, "generator"),
+        trust=believed,
+    )
+    state = _travelling(generator)
+    if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+        return None
+    memory.tensors.update({_STATE + name: tensor for name, tensor in state.items()})
+    memory.tensors.update({f"{_FIRST}{i}": m for i, m in enumerate(adam.first)})
+    memory.tensors.update({f"{_SECOND}{i}": m for i, m in enumerate(adam.second)})
+    memory.tensors[_SHARES] = trained.labels
+    memory.facts[_STEPS] = adam.steps
+    losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
+    return Knowledge(
+        prototype=prototype_of(how.noise),
+        input_shape=(how.noise_width,),
+        classes=classes,
+        latent=latent,
+        tensors={**state, LABELS: trained.labels},
+        metrics={n: loss for n, loss in losses.items() if math.isfinite(loss)},
+    )
+
+
+def make_label_logits(updates: Sequence[Received], classes: int, latent: int, *, reference: bool) -> Knowledge | None:
+    """FedDistill's average; None where nobody has sent logits. `reference`: zeros of unseen labels count too."""
+    read = [(update, update.extra()) for update in updates]
+    sent = [(update, extra[LABEL_LOGITS]) for update, extra in read if LABEL_LOGITS in extra]
+    if not sent:
+        return None
+    seen = None if reference else label_counts([u for u, _ in sent], classes) > 0
+    return Knowledge(
+        prototype=f"{LABEL_LOGITS}:mean",
+        input_shape=(classes,),
+        classes=classes,
+        latent=latent,
+        tensors={LABEL_LOGITS: average_label_logits([logits for _, logits in sent], seen)},
+    )
+
+
+def _travelling(generator: LatentGenerator) -> State:
+    state = generator.state_dict()
+    return {name: t.detach().clone() for name, t in state.items() if not name.endswith(NOT_KEPT)}

@@ -1,0 +1,81 @@
+"""Distances and products of updates: what robust weights go by.
+
+They are summed in float64: the square of 1e30 is infinite in float32, and infinities lose the order of distances.
+
+Papers compare parameters. A device that sends honest parameters and mad BatchNorm statistics must be found, too; but
+variances of hundreds would drown the parameters in a common sum. So where a prototype has statistics, parameters and
+statistics are measured apart, each in units of what is typical (a median, so bad devices do not set it while they are
+fewer than half), and then added. Of prototypes without BatchNorm the numbers are the papers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from aggregator.fusion.averages.batchnorm import is_statistic
+from aggregator.fusion.numerics.vectors import VALUES, blocks, to_vector
+
+__all__ = ["distances_to", "gram", "squared_distances"]
+
+States = Sequence[Mapping[str, Tensor]]
+
+
+def squared_distances(states: States, *, values: int = VALUES) -> Tensor:
+    """||w_i - w_j||^2 of all pairs (K, K); each pair by itself, so equal updates are at distance 0 exactly."""
+
+    def squares(block: Tensor) -> Tensor:
+        return torch.cdist(block, block, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+    def typical(found: Tensor) -> Tensor:
+        # of all pairs, most have a bad device in them once 3 of 10 are bad; of a good device's pairs, most do not
+        others = found.sort(dim=1).values[:, 1:]
+        return others.median(dim=1).values.median()
+
+    return _measured(states, None, squares, typical if len(states) > 1 else torch.max, values)
+
+
+def gram(states: States, *, centre: Mapping[str, Tensor] | None = None, values: int = VALUES) -> Tensor:
+    """<w_i - centre, w_j - centre> of all pairs (K, K); without a centre, of the states themselves."""
+    return _measured(states, centre, lambda block: block @ block.T, lambda found: found.diagonal().median(), values)
+
+
+def distances_to(centre: Mapping[str, Tensor], states: States, *, values: int = VALUES) -> Tensor:
+    """||w_k - centre|| of every state (K,)."""
+    return _measured(states, centre, lambda block: block.square().sum(dim=1), torch.median, values).sqrt()
+
+
+def _measured(
+    states: States,
+    centre: Mapping[str, Tensor] | None,
+    measure: Callable[[Tensor], Tensor],
+    typical: Callable[[Tensor], Tensor],
+    values: int,
+) -> Tensor:
+    """The sum of `measure` over blocks (K, B) of coordinates, less those of `centre`; each kind in its own unit."""
+    kinds = [[name for name in states[0] if is_statistic(name) is kind] for kind in (False, True)]
+    found = [_summed(states, names, centre, measure, values) for names in kinds if names]
+    if len(found) == 1:
+        return found[0]
+    units = [typical(part) for part in found]
+    return torch.stack([part / (unit if unit > 0 else 1.0) for part, unit in zip(found, units, strict=True)]).sum(dim=0)
+
+
+def _summed(
+    states: States,
+    names: Sequence[str],
+    centre: Mapping[str, Tensor] | None,
+    measure: Callable[[Tensor], Tensor],
+    values: int,
+) -> Tensor:
+    middle = None if centre is None else to_vector(centre, names)
+    total, place = torch.zeros((), dtype=torch.float64), 0
+    for block in blocks(states, names, values=values):
+        wide = block.double()
+        if middle is not None:
+            wide -= middle[place : place + block.shape[1]]
+        place += block.shape[1]
+        total = total + measure(wide)
+    return total

@@ -1,0 +1,188 @@
+"""Processes that stay warm: each does what it is asked, one JSON line in, one JSON line out.
+
+    {"call": "package.module:function", "request": {...}}      answered by {"answer": {...}} or {"error": "..."}
+
+A process ends with its stdin, in the middle of its work too: when this process dies, they all do. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol, cast
+
+from core.errors import EdgestillError, RoundError
+from core.python_child import import_path, module_arguments
+
+__all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Process:
+    """One of the pool; started on its first request."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Send, and wait for the answer."""
+        process = self._process = self._process or _start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(message) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            self.close()
+            raise RoundError(f"a student's process ended with code {process.returncode}; is there enough memory?")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RoundError(answer["error"])
+        return dict(answer["answer"])
+
+    def close(self) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _start() -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
+    return subprocess.Popen(
+        [sys.executable, *module_arguments("aggregator.fusion.process_pool")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,  # Ctrl-C is for the process that asks
+    )
+
+
+class Pool:
+    """`size` processes. Requests are handed out in order, to whoever is free."""
+
+    def __init__(self, size: int) -> None:
+        self._free: SimpleQueue[_Process] = SimpleQueue()
+        self._all = [_Process() for _ in range(size)]
+        for process in self._all:
+            self._free.put(process)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of `call`, a `module:function`, to each request, in order."""
+
+        def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+            process = self._free.get()
+            try:
+                return process.ask({"call": call, "request": request})
+            finally:
+                self._free.put(process)
+
+        with ThreadPoolExecutor(len(self._all)) as threads:
+            return list(threads.map(ask, requests))
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.close()
+
+
+class Asks(Protocol):
+    """Who does what a pool does."""
+
+    def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of `call`, a `module:function`, to each request, in order."""
+
+
+class Far(Asks, Protocol):
+    """A pool whose workers may be on other machines."""
+
+    far: bool
+
+    @property
+    def workers(self) -> int:
+        """How many pieces of work are done at once."""
+
+
+_shared: Pool | None = None
+_lent: Asks | None = None
+
+
+@contextmanager
+def lent(pool: Asks | None) -> Iterator[None]:
+    """Inside, `shared_pool` is `pool`: processes that are there already, such as a simulation's workers."""
+    global _lent
+    before, _lent = _lent, pool
+    try:
+        yield
+    finally:
+        _lent = before
+
+
+def far_pool() -> Far | None:
+    """The pool that was lent, if its workers may be on other machines."""
+    return cast("Far", _lent) if getattr(_lent, "far", False) else None
+
+
+def shared_pool(size: int) -> Asks:
+    """The pool that was lent or, of at least `size`, this process' own, which is kept until the process ends."""
+    global _shared
+    if _lent is not None:
+        return _lent
+    if _shared is None or len(_shared) < size:
+        if _shared is not None:
+            _shared.close()
+        _shared = Pool(size)
+        atexit.register(_shared.close)
+    return _shared
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # stdout is for answers alone: what a library prints goes to stderr
+    requests: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        message = json.loads(requests.get())
+        module, _, function = message["call"].partition(":")
+        try:
+            answer = {"answer": getattr(importlib.import_module(module), function)(message["request"])}
+        except EdgestillError as error:
+            answer = {"error": str(error)}
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)  # whoever asked was killed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Which updates are left out of their prototype's average, and why."""

@@ -1,0 +1,49 @@
+"""Which samples distillation uses, and in which order: decided by a generator, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from aggregator.recipes.catalogue import Distillation
+
+__all__ = ["batches", "draw_samples", "num_steps"]
+
+
+def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tensor:
+    """Which of `n` samples distillation will use, in increasing order: all, or as many as its steps can draw.
+
+    Decided before the teachers are asked, so that they see no sample that no student does.
+    """
+    how = how.sized(n)
+    wanted = n if how.epochs else min(n, how.steps * how.batch_size)
+    if wanted == n:
+        return torch.arange(n)
+    return torch.randperm(n, generator=generator)[:wanted].sort().values if how.shuffle else torch.arange(wanted)
+
+
+def num_steps(n: int, how: Distillation) -> int:
+    """The most steps that distillation on `n` samples takes."""
+    how = how.sized(n)
+    per_epoch = sum(1 for _ in _epoch(torch.arange(n), how.batch_size))
+    return min(how.steps, how.epochs * per_epoch) if how.epochs else how.steps
+
+
+def _epoch(order: Tensor, batch_size: int) -> Iterator[Tensor]:
+    """The last, smaller batch is kept unless it has one sample, which BatchNorm cannot normalise."""
+    for chosen in order.split(batch_size):
+        if len(chosen) > 1 or batch_size == 1 or len(order) == 1:
+            yield chosen
+
+
+def batches(n: int, how: Distillation, generator: torch.Generator) -> Iterator[tuple[int, bool, Tensor]]:
+    """(epoch, whether it ends with this batch, indices), without end."""
+    epoch = 0
+    while True:
+        order = torch.randperm(n, generator=generator) if how.shuffle else torch.arange(n)
+        parts = list(_epoch(order, how.batch_size))
+        for number, chosen in enumerate(parts, start=1):
+            yield epoch, number == len(parts), chosen
+        epoch += 1

@@ -1,0 +1,181 @@
+"""A student learns from targets: the loop of ensemble distillation.
+
+    w <- w - eta_j grad KL(sigma(target / T) || sigma(f(w, x) / T))         mean over the mini-batch
+
+(Lin et al. 2020, FedDF, Algorithm 1 and section 4.1, arXiv:2006.07242.) As in the authors' code there is no factor
+T^2; at their T = 1 it would be 1. The student is in training mode, so its BatchNorm statistics become those of the
+samples it learns from. That, too, is theirs, and mends what averaging did to them.
+
+A quantized student learns in two stages, as low-precision networks learn from full-precision ones (Mishra & Marr 2018,
+Apprentice, arXiv:1711.05852; Polino et al. 2018, arXiv:1802.05668). With the share `float_share` of the steps it learns
+from the teachers at full precision; with the rest, through its own quantizer Q, from them and from what it was then:
+
+    w1 <- argmin KL(sigma(target) || sigma(f(w)))                                  from the start, weights as they are
+    w2 <- argmin KL((sigma(target) + sigma(f(w1))) / 2 || sigma(f(Q(w))))          from w1, straight through Q
+
+The mean of many 1-bit models is no 1-bit model, and may be better than all that teach it: the second stage brings that
+to the board. Straight through from the teachers alone (`float_share = 0`), it would be forgotten.
+
+With a validation set the best of the students looked at is the result, the starting point among them (theirs leaves it
+out); without one, the last. They are compared at the prototype's own precision, as boards would run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aggregator.fusion.numerics.compute import seeded_on
+from aggregator.fusion.numerics.optimizers import rate
+from aggregator.fusion.students.batches import batches, draw_samples, num_steps
+from aggregator.fusion.students.student import Learner, MeanState
+from aggregator.fusion.types import State
+from aggregator.recipes.catalogue import Distillation
+from core.errors import RoundError
+from models.split import Prototype
+
+__all__ = ["Distilled", "distill", "draw_samples", "num_steps"]
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distilled:
+    """The student, on the CPU, and how it came about."""
+
+    state: State
+    steps: int  # that were taken
+    best_step: int  # after which the student was as it is; 0: the starting point
+    accuracy: float | None = None  # on the validation set, at the precision that `check_at` says
+    start_accuracy: float | None = None  # of the starting point
+
+
+def distill(
+    model: Prototype,
+    start: Mapping[str, Tensor],
+    x: Tensor,
+    targets: Tensor,
+    how: Distillation,
+    *,
+    validation: tuple[Tensor, Tensor] | None = None,
+    generator: torch.Generator,
+    device: torch.device = CPU,
+) -> Distilled:
+    """Train `model` from `start` on `targets` (N, C), the logits that teachers gave for `x`. The weights of `model` are
+    lost; equal generators give equal students."""
+    if len(x) != len(targets) or not len(x):
+        raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
+    how = how.sized(len(x))
+    steps = num_steps(len(x), how)
+    at_full_precision = min(round(how.float_share * steps), steps - 1)
+    with seeded_on(device, generator):
+        if how.student == "own" and model.spec.precision.quantized and at_full_precision > 0:
+            first = replace(how, student="float", check_at="float", steps=at_full_precision)
+            second = replace(how, steps=steps - at_full_precision)
+            return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device)
+        p = F.softmax(targets / how.temperature, dim=1)
+        return _Loop(Learner(model, start, how, device), x, p, how, validation, generator).run()
+
+
+def _in_two_stages(
+    model: Prototype,
+    start: Mapping[str, Tensor],
+    x: Tensor,
+    targets: Tensor,
+    stages: tuple[Distillation, Distillation],
+    validation: tuple[Tensor, Tensor] | None,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Distilled:
+    """At full precision, then through the quantizer from teachers and that; or the start, if it runs as well."""
+    first, second = stages
+    p = F.softmax(targets / first.temperature, dim=1)
+    student = Learner(model, start, first, device)
+    full = _Loop(student, x, p, first, validation, generator).run()
+    student.load(full.state)
+    p = (p + F.softmax(student.logits(x) / second.temperature, dim=1)) / 2
+    own = _Loop(Learner(model, full.state, second, device), x, p, second, validation, generator).run()
+    steps = full.steps + own.steps
+    if validation is None:
+        return replace(own, steps=steps, best_step=full.steps + own.best_step)
+    begun = Learner(model, start, second, device).accuracy(validation)
+    if second.keep_start and own.accuracy is not None and begun >= own.accuracy:
+        return Distilled(state=dict(start), steps=steps, best_step=0, accuracy=begun, start_accuracy=begun)
+    return replace(own, steps=steps, best_step=full.steps + own.best_step, start_accuracy=begun)
+
+
+class _Loop:
+    """The steps, the looks at the validation set, and which student is the result."""
+
+    def __init__(
+        self,
+        student: Learner,
+        x: Tensor,
+        p: Tensor,  # (N, C): probabilities to come near to
+        how: Distillation,
+        validation: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> None:
+        self.student, self.how, self.x, self.p = student, how, x, p
+        self.steps = num_steps(len(x), how)
+        self.batches = batches(len(x), how, generator)
+        self.validation = None
+        if validation is not None:
+            self.validation = student.to_device(validation[0]), validation[1].to(student.device)
+        self.mean = MeanState()
+        self.start = self.best = student.state()
+        self.start_accuracy: float | None = None
+        self.accuracy: float | None = None
+        self.best_step = 0
+
+    def run(self) -> Distilled:
+        if self.validation is not None:
+            self.start_accuracy = self.student.accuracy(self.validation)
+            self.accuracy = self.start_accuracy if self.how.keep_start else -1.0
+        taken = 0
+        while taken < self.steps and not self._patience_ended(taken):
+            epoch, ends, chosen = next(self.batches)
+            lr = rate(self.how, taken, self.steps, epoch)
+            self.student.step(self.x.index_select(0, chosen), self.p.index_select(0, chosen), lr)
+            taken += 1
+            self._average(taken, ends)
+            if taken % self.how.check_every == 0 or taken == self.steps:
+                self._look(taken)
+        return self._result(taken)
+
+    def _patience_ended(self, taken: int) -> bool:
+        return self.validation is not None and not self.how.swa and taken - self.best_step >= self.how.patience
+
+    def _average(self, taken: int, epoch_ends: bool) -> None:
+        due = epoch_ends if self.how.swa < 0 else self.how.swa > 0 and taken % self.how.swa == 0
+        if due:
+            self.mean.add(self.student.state())
+
+    def _look(self, taken: int) -> None:
+        if self.validation is None or self.how.swa:
+            return
+        accuracy = self.student.accuracy(self.validation)
+        if self.accuracy is None or accuracy > self.accuracy:
+            self.accuracy, self.best, self.best_step = accuracy, self.student.state(), taken
+
+    def _result(self, taken: int) -> Distilled:
+        if self.how.swa and self.mean.count:
+            self.best, self.best_step = self.mean.result(), taken
+        elif self.validation is None or self.how.swa:
+            self.best, self.best_step = self.student.state(), taken
+        if not all(bool(value.isfinite().all()) for value in self.best.values()):
+            self.best, self.best_step = self.start, 0  # it diverged, and there was no look that could tell
+        if self.validation is not None and (self.how.swa or self.best_step == 0):
+            self.student.load(self.best)
+            self.accuracy = self.student.accuracy(self.validation)
+        return Distilled(
+            state=self.best,
+            steps=taken,
+            best_step=self.best_step,
+            accuracy=self.accuracy,
+            start_accuracy=self.start_accuracy,
+        )

@@ -1,0 +1,169 @@
+"""Several prototypes distill at once: in processes on the CPU, in CUDA streams or on several CUDA devices on GPUs.
+
+The processes stay for the next round, because importing torch takes a second or two. Tensors travel as safetensors
+files in a folder of this call, samples and targets once for all students. A student's result depends on its start, its
+samples and its generator alone, so one process or many give the same bits. (With dropout on one GPU, streams share a
+source of randomness, and the order of their steps shows.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from aggregator.fusion.process_pool import shared_pool
+from aggregator.fusion.students.distill import Distilled, distill
+from aggregator.recipes.catalogue import Distillation
+from models.build import build
+from models.spec import PrototypeSpec
+
+__all__ = ["Student", "distill_all"]
+
+CPU = torch.device("cpu")
+Labelled = tuple[Tensor, Tensor]
+_START = "start/"  # in front of the names of the starting point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Student:
+    """A prototype about to learn."""
+
+    spec: PrototypeSpec
+    start: Mapping[str, Tensor]
+    generator: torch.Generator
+
+
+def distill_all(
+    students: Sequence[Student],
+    x: Tensor,
+    targets: Tensor,
+    how: Distillation,
+    *,
+    validation: Labelled | None = None,
+    device: torch.device = CPU,
+    processes: int = 1,
+) -> list[Distilled]:
+    """Every student after distillation on the same targets, in the order given, at most `processes` at a time."""
+    together = min(processes, len(students))
+    if device.type == "cuda" and together > 1:
+        return _in_streams(students, x, targets, how, validation, _devices(device), together)
+    if device.type == "cpu" and together > 1:
+        return _in_processes(students, x, targets, how, validation, together)
+    return [_learn(student, x, targets, how, validation, device) for student in students]
+
+
+def _learn(
+    student: Student, x: Tensor, targets: Tensor, how: Distillation, validation: Labelled | None, device: torch.device
+) -> Distilled:
+    model = build(student.spec, generator=torch.Generator().manual_seed(0))
+    generator = student.generator
+    return distill(model, student.start, x, targets, how, validation=validation, generator=generator, device=device)
+
+
+def _devices(device: torch.device) -> list[torch.device]:
+    """`cuda` means all of them, `cuda:1` that one."""
+    if ":" in str(device):
+        return [device]
+    return [torch.device("cuda", n) for n in range(torch.cuda.device_count())] or [device]
+
+
+def _in_streams(
+    students: Sequence[Student],
+    x: Tensor,
+    targets: Tensor,
+    how: Distillation,
+    validation: Labelled | None,
+    devices: Sequence[torch.device],
+    together: int,
+) -> list[Distilled]:
+    def learn(number: int) -> Distilled:
+        device = devices[number % len(devices)]
+        stream = torch.cuda.stream(torch.cuda.Stream(device)) if torch.cuda.is_available() else nullcontext()
+        with stream:
+            return _learn(students[number], x, targets, how, validation, device)
+
+    with ThreadPoolExecutor(together) as threads:
+        return list(threads.map(learn, range(len(students))))
+
+
+def _in_processes(
+    students: Sequence[Student],
+    x: Tensor,
+    targets: Tensor,
+    how: Distillation,
+    validation: Labelled | None,
+    together: int,
+) -> list[Distilled]:
+    pool = shared_pool(together)
+    with tempfile.TemporaryDirectory(prefix="edgestill-students-") as name:
+        folder = Path(name)
+        save_file({"x": x.contiguous(), "targets": targets.contiguous()}, folder / "samples")
+        if validation is not None:  # a file of its own: it may be a part of x, and a file takes no memory twice
+            save_file({"x": validation[0].contiguous(), "y": validation[1].contiguous()}, folder / "validation")
+        requests = []
+        for number, student in enumerate(students):
+            own = {f"{_START}{key}": value.contiguous().clone() for key, value in student.start.items()}
+            save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{number}")
+            requests.append(_request(folder, number, student.spec, how))
+        order = _longest_first([student.spec for student in students])
+        asked = pool.ask_all("aggregator.fusion.students.parallel:serve", [requests[number] for number in order])
+        answers = dict(zip(order, asked, strict=True))
+        for number, student in enumerate(students):
+            _took[student.spec] = answers[number].pop("seconds")
+        return [_distilled(folder, number, answers[number]) for number in range(len(students))]
+
+
+_took: dict[PrototypeSpec, float] = {}  # seconds, the last time that a student of the kind learned
+
+
+def _longest_first(specs: Sequence[PrototypeSpec]) -> list[int]:
+    """In which order to hand students out, so that no long one is left when the others are done; unknown ones first."""
+    return sorted(range(len(specs)), key=lambda number: -_took.get(specs[number], math.inf))
+
+
+def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "number": number,
+        **spec.to_json(),
+        "how": dataclasses.asdict(how),
+        "threads": torch.get_num_threads(),  # as many as here, or sums would have other orders
+    }
+
+
+def serve(request: Mapping[str, Any]) -> dict[str, Any]:
+    """In a process of the pool: one student, from files to a file."""
+    begun = time.perf_counter()
+    torch.set_num_threads(request["threads"])
+    folder, number = Path(request["folder"]), request["number"]
+    samples, own = load_file(folder / "samples"), load_file(folder / f"student-{number}")
+    spec = PrototypeSpec.from_json(request)
+    generator = torch.Generator()
+    generator.set_state(own.pop("generator"))
+    start = {name.removeprefix(_START): value for name, value in own.items()}
+    validation = None
+    if (folder / "validation").exists():
+        labelled = load_file(folder / "validation")
+        validation = labelled["x"], labelled["y"]
+    student = Student(spec=spec, start=start, generator=generator)
+    how = Distillation(**request["how"])
+    found = _learn(student, samples["x"], samples["targets"], how, validation, CPU)
+    save_file(found.state, folder / f"distilled-{number}")
+    facts = ("steps", "best_step", "accuracy", "start_accuracy")
+    return {**{name: getattr(found, name) for name in facts}, "seconds": time.perf_counter() - begun}
+
+
+def _distilled(folder: Path, number: int, answer: Mapping[str, Any]) -> Distilled:
+    return Distilled(state=load_file(folder / f"distilled-{number}"), **answer)

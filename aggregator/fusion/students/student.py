@@ -1,0 +1,116 @@
+"""A student while it learns: the model on its device and its precision, one step, its score, its tensors.
+
+A quantized prototype's student learns through its own quantizer Q, whose gradient is the identity (Bengio et al. 2013,
+arXiv:1308.3432), and is scored as a board would run it:
+
+    student = "own"     w <- w - eta grad_w' L(f(w')) at w' = Q(w)         "float"     w <- w - eta grad_w L(f(w))
+    check_at = "own"    accuracy of f(Q(w))                                "float"     accuracy of f(w)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aggregator.evaluate import BATCH, evaluate
+from aggregator.fusion.numerics.compute import autocast
+from aggregator.fusion.numerics.optimizers import Optimizer, clip_, make_optimizer
+from aggregator.fusion.types import State
+from aggregator.recipes.catalogue import Distillation
+from core.errors import ModelError
+from models.channels import channels_last_
+from models.split import Prototype
+from quant.layers import weights_as_they_are
+from quant.quantized_weight import QuantizedWeight
+
+__all__ = ["Learner", "MeanState"]
+
+
+class Learner:
+    """The model on its device, at the precision that it is trained at, with its optimizer."""
+
+    def __init__(self, model: Prototype, start: Mapping[str, Tensor], how: Distillation, device: torch.device) -> None:
+        self.model, self.how, self.device = model, how, device
+        for module in model.modules():
+            if isinstance(module, QuantizedWeight):
+                module.unfreeze_weight()
+        missing, unexpected = model.load_state_dict(dict(start), strict=False)
+        wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
+        if wrong:
+            raise ModelError(f"{model.spec}: the starting point lacks or has too much: {wrong[0]!r}")
+        model.to(device).train().requires_grad_(True)
+        self.channels_last = channels_last_(model)
+        self.params: list[Tensor] = list(model.parameters())
+        self.optimizer: Optimizer = make_optimizer(self.params, how)
+        self.names = list(start)
+
+    def _at(self, precision: str) -> AbstractContextManager[None]:
+        """Weights as they are for "float"; through their quantizers for "own"."""
+        return weights_as_they_are(self.model) if precision == "float" else nullcontext()
+
+    def to_device(self, x: Tensor) -> Tensor:
+        """A batch as the model takes it fastest."""
+        if self.channels_last and x.ndim == 4:
+            return x.to(self.device, memory_format=torch.channels_last)
+        return x.to(self.device)
+
+    def step(self, x: Tensor, target: Tensor, lr: float) -> None:
+        """One step; `target` holds probabilities."""
+        with self._at(self.how.student), autocast(self.device):
+            logits = self.model(self.to_device(x))
+        log_p = F.log_softmax(logits.float() / self.how.temperature, dim=1)
+        loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
+        grads = list(torch.autograd.grad(loss, self.params, materialize_grads=True))
+        with torch.no_grad():
+            if self.how.clip:
+                clip_(grads, self.how.clip)
+            self.optimizer.step(grads, lr)
+
+    @torch.no_grad()
+    def logits(self, x: Tensor) -> Tensor:
+        """What it says of `x` at the precision that it learns at, on the CPU; in eval mode."""
+        self.model.eval()
+        with self._at(self.how.student):
+            said = [self.model(self.to_device(part)).float().cpu() for part in x.split(BATCH)]
+        self.model.train()
+        return torch.cat(said)
+
+    def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
+        """On the labelled samples."""
+        with self._at(self.how.check_at):
+            return evaluate(self.model, self.to_device(validation[0]), validation[1].to(self.device)).accuracy
+
+    def state(self) -> State:
+        """A copy of the tensors that the starting point had, on the CPU."""
+        own = self.model.state_dict()
+        return {name: own[name].detach().to("cpu", copy=True).contiguous() for name in self.names}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the tensors of `state`."""
+        self.model.load_state_dict(dict(state), strict=False)
+
+
+@dataclass(slots=True)
+class MeanState:
+    """Stochastic weight averaging: the mean of the students that it was shown."""
+
+    total: State = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, state: State) -> None:
+        """One more student."""
+        self.count += 1
+        for name, value in state.items():
+            if name not in self.total:
+                self.total[name] = value.double()
+            else:
+                self.total[name] += value
+
+    def result(self) -> State:
+        """The mean, float32."""
+        return {name: (value / self.count).float() for name, value in self.total.items()}

@@ -1,0 +1,79 @@
+"""A prototype with received weights, ready to answer and no more: as an ONNX template, or as a torch module."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule, symbolic_trace
+from torch.fx.experimental.optimization import fuse
+
+from aggregator.fusion.numerics.compute import autocast
+from core.errors import ModelError
+from models.build import build
+from models.spec import PrototypeSpec
+from models.split import Prototype
+from quant.onnx.export import export_onnx
+from quant.onnx.freeze import freeze
+
+__all__ = ["frozen_module", "graph_template", "prepare"]
+
+_KEPT = 32  # prototypes; a fleet has a few
+
+
+def _seeded(spec: PrototypeSpec) -> Prototype:
+    return build(spec, generator=torch.Generator().manual_seed(0))
+
+
+@functools.lru_cache(_KEPT)
+def graph_template(spec: PrototypeSpec) -> bytes | None:
+    """The prototype's graph, all weights float and under their state-dict names; None where it does not export."""
+    model = _seeded(spec)
+    example = model.example_input(2, generator=torch.Generator().manual_seed(0))
+    try:
+        return export_onnx(model, example, compact=False).data
+    except ModelError:
+        return None
+
+
+@functools.lru_cache(_KEPT)
+def _traced(spec: PrototypeSpec) -> nn.Module:
+    """The prototype in plain torch, as a graph where torch.fx can follow it."""
+    module = freeze(_seeded(spec))
+    try:
+        return symbolic_trace(module)
+    except Exception:  # control flow that depends on data: whatever tracing raises, the module itself is good
+        return module
+
+
+def prepare(spec: PrototypeSpec, where: torch.device) -> None:
+    """Make what all teachers of a prototype share. Tracing changes torch for all threads: call it in one alone."""
+    if where.type != "cpu" or graph_template(spec) is None:
+        _traced(spec)
+
+
+def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch.device) -> Callable[[Tensor], Tensor]:
+    """The prototype in torch, in evaluation mode: a function from a batch to float32 logits on the CPU."""
+    module = copy.deepcopy(_traced(spec))
+    missing, unexpected = module.load_state_dict(dict(state), strict=False)
+    wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
+    if wrong:
+        raise ModelError(f"{spec}: a teacher lacks or has too much: {wrong[0]!r}")
+    if isinstance(module, GraphModule):
+        module = fuse(module, no_trace=True)  # BatchNorm into the convolution before it
+    module = module.to(where)
+    images = any(p.ndim == 4 for p in module.parameters())
+    if images:
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+
+    @torch.inference_mode()
+    def forward(x: Tensor) -> Tensor:
+        batch = x.to(where, memory_format=torch.channels_last) if images and x.ndim == 4 else x.to(where)
+        with autocast(where):
+            logits: Tensor = module(batch)
+        return logits.float().cpu()
+
+    return forward

@@ -1,0 +1,144 @@
+"""Where the aggregator's unlabeled samples come from: what all teachers answer and all students learn on.
+
+    pool.npz         samples from elsewhere: `x` as in models/samples.py; labels are not needed and not used
+    noise            uniform in [-1, 1), as FedDF's paper has it; token ids: uniform over the vocabulary
+    noise:gaussian   Gaussian, each batch of 128 brought to [-1, 1] by its least and greatest number, as its code does
+    generator.onnx   a pre-trained generator, noise -> x (`synthetic.py`); a torch module in Python
+
+The same arguments give the same samples, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aggregator.fusion.teachers.synthetic import from_module, from_onnx, gaussian_noise, uniform_noise
+from core.errors import ConfigError, DataError
+from core.seeds import derive_seed
+from models.samples import load_inputs
+from models.seeding import torch_rng
+
+__all__ = ["NOISE", "SIZE", "check_inputs", "choose", "load_source"]
+
+NOISE = ("noise", "noise:gaussian")
+SIZE = 10_000  # of a source that has no size of its own
+
+
+def load_source(
+    what: str | Path | nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    tokens: int | None = None,
+    size: int | None = None,
+    fraction: float = 1.0,
+    classes: Sequence[int] = (),
+    seed: int = 0,
+    noise_shape: tuple[int, ...] = (),
+) -> Tensor:
+    """Unlabeled inputs (N, *input_shape): float32, or int64 token ids below `tokens` where that is given.
+
+    Of a file: the samples of `classes` (which needs its labels), of these `fraction`, of these `size`, drawn by `seed`
+    and in the stored order. Noise and generators make `size` samples; `noise_shape` is what a torch module takes, an
+    ONNX file says so itself.
+    """
+    what = str(what) if isinstance(what, Path) else what
+    if isinstance(what, str) and what.endswith(".npz"):
+        path = Path(what).expanduser()
+        x, y = load_inputs(path, labels=bool(classes))
+        rows = choose(what, len(x), y, size=size, fraction=fraction, classes=classes, seed=seed)
+        return check_inputs(what, torch.from_numpy(x[rows]), input_shape, tokens)
+    if classes or fraction != 1:
+        raise ConfigError(f"source {_name(what)}: it has no classes and no end; give a source size only")
+    if size is not None and size < 1:
+        raise ConfigError(f"source {_name(what)}: size {size}; give at least 1")
+    count, generator = SIZE if size is None else size, torch_rng(seed, "source")
+    made = _make(what, count, generator, input_shape, tokens, noise_shape)
+    return check_inputs(_name(what), made, input_shape, tokens)
+
+
+def _make(
+    what: str | nn.Module,
+    count: int,
+    generator: torch.Generator,
+    input_shape: tuple[int, ...],
+    tokens: int | None,
+    noise_shape: tuple[int, ...],
+) -> Tensor:
+    if isinstance(what, nn.Module):
+        return from_module(what, noise_shape, count, generator)
+    if what.endswith(".onnx"):
+        return from_onnx(Path(what).expanduser(), count, generator)
+    if what == "noise":
+        return uniform_noise(count, input_shape, generator, tokens)
+    if what == "noise:gaussian" and tokens is None:
+        return gaussian_noise(count, input_shape, generator)
+    if what == "noise:gaussian":
+        raise ConfigError("source noise:gaussian: token ids have no Gaussian; give noise")
+    raise ConfigError(f"source {what!r}: give an .npz with x, a generator as .onnx, {' or '.join(NOISE)}")
+
+
+def _name(what: str | nn.Module) -> str:
+    return what if isinstance(what, str) else type(what).__name__
+
+
+def choose(
+    name: str,
+    count: int,
+    y: NDArray[Any] | None = None,
+    *,
+    size: int | None = None,
+    fraction: float = 1.0,
+    classes: Sequence[int] = (),
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """Which of `count` samples, with labels `y`, are taken: ascending row numbers."""
+    if not 0 < fraction <= 1:
+        raise ConfigError(f"source {name}: fraction {fraction:g}; give a number above 0 and at most 1")
+    rows = np.arange(count)
+    if classes and y is not None:
+        for label in classes:
+            if not (y == label).any():
+                raise DataError(f"{name}: no sample of class {label}; it has {_shown(np.unique(y))}")
+        rows = np.flatnonzero(np.isin(y, list(classes)))
+    there = max(round(fraction * len(rows)), 1)
+    wanted = there if size is None else size
+    if not 1 <= wanted <= there:
+        raise DataError(f"{name}: {wanted} samples wanted, there are {there} to take; change the source's size")
+    rng = np.random.default_rng(derive_seed(seed, "source"))
+    return np.sort(rng.permutation(rows)[:wanted])
+
+
+def _shown(labels: NDArray[Any], limit: int = 12) -> str:
+    return " ".join(str(label) for label in labels[:limit]) + (" ..." if len(labels) > limit else "")
+
+
+def check_inputs(name: str, x: Tensor, input_shape: tuple[int, ...], tokens: int | None) -> Tensor:
+    """`x`, if the task's models can take it."""
+    if tuple(x.shape[1:]) != tuple(input_shape):
+        raise DataError(f"{name}: its samples are {_size(x.shape[1:])}, the task's {_size(input_shape)}")
+    if tokens is None:
+        if x.dtype != torch.float32:
+            raise DataError(f"{name}: its samples are {_dtype(x)}, the task takes float32; give features or images")
+        if not x.isfinite().all():
+            raise DataError(f"{name}: a sample holds NaN or infinity")
+        return x
+    if x.dtype != torch.int64:
+        raise DataError(f"{name}: its samples are {_dtype(x)}, the task takes token ids (int64)")
+    if len(x) and not (x.min() >= 0 and x.max() < tokens):
+        raise DataError(f"{name}: token ids from {int(x.min())} to {int(x.max())}, the task has 0 to {tokens - 1}")
+    return x
+
+
+def _dtype(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

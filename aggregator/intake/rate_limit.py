@@ -1,0 +1,172 @@
+"""What one device may ask of the aggregator in a minute, so that one that floods slows itself alone.
+
+    messages, bytes   of whatever it sends
+    reports           messages that are no chunks: state, about, metrics, reported
+    transfers         updates that it begins
+    processor time    that its messages took, measured around their handling
+
+A message over the budget is dropped unread when it arrives, on the network thread, before it takes room from others:
+the protocol bears loss, and a device asks again. Boards that are not known (they may ask to be enrolled) and revoked
+devices share one small budget, and each has a smaller one of its own. A muted device is not heard at all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from aggregator.config.fleet import LimitConfig
+from aggregator.intake.token_bucket import MINUTE, Account, TokenBucket
+from quant.onnx.apart import seconds_spent
+from wire.chunks import DEFAULT_CHUNK
+
+__all__ = ["RateLimiter", "Standing"]
+
+MAX_TOPIC = 256  # characters; wire/topics.py
+AT_ONCE = 2  # of the largest updates may come as fast as they can: one that was cut off comes again
+PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with all that goes with it
+REPORT_BYTES = 256 * 1024  # the longest
+CPU_S_PER_MB = 0.03  # of an update; some 0.015 were measured
+PARTS = 10  # of a minute: what else may come at once is that of 6 seconds
+STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
+STRANGER_BYTES = 256 * 1024  # of one of their messages
+REMEMBERED = 1000  # strangers
+STRANGER_LANE = "?"  # no device is called so
+
+
+class Standing(Enum):
+    """How a device is listened to."""
+
+    KNOWN = "known"
+    STRANGER = "stranger"  # unknown, or revoked
+    MUTED = "muted"
+
+
+class RateLimiter:
+    """All devices' budgets; its methods may be called on any thread."""
+
+    def __init__(
+        self, limits: LimitConfig, standing: Callable[[str], Standing], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._standing, self._clock = standing, clock
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._drops: Counter[str] = Counter()
+        self._accounts: dict[str, Account] = {}  # of known devices
+        self._strangers = TokenBucket(STRANGERS, clock())
+        self._stranger: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def admit(self, topic: str, size: int) -> str | None:
+        """The lane in which a message of `size` bytes waits, the device's own; None: it is dropped unread."""
+        levels = topic.split("/", 5)
+        if len(levels) < 5:
+            return None
+        device, leaf = levels[3], levels[4]
+        lane = None if len(topic) > MAX_TOPIC else self._lane(topic, device, leaf, size)
+        if lane is None:
+            with self._lock:
+                self._drops[leaf] += 1
+        return lane
+
+    def _lane(self, topic: str, device: str, leaf: str, size: int) -> str | None:
+        standing = self._standing(device)
+        if standing is Standing.MUTED:
+            return None
+        with self._lock:
+            now = self._clock()
+            if standing is Standing.STRANGER or leaf == "enrol":
+                return STRANGER_LANE if self._admit_stranger(device, size, now) else None
+            amounts = {"messages": 1, "bytes": len(topic) + size, "processor time": 0}
+            if leaf != "up":
+                amounts["reports"] = 1
+            return device if self._account(device, now).take(now, amounts) else None
+
+    def begin(self, device: str) -> bool:
+        """Whether a device may begin another transfer now."""
+        with self._lock:
+            now = self._clock()
+            begun = self._account(device, now).take(now, {"transfers": 1})
+            self._drops["up"] += not begun
+            return begun
+
+    @contextmanager
+    def charge(self, topic: str) -> Iterator[None]:
+        """Inside, the time of this thread, of children that end and of ONNX graphs is spent for the topic's device."""
+        before = _processor_time()
+        try:
+            yield
+        finally:
+            device = topic.split("/", 4)[3:4]
+            if device and self._standing(device[0]) is Standing.KNOWN:
+                self.spend(device[0], _processor_time() - before)
+
+    def spend(self, device: str, seconds: float) -> None:
+        """A device has cost so much processor time."""
+        with self._lock:
+            now = self._clock()
+            self._account(device, now).buckets["processor time"].spend(seconds, now)
+
+    def overflowed(self, device: str, count: int) -> None:
+        """So many messages found the device's lane full."""
+        with self._lock:
+            if device != STRANGER_LANE:
+                now = self._clock()
+                self._account(device, now).drop("messages at once", count, now)
+            self._drops["up"] += count  # what else is sent in masses has used up its reports before
+
+    def drops(self) -> Counter[str]:
+        """How many messages were dropped by kind of topic, since the last call."""
+        with self._lock:
+            found, self._drops = self._drops, Counter()
+        return found
+
+    def limited(self) -> dict[str, int]:
+        """The devices that were over their budgets in the last minute: messages of theirs dropped, since the start."""
+        with self._lock:
+            since = self._clock() - MINUTE
+            return {device: account.dropped for device, account in self._accounts.items() if account.last > since}
+
+    def news(self) -> list[str]:
+        """A line for every device of which something was dropped, one a minute at most."""
+        with self._lock:
+            now = self._clock()
+            told = [(device, account.tell(now)) for device, account in self._accounts.items()]
+        return [f"device {device!r} is {what}; see [limits]" for device, what in told if what]
+
+    def _account(self, device: str, now: float) -> Account:
+        account = self._accounts.get(device)
+        if account is None:
+            account = self._accounts[device] = Account(self._buckets(now))
+        return account
+
+    def _buckets(self, now: float) -> dict[str, TokenBucket]:
+        limits = self._limits
+        chunks = AT_ONCE * limits.update_chunks
+        cpu_s = max(limits.cpu_s_per_minute, AT_ONCE * limits.update_mb * CPU_S_PER_MB)
+        return {
+            "messages": TokenBucket(limits.messages_per_minute, now, burst=chunks + limits.messages_per_minute / PARTS),
+            "bytes": TokenBucket(limits.bytes_per_minute, now, burst=chunks * PACKET + REPORT_BYTES),
+            "reports": TokenBucket(limits.reports_per_minute, now, burst=limits.reports_per_minute / PARTS),
+            "transfers": TokenBucket(limits.transfers_per_minute, now, burst=limits.transfers_per_minute / PARTS),
+            "processor time": TokenBucket(limits.cpu_s_per_minute, now, burst=cpu_s),
+        }
+
+    def _admit_stranger(self, device: str, size: int, now: float) -> bool:
+        if size > STRANGER_BYTES:
+            return False
+        own = self._stranger.get(device)
+        if own is None:
+            own = self._stranger[device] = TokenBucket(STRANGER, now)
+            if len(self._stranger) > REMEMBERED:
+                self._stranger.popitem(last=False)
+        return own.take(1, now) and self._strangers.take(1, now)
+
+
+def _processor_time() -> float:
+    spent = os.times()
+    return time.thread_time() + spent.children_user + spent.children_system + seconds_spent()

@@ -1,0 +1,254 @@
+"""Updates on their way up: a `Receiver` and a part file, or memory, per transfer, bounded in number and in bytes.
+
+A part file is not synced: after a power cut its chunks may be gone, and the device, which keeps its update until it
+is accepted, sends them again. What a receiver holds is saved beside the part file now and then, so that after a
+restart only the newest chunks of a large update must come again. A finished part file becomes the blob as it is.
+
+An update of so few chunks that it would be whole before it is saved once needs no part file: it waits in memory, up
+to `IN_MEMORY` bytes of all such updates, and is written once, as the blob.
+
+What an upload costs is proportional to its bytes: chunks have a least size, an answer names few ranges, and a
+receiver is saved the more seldom, the more it holds. Where there is no room, an upload that has come to a halt makes
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import DeviceError, TransferError
+from wire.chunks import DEFAULT_CHUNK, MIN_CHUNK, Chunk, Content
+from wire.ids import transfer_id
+from wire.ranges import Ranges
+from wire.storage import MemoryStorage
+from wire.transfer import Receiver
+
+__all__ = ["IN_MEMORY", "Finished", "PathStorage", "Uploads"]
+
+ANSWER_EVERY = 2  # new chunks
+ANSWER_RANGES = 64  # of one `Missing`; an agent has 6 chunks out, and more ranges follow as these are filled
+SAVE_EVERY = 16  # new chunks, at first
+SAVE_SHARE = 8  # later, when an eighth of what is held is new
+IN_MEMORY = 16 * 2**20
+SMALL = SAVE_EVERY * DEFAULT_CHUNK  # bytes of an update that may wait in memory
+HALTED_S = 180.0  # without a new chunk; an agent asks again every minute
+
+
+class PathStorage:
+    """A file that is opened for each piece: a thousand transfers at once would need a thousand descriptors."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on."""
+        file = os.open(self.path, os.O_RDONLY)
+        try:
+            return os.pread(file, size, offset)
+        finally:
+            os.close(file)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Put `data` at `offset`."""
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            while len(data):
+                written = os.pwrite(file, data, offset)
+                data, offset = memoryview(data)[written:], offset + written
+        finally:
+            os.close(file)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All bytes are there and have the digest that they were announced with."""
+
+    content: Content
+    held: Path | bytearray
+
+
+@dataclass(slots=True)
+class _Part:
+    receiver: Receiver
+    path: Path
+    progress: float  # when the last new chunk came
+    data: bytearray | None = None  # in place of the part file
+    on_disk: bool = True
+    new: int = 0  # chunks since the start, or the restart
+    unsaved: int = 0  # of these
+    again: bool = False  # the whole was wrong once
+
+
+class Uploads:
+    """All unfinished transfers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_size: int,
+        per_device: int,
+        max_bytes: int,
+        min_chunk: int = MIN_CHUNK,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._clock = folder, clock
+        self._max_size, self._per_device, self._max_bytes = max_size, per_device, max_bytes
+        self._min_chunk = min_chunk
+        self._parts: dict[str, dict[str, _Part]] = {}  # by device and transfer, oldest first
+        self.size = 0  # bytes that all unfinished updates will have
+        self.in_memory = 0  # of these
+        self._restore()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts.values()))
+
+    def add(self, device: str, chunk: Chunk) -> Finished | Ranges | None:
+        """Store a chunk: the whole if this was the last one, else what to tell the device is missing, if anything.
+
+        `DeviceError` is a refusal. While too many bytes are unfinished already, a new transfer is passed over in
+        silence: its device asks again.
+        """
+        transfer = transfer_id(chunk.content.digest)
+        part = self._parts.get(device, {}).get(transfer) or self._start(device, transfer, chunk.content)
+        if part is None:
+            return None
+        new = part.receiver.accept(chunk)
+        part.new += new
+        if part.receiver.complete:
+            return self._finish(part)
+        if new:
+            part.progress = self._clock()
+            part.unsaved += 1
+            if part.unsaved >= max(SAVE_EVERY, part.receiver.held // SAVE_SHARE):
+                self._save(part)
+        return _missing(part) if not new or part.new % ANSWER_EVERY == 0 else None
+
+    def has(self, device: str, transfer: str) -> bool:
+        """Whether chunks of this transfer are held."""
+        return transfer in self._parts.get(device, ())
+
+    def missing(self) -> Iterator[tuple[str, str, Ranges]]:
+        """Device, transfer and missing chunks of everything unfinished: what to say after a reconnection."""
+        for device, transfer, part in self._all():
+            yield device, transfer, _missing(part)
+
+    def drop(self, device: str, transfer: str) -> None:
+        """Forget a transfer; its file, unless it was adopted as a blob, goes too."""
+        mine = self._parts.get(device, {})
+        part = mine.pop(transfer, None)
+        if part is None:
+            return
+        if not mine:
+            del self._parts[device]
+        self.size -= part.receiver.content.size
+        if part.data is not None:
+            self.in_memory -= len(part.data)
+        if part.on_disk:
+            with contextlib.suppress(OSError):  # what cannot be removed now is removed at the next start
+                part.path.unlink(missing_ok=True)
+                _state_file(part.path).unlink(missing_ok=True)
+
+    def drop_device(self, device: str) -> None:
+        """Forget all that a device has begun."""
+        for transfer in list(self._parts.get(device, ())):
+            self.drop(device, transfer)
+
+    def expire(self, seconds: float) -> int:
+        """Forget what has made no progress for so long; how many."""
+        old = [(d, t) for d, t, part in self._all() if self._clock() - part.progress > seconds]
+        for device, transfer in old:
+            self.drop(device, transfer)
+        return len(old)
+
+    def save(self) -> None:
+        """Remember all that is held, for the next start."""
+        for _, _, part in self._all():
+            self._save(part)
+
+    def _all(self) -> list[tuple[str, str, _Part]]:
+        return [(d, t, part) for d, mine in self._parts.items() for t, part in mine.items()]
+
+    def _keep(self, device: str, transfer: str, part: _Part) -> None:
+        self._parts.setdefault(device, {})[transfer] = part
+        self.size += part.receiver.content.size
+
+    def _start(self, device: str, transfer: str, content: Content) -> _Part | None:
+        if content.size > self._max_size:
+            raise DeviceError(f"update of {content.size} bytes, at most {self._max_size} are allowed")
+        if content.count > 1 and content.chunk_size < self._min_chunk:
+            raise DeviceError(
+                f"update in chunks of {content.chunk_size} bytes, at least {self._min_chunk} are asked for"
+            )
+        if not self._make_room(content.size):
+            return None
+        mine = list(self._parts.get(device, ()))
+        for old in mine[: max(0, len(mine) - self._per_device + 1)]:
+            self.drop(device, old)  # a device that has begun something new has given it up
+        part = self._new_part(self._folder / f"{device}.{transfer}.part", content)
+        self._keep(device, transfer, part)
+        return part
+
+    def _make_room(self, size: int) -> bool:
+        """Whether `size` bytes more may be unfinished; uploads that have come to a halt give way, the oldest first."""
+        if self.size + size <= self._max_bytes:
+            return True
+        halted = self._clock() - HALTED_S
+        for _, device, transfer in sorted((p.progress, d, t) for d, t, p in self._all() if p.progress < halted):
+            self.drop(device, transfer)
+            if self.size + size <= self._max_bytes:
+                return True
+        return False
+
+    def _new_part(self, path: Path, content: Content) -> _Part:
+        if content.count > SAVE_EVERY or content.size > SMALL or self.in_memory + content.size > IN_MEMORY:
+            return _Part(Receiver(content, PathStorage(path)), path, self._clock())
+        data = bytearray(content.size)
+        self.in_memory += content.size
+        return _Part(Receiver(content, MemoryStorage(data)), path, self._clock(), data, on_disk=False)
+
+    def _finish(self, part: _Part) -> Finished | Ranges:
+        try:
+            part.receiver.finish()
+        except TransferError:
+            if part.again:
+                raise DeviceError("the whole update has another digest than its chunks say") from None
+            part.again = True  # the disk may have lost a chunk; let all come again, once
+            return _missing(part)
+        return Finished(part.receiver.content, part.path if part.data is None else part.data)
+
+    def _save(self, part: _Part) -> None:
+        part.on_disk, part.unsaved = True, 0
+        if part.data is not None:
+            part.path.write_bytes(part.data)
+        beside = part.path.with_suffix(".saving")
+        beside.write_bytes(part.receiver.save())
+        os.replace(beside, _state_file(part.path))
+
+    def _restore(self) -> None:
+        for path in sorted(self._folder.glob("*.part")):
+            device, transfer, _ = path.name.rsplit(".", 2)
+            try:
+                receiver = Receiver.restore(_state_file(path).read_bytes(), PathStorage(path))
+                if receiver.complete:
+                    raise TransferError("was finished but not accepted: its device sends the last chunk again")
+                self._keep(device, transfer, _Part(receiver, path, self._clock()))
+            except (OSError, TransferError):
+                path.unlink()
+        for path in self._folder.iterdir():
+            if path.suffix != ".part" and not path.with_suffix(".part").exists():
+                path.unlink()
+
+
+def _missing(part: _Part) -> Ranges:
+    return part.receiver.missing(limit=ANSWER_RANGES)
+
+
+def _state_file(path: Path) -> Path:
+    return path.with_suffix(".state")

@@ -1,0 +1,77 @@
+"""Commands that other processes leave in the journal: pause, resume, stop, skip, revoke, allow, rollback.
+
+Each works in every phase of a round. Its answer, what it changes and what the round engine makes of it are recorded in
+one transaction: it was done, or it was not.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from aggregator.conductor import Conductor
+from aggregator.intake.transfers import Uploads
+from aggregator.rounds.events import Allowed, Pause, Resume, Revoked, RolledBack, Skip, Stop
+from aggregator.storage.models import roll_back
+from aggregator.storage.rows import Command
+from core.errors import ConfigError, EdgestillError
+
+__all__ = ["VERBS", "run_command"]
+
+log = logging.getLogger("edgestill.aggregator")
+VERBS = ("pause", "resume", "stop", "skip", "revoke", "allow", "rollback")
+HOLDS = {"pause": "paused", "resume": "running", "stop": "stopped"}
+EVENTS: dict[str, type[Pause] | type[Resume] | type[Stop]] = {"pause": Pause, "resume": Resume, "stop": Stop}
+
+
+def run_command(command: Command, conductor: Conductor, uploads: Uploads) -> None:
+    """Do it and answer."""
+    log.info("command: %s %s", command.verb, command.argument)
+    try:
+        _run(command, conductor, uploads)
+    except EdgestillError as error:
+        with conductor.journal.transaction():
+            conductor.journal.answer(command.id, f"error: {error}")
+
+
+def _run(command: Command, conductor: Conductor, uploads: Uploads) -> None:
+    journal, name = conductor.journal, command.argument
+    if command.verb in HOLDS:
+        hold, event = HOLDS[command.verb], EVENTS[command.verb]()
+
+        def put_hold() -> None:
+            journal.put("hold", hold)
+            journal.answer(command.id, hold)
+
+        conductor.feed(event, put_hold)
+        if command.verb != "pause":
+            conductor.operator_said(event)
+    elif command.verb == "skip":
+        if not conductor.state.in_round:
+            raise ConfigError("no round is open; there is nothing to skip")
+        conductor.feed(Skip(), lambda: journal.answer(command.id, f"round {conductor.number} skipped"))
+    elif command.verb in ("revoke", "allow"):
+        revoked = command.verb == "revoke"
+
+        def note_revoked() -> None:
+            journal.note_device(name, revoked=int(revoked))
+            journal.answer(command.id, "revoked" if revoked else "allowed")
+
+        conductor.feed(Revoked(name) if revoked else Allowed(name), note_revoked)
+        uploads.drop_device(name)
+    elif command.verb == "rollback":
+        conductor.feed(RolledBack(), lambda: _roll_back(command, conductor))
+    else:
+        raise ConfigError(f"unknown command {command.verb!r}")
+
+
+def _roll_back(command: Command, conductor: Conductor) -> None:
+    row = roll_back(
+        conductor.journal,
+        conductor.blobs,
+        command.argument,
+        key=conductor.key,
+        fleet=conductor.config.fleet,
+        number=conductor.number,
+        now=conductor.now(),
+    )
+    conductor.journal.answer(command.id, row.digest)

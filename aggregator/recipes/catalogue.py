@@ -1,0 +1,282 @@
+"""Recipes: named compositions of fusion parts, as data. Imports no torch: the command line and the config read it.
+
+    cap -> screen -> weigh -> average    per prototype; cap: no device counts for many times the others' examples
+    teach                                over all prototypes
+    distill                              per prototype
+    generate                             over all
+
+A recipe names the parts; `aggregator/recipes/parts.py` finds them. `[fusion]` of fleet.toml names a recipe and may
+override any field of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from aggregator.recipes.generator import PAPER, Generation
+from core.errors import ConfigError, did_you_mean
+from wire.messages import MODEL_STAYS
+
+__all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe"]
+
+#: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
+MAX_EXAMPLES_RATIO = 3.0
+FEDDF_STEPS, FEDDF_CHECK, FEDDF_PATIENCE = 10_000, 100, 1000
+PASSES, FEWEST, MOST = 3, 100, 1000  # of distillation, over the source; steps
+#: What devices are told where they keep personal models: the teacher's weight (edge_agent/objectives/personal.py).
+PERSONAL = "personal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distillation:
+    """How a student learns from its teachers; the defaults are FedDF's (Lin et al. 2020, arXiv:2006.07242)."""
+
+    start: str = "average"  # or previous: the model that was published
+    optimizer: str = "adam"  # or sgd
+    lr: float = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
+    schedule: str = "cosine"  # or constant, or swa: from lr towards swa_lr, epoch by epoch, as FedRAD's code has it
+    momentum: float = 0.0  # of sgd
+    weight_decay: float = 0.0
+    batch_size: int = 128
+    steps: int = 0  # at most; 0: by the size of the source, see `sized`
+    epochs: int = 0  # over the source, at most; 0: as many as the steps take
+    shuffle: bool = True
+    check_every: int = 0  # steps between two looks at the validation set; 0: see `sized`
+    patience: int = 0  # steps without gain before it stops; 0: see `sized`
+    clip: float = 5.0  # greatest norm of a gradient; 0: none
+    temperature: float = 1.0
+    keep_start: bool = True  # the starting point is a checkpoint too
+    swa: int = 0  # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
+    swa_lr: float = 0.005  # of the schedule swa
+    student: str = "own"  # the precision it learns at: the prototype's, straight through; or float, as FedDF has it
+    float_share: float = 0.5  # of such a student's steps, those at full precision; then it learns from itself too
+    check_at: str = "own"  # the precision at which students are compared: what a board would run; or float
+
+    def sized(self, samples: int) -> Distillation:
+        """With numbers for what is left to the size of the source, N samples in mini-batches of B:
+
+        steps        PASSES N / B, between FEWEST and MOST; `check_every` and `patience` an eighth and a half of them
+        FedDF's own  10,000 steps, a look every 100, patience 1000 (Lin et al. 2020): where steps or epochs are given,
+                     looks and patience are these
+        """
+        steps, given = self.steps, bool(self.steps or self.epochs)
+        if not steps:
+            passes = math.ceil(PASSES * samples / self.batch_size)
+            steps = FEDDF_STEPS if self.epochs else min(max(passes, FEWEST), MOST)
+        check = self.check_every or (FEDDF_CHECK if given else max(steps // 8, 1))
+        patience = self.patience or (FEDDF_PATIENCE if given else max(steps // 2, 1))
+        return replace(self, steps=steps, check_every=check, patience=patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One way to fuse a round."""
+
+    name: str
+    title: str  # one line
+    paper: str  # where it comes from
+    max_examples_ratio: float = MAX_EXAMPLES_RATIO  # of what a device counts for to its prototype's median; 0: any
+    screen: tuple[str, ...] = ()  # besides shapes and finiteness, which every update passed before
+    weigh: str = "examples"
+    average: str = "mean"
+    bn: str = "mean"  # or last: BatchNorm's statistics of the last update, as FedDF's code has them
+    server_momentum: float = 0.0  # beta of FedAvgM
+    sample: str | None = None  # gaussian or dirichlet: models drawn around the average join the teachers (FedBE)
+    samples: int = 0
+    ensemble: bool = False  # report how good the received models are together, on the aggregator's labelled samples
+    teach: str | None = None  # mean-logits, median-logits or mean-probabilities; None: no distillation
+    distill: Distillation = Distillation()
+    source_optional: bool = False  # without samples it does not teach, and scores go by generated latents
+    generation: Generation | None = None  # a latent generator, trained from predictors, for the devices to learn from
+    refine: int = 0  # steps of predictors on generated latents, where there are no samples to distill from
+    label_logits: str | None = None  # mean logits by label for them: over those that have it (seen), or all devices
+    update: str | None = None  # what devices send, whatever is configured
+    options: Mapping[str, Any] = field(default_factory=dict)  # of parts, by name
+    local: Mapping[str, float] = field(default_factory=dict)  # what devices are told, unless the user says otherwise
+
+    @property
+    def uses_source(self) -> bool:
+        """Whether samples without labels have any use."""
+        return self.teach is not None or self.weigh == "median-score"
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether the aggregator needs samples without labels."""
+        return self.uses_source and not self.source_optional
+
+    @property
+    def scored(self) -> bool:
+        """Whether devices get scores."""
+        return self.weigh in ("median-score", "trust")
+
+    @property
+    def knowledge(self) -> str | None:
+        """The name under which what devices learn from is published."""
+        if self.generation is not None:
+            return f"generator:{self.generation.noise}"
+        return None if self.label_logits is None else "label-logits:mean"
+
+    @property
+    def uses_label_counts(self) -> bool:
+        """Whether any part of it goes by the devices' label counts."""
+        return self.knowledge is not None or self.average == "by-label"
+
+    def check_update(self, kind: str) -> None:
+        """Refuse a kind of update that devices would send for nothing."""
+        if self.update is not None and kind not in ("state", self.update):  # state is what nobody has asked for
+            raise ConfigError(f"recipe {self.name} has devices send {self.update}; leave out update = {kind!r}")
+        sent = self.update or kind
+        if PERSONAL in self.local and sent in ("predictor", *MODEL_STAYS):
+            raise ConfigError(
+                f"personal = true, but devices that send {sent} keep models of their own already; leave personal out"
+            )
+        if kind == "predictor" and self.teach is not None and self.generation is None:
+            raise ConfigError(
+                f"recipe {self.name} distills from whole models, and predictors alone are none; "
+                "give update = 'state', or a recipe with a generator, such as fedgen"
+            )
+
+    @property
+    def looks(self) -> bool:
+        """Whether labelled samples of the aggregator have a say in the result, where it has some."""
+        how = self.distill
+        return (self.teach is not None and not how.swa) or "drop-worst" in self.screen or self.weigh == "fedmgda"
+
+
+_FEDDF = "Lin et al. 2020, arXiv:2006.07242"
+_FEDRAD = "Sturluson et al. 2021, FedRAD: Federated Robust Adaptive Distillation, arXiv:2112.01405"
+_FEDGEN = "Zhu et al. 2021, arXiv:2105.10056"
+_RECIPES = (
+    Recipe(name="fedavg", title="example-weighted mean", paper="McMahan et al. 2017, arXiv:1602.05629"),
+    Recipe(
+        name="fedprox",
+        title="example-weighted mean; devices are held near the model they received",
+        paper="Li et al. 2020, arXiv:1812.06127",
+        local={"prox": 0.01},
+    ),
+    Recipe(
+        name="fedavgm",
+        title="example-weighted mean with momentum at the aggregator",
+        paper="Hsu et al. 2019, arXiv:1909.06335",
+        server_momentum=0.3,
+    ),
+    Recipe(
+        name="feddf",
+        title="mean, then distilled from the mean logits of all received models of all prototypes",
+        paper=_FEDDF,
+        teach="mean-logits",
+    ),
+    Recipe(
+        name="feddf-median",
+        title="FedDF with the median of the logits",
+        paper=f"{_FEDDF}; {_FEDRAD}",
+        teach="median-logits",
+    ),
+    Recipe(
+        name="fedbe",
+        title="mean, then distilled from a Bayesian ensemble: received, average and sampled models",
+        paper="Chen & Chao 2021, arXiv:2009.01974",
+        sample="gaussian",
+        samples=10,
+        teach="mean-probabilities",
+        distill=Distillation(schedule="constant", swa=25),
+    ),
+    Recipe(
+        name="fedrad",
+        title="mean weighed by median scores, then distilled from the median logits: bears faulty devices",
+        paper=_FEDRAD,
+        weigh="median-score",
+        teach="median-logits",
+    ),
+    Recipe(
+        name="comed",
+        title="coordinate-wise median",
+        paper="Yin et al. 2018, arXiv:1803.01498",
+        weigh="uniform",
+        average="median",
+    ),
+    Recipe(
+        name="multi-krum",
+        title="mean of the updates that lie nearest to their neighbours",
+        paper="Blanchard et al. 2017, arXiv:1703.02757",
+        weigh="multi-krum",
+    ),
+    Recipe(
+        name="afa",
+        title="mean of the updates that point where the others do, weighed by trust from round to round",
+        paper="Muñoz-González et al. 2019, arXiv:1909.05125",
+        screen=("afa-blocked",),
+        weigh="afa",
+    ),
+    Recipe(
+        name="fedmgda",
+        title="mean with weights learned so that no device is far off",
+        paper=f"Hu et al. 2020, arXiv:2006.11489; FedMGDA++ of {_FEDRAD}",
+        screen=("fedmgda-blocked",),
+        weigh="fedmgda",
+    ),
+    Recipe(
+        name="fedma",
+        title="matched averaging: neurons are aligned by layer before the mean",
+        paper="Wang et al. 2020, arXiv:2002.06440",
+        average="matched",
+    ),
+    Recipe(
+        name="fedgen",
+        title="mean; a latent generator, learned from the predictors alone, guides the devices",
+        paper=_FEDGEN,
+        generation=PAPER,
+    ),
+    Recipe(
+        name="fedensemble",
+        title="mean; the received models are scored together, by the sum of their logits",
+        paper=f"baseline of {_FEDGEN}",
+        ensemble=True,
+    ),
+    Recipe(
+        name="feddistill",
+        title="no model is shared: devices learn from the fleet's mean logits of each label",
+        paper=f"Jeong et al. 2018, arXiv:1811.11479; baseline of {_FEDGEN}",
+        label_logits="seen",
+        update="logits",
+        local={"label_logits": 1.0},
+    ),
+    Recipe(
+        name="feddistill+",
+        title="mean; devices learn from the fleet's mean logits of each label too",
+        paper=f"Jeong et al. 2018, arXiv:1811.11479; baseline of {_FEDGEN}",
+        label_logits="seen",
+        local={"label_logits": 1.0},
+    ),
+    Recipe(
+        name="local",
+        title="no fusion: each device trains alone, a baseline",
+        paper="baseline of Yu et al. 2020, arXiv:2002.04758",
+        update="none",
+    ),
+    Recipe(
+        name="edgestill",
+        title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and a generator",
+        paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
+        weigh="trust",
+        teach="mean-logits",
+        source_optional=True,
+        generation=PAPER,
+        refine=20,
+    ),
+)
+#: By name.
+RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _RECIPES})
+
+
+def find_recipe(name: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
+    """The recipe called `name`, with `overrides` in place of its own fields: flat, those of distillation among them."""
+    if name not in RECIPES:
+        raise ConfigError(f"unknown recipe {name!r}{did_you_mean(name, RECIPES)}; known: {' '.join(RECIPES)}")
+    from aggregator.recipes.overrides import override
+
+    return override(RECIPES[name], overrides)

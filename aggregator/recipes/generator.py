@@ -1,0 +1,94 @@
+"""How the latent generator is trained on the aggregator, as a value. Imports no torch: recipes and the config read it.
+
+Two forms of FedGen (Zhu et al. 2021, arXiv:2105.10056) differ in more than one place; `PAPER` is what is printed,
+`REFERENCE` what the authors' code does:
+
+                 PAPER                                        REFERENCE
+    loss         mean-logits: CE of the averaged logits       per-teacher: CE of each, weighed by label counts
+    noise        paper: N(0, I)                               reference: U[0, 1)
+    labels       counts: as often as the devices have them    uniform: all alike that any device has
+    weight decay none                                         1e-2, coupled (L2), in Adam
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from core.errors import ConfigError, did_you_mean
+
+__all__ = ["FORMS", "GUIDANCE", "LABELS", "LOSSES", "NOISES", "PAPER", "REFERENCE", "Generation", "generation_form"]
+
+LOSSES = ("mean-logits", "per-teacher")
+NOISES = ("paper", "reference")
+LABELS = ("counts", "uniform")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One generator for all prototypes, trained for `steps` in every round; moments of Adam live on between rounds."""
+
+    loss: str = "mean-logits"
+    noise: str = "paper"
+    labels: str = "counts"
+    noise_width: int = 32  # d_epsilon of the paper's Table 2
+    hidden: int = 256  # d_h
+    batch_size: int = 32
+    steps: int = 50
+    lr: float = 3e-4  # the authors' EMNIST runs have 1e-4
+    lr_decay: float = 0.98  # per round
+    weight_decay: float = 0.0
+    diversity: float = 1.0  # weight of the diversity loss
+    prior: float = 1.0  # added to every label count, as the authors count; a label that nobody has is not drawn
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("loss", self.loss, LOSSES),
+            ("noise", self.noise, NOISES),
+            ("labels", self.labels, LABELS),
+        ):
+            if value not in known:
+                raise ConfigError(
+                    f"generation: unknown {what} {value!r}{did_you_mean(value, known)}; known: {' '.join(known)}"
+                )
+        if min(self.noise_width, self.hidden, self.steps) < 1 or self.batch_size < 2:
+            raise ConfigError("generation: noise_width, hidden and steps are at least 1, batch_size at least 2")
+        if not (math.isfinite(self.lr) and self.lr > 0 and 0 < self.lr_decay <= 1):
+            raise ConfigError(f"generation: lr {self.lr} must be positive, lr_decay {self.lr_decay} in (0, 1]")
+        if min(self.weight_decay, self.diversity, self.prior) < 0:
+            raise ConfigError("generation: weight_decay, diversity and prior cannot be negative")
+
+    def lr_at(self, number: int) -> float:
+        """The learning rate of round `number`, counted from 1."""
+        return self.lr * self.lr_decay ** (number - 1)
+
+
+PAPER = Generation()
+REFERENCE = Generation(loss="per-teacher", noise="reference", labels="uniform", weight_decay=1e-2)
+#: By the word that experiments call them by.
+FORMS: Mapping[str, Generation] = MappingProxyType({"paper": PAPER, "reference": REFERENCE})
+
+#: What devices are told of each form; what is not said is the paper's (edge_agent/objectives/fedgen_weights.py).
+GUIDANCE: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "paper": {},
+        "reference": {
+            "generated_weight": 10.0,
+            "generated_kl": 10.0,  # the authors have 1 for EMNIST
+            "generated_decay": 0.98,
+            "generated_floor": 1e-4,
+            "generated_batch": 32.0,
+            "generated_by_size": 1.0,
+            "generated_steps": 20.0,
+        },
+    }
+)
+
+
+def generation_form(name: str) -> Generation:
+    """`paper` or `reference`."""
+    if name not in FORMS:
+        raise ConfigError(f"unknown form of generation {name!r}; known: {' '.join(FORMS)}")
+    return FORMS[name]

@@ -1,0 +1,349 @@
+"""The round engine, without I/O: events in, a new state and actions out. No MQTT, no clock, no disk.
+
+    STARTING ──ModelsReady──▶ WAITING ──Tick, enough devices──▶ COLLECTING ──all answered, or quorum at the deadline──▶
+    FUSING ──Fused──▶ WAITING ──▶ …
+
+The service writes the journal before it tells the engine (`Stored`: the update is durable). It records the actions of
+an event in one transaction, adopts the new state when that is durable, and then carries the actions out. After a
+restart, or a write that failed, the same state is built from the journal (`aggregator/rounds/restore.py`).
+
+    event        COLLECTING                  FUSING                                     STARTING, a round open
+    GaveUp       fuse a quorum if it is the  -                                          -
+                 last that was awaited
+    Revoked      withdraw; fuse or abandon   withdraw; fuse the others, or abandon      as the round's own phase
+    SetAside     -                           withdraw; fuse the others, or abandon      -
+    Stop         fuse a quorum, or abandon   the round is fused and is the last         at the first tick after it
+    Skip         abandon                     abandon                                    abandon
+    RolledBack   abandon                     abandon                                    abandon
+    Unfusable    -                           abandon                                    -
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
+
+from aggregator.rounds.events import (
+    Abandon,
+    AboutHeard,
+    Action,
+    Allowed,
+    Close,
+    Event,
+    Extend,
+    Finish,
+    Fuse,
+    Fused,
+    GaveUp,
+    ModelsReady,
+    Muted,
+    Open,
+    Pause,
+    Resume,
+    Revoked,
+    RolledBack,
+    SetAside,
+    Skip,
+    StateHeard,
+    Stop,
+    Stored,
+    Tick,
+    Unfusable,
+    Withdraw,
+)
+from aggregator.rounds.sampling import sample
+from core.errors import RoundError
+
+__all__ = ["Hold", "Phase", "RoundState", "Rules", "Seen", "Verdict", "eligible", "judge", "step", "why_done"]
+
+
+class Phase(Enum):
+    """Where a round stands."""
+
+    STARTING = "starting"  # the first models are being built
+    WAITING = "waiting"  # for enough devices, or for a resume
+    COLLECTING = "collecting"
+    FUSING = "fusing"
+
+
+class Hold(Enum):
+    """Whether new rounds are opened."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the operator has asked for; see RoundConfig."""
+
+    seed: int
+    prototypes: tuple[str, ...]
+    rounds: int
+    fraction: float
+    min_devices: int
+    quorum: float
+    deadline_s: float
+    target_accuracy: float | None = None
+    keep_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A device as last heard of."""
+
+    status: str = "unknown"
+    session: int = 0
+    prototype: str | None = None
+    muted_until: float = 0.0
+    revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundState:
+    """All that the engine knows."""
+
+    rules: Rules
+    phase: Phase = Phase.STARTING
+    then: Phase = Phase.WAITING  # what follows STARTING: a round may be open already
+    hold: Hold = Hold.RUNNING
+    round: int = 0  # the open one, or the last one
+    completed: int = 0  # rounds that were fused
+    devices: Mapping[str, Seen] = field(default_factory=dict)
+    invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
+    answered: frozenset[str] = frozenset()
+    gave_up: frozenset[str] = frozenset()  # of those invited; their updates count all the same, should they come
+    deadline: float = math.inf
+    extended: bool = False
+    done: str = ""  # why no round will follow
+
+    @property
+    def in_round(self) -> Phase | None:
+        """COLLECTING or FUSING if a round is open, also while the model of a new prototype is built first."""
+        phase = self.then if self.phase is Phase.STARTING else self.phase
+        return phase if phase in (Phase.COLLECTING, Phase.FUSING) else None
+
+    @property
+    def awaited(self) -> set[str]:
+        """Invited devices that may still answer."""
+        return self.invited.keys() - self.answered - self.gave_up
+
+    @property
+    def needed(self) -> int:
+        """How many answers make a quorum."""
+        return max(1, math.ceil(self.rules.quorum * len(self.invited)))
+
+
+Stepped: TypeAlias = tuple[RoundState, list[Action]]
+
+
+def step(state: RoundState, event: Event) -> Stepped:
+    """What follows from `event`."""
+    match event:
+        case Tick(now):
+            return _tick(state, now)
+        case Stored(device, number):
+            return _stored(state, device, number)
+        case GaveUp(device, number):
+            return _gave_up(state, device, number)
+        case Fused(number, accuracies):
+            return _fused(state, number, accuracies)
+        case ModelsReady():
+            return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
+        case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed():
+            return _device(state, event)
+        case SetAside(device, reason):
+            return _withdraw(state, device, reason) if state.phase is Phase.FUSING else (state, [])
+        case Unfusable(reason):
+            return _abandon(state, reason) if state.phase is Phase.FUSING else (state, [])
+        case RolledBack() | Skip():
+            reason = "skipped by the operator" if isinstance(event, Skip) else "rolled back"
+            return _abandon(state, reason) if state.in_round else (state, [])
+        case Pause():
+            return replace(state, hold=Hold.PAUSED), []
+        case Resume():
+            return replace(state, hold=Hold.RUNNING), []
+        case Stop():
+            return _stop(replace(state, hold=Hold.STOPPED))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an update of a round can be taken: it counts, it is kept though late, or why not."""
+
+    reason: str = ""
+    late: bool = False
+
+
+def judge(state: RoundState, device: str, number: int) -> Verdict:
+    """What would become of an update of `device` for round `number`, if it is sound."""
+    if number > state.round:
+        return Verdict(f"round {number} was not opened")
+    if number < state.round or state.phase is not Phase.COLLECTING:
+        if state.rules.keep_late and number >= state.round - 1:
+            return Verdict(late=True)
+        return Verdict(f"late: round {number} is closed", late=True)
+    if device not in state.invited:
+        return Verdict(f"not invited to round {number}")
+    if device in state.answered:
+        return Verdict(f"already counted in round {number}")
+    return Verdict()
+
+
+def eligible(state: RoundState, now: float) -> dict[str, str]:
+    """The devices that a round may ask, and their prototypes."""
+    known = state.rules.prototypes
+    return {
+        device: seen.prototype
+        for device, seen in sorted(state.devices.items())
+        if seen.status == "online" and not seen.revoked and seen.muted_until <= now and seen.prototype in known
+    }  # fmt: skip
+
+
+def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> str:
+    """The reason to open no further round, or nothing."""
+    if completed >= rules.rounds:
+        return f"all {rules.rounds} rounds are done"
+    target = rules.target_accuracy
+    if completed and target is not None and all(accuracies.get(name, -1.0) >= target for name in rules.prototypes):
+        return f"target accuracy {target:g} reached"
+    return ""
+
+
+def _tick(state: RoundState, now: float) -> Stepped:
+    if state.phase is Phase.COLLECTING and not state.awaited and len(state.answered) >= state.needed:
+        return _fuse(state)  # a restart may find it so
+    if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
+        return _stop(state)  # it was stopped while a model was built
+    if state.phase is Phase.COLLECTING and now >= state.deadline:
+        return _at_deadline(state, now)
+    if state.phase is Phase.WAITING and state.hold is Hold.RUNNING and not state.done:
+        return _try_open(state, now)
+    return state, []
+
+
+def _try_open(state: RoundState, now: float) -> Stepped:
+    rules, there = state.rules, eligible(state, now)
+    if len(there) < rules.min_devices:
+        return state, []
+    number, deadline = state.round + 1, now + rules.deadline_s
+    invited = sample(there, rules.seed, number, fraction=rules.fraction, at_least=rules.min_devices)
+    state = replace(
+        state,
+        phase=Phase.COLLECTING,
+        round=number,
+        invited=invited,
+        answered=frozenset(),
+        gave_up=frozenset(),
+        deadline=deadline,
+        extended=False,
+    )
+    return state, [Open(number, invited, deadline)]
+
+
+def _at_deadline(state: RoundState, now: float) -> Stepped:
+    if len(state.answered) >= state.needed:
+        return _fuse(state)
+    if not state.extended and state.awaited:
+        deadline = now + state.rules.deadline_s
+        return replace(state, deadline=deadline, extended=True), [Extend(state.round, deadline)]
+    failed = f", {len(state.gave_up)} gave up" if state.gave_up else ""
+    text = f"{len(state.answered)} of {len(state.invited)} answered{failed}, {state.needed} are a quorum"
+    return _abandon(state, text)
+
+
+def _stored(state: RoundState, device: str, number: int) -> Stepped:
+    if judge(state, device, number) != Verdict():
+        raise RoundError(f"round {state.round}: an update of {device!r} for round {number} was stored out of turn")
+    return _settled(replace(state, answered=state.answered | {device}, gave_up=state.gave_up - {device}))
+
+
+def _gave_up(state: RoundState, device: str, number: int) -> Stepped:
+    """It is not awaited any longer. Where too few are left for a quorum, the round stays open until its deadline.
+
+    A round that is given up at once would be followed at once by one that fails alike, without end.
+    """
+    if state.phase is not Phase.COLLECTING or number != state.round or device not in state.awaited:
+        return state, []
+    return _settled(replace(state, gave_up=state.gave_up | {device}))
+
+
+def _settled(state: RoundState) -> Stepped:
+    """Fuse, if nobody is awaited any longer and there is a quorum."""
+    return _fuse(state) if not state.awaited and len(state.answered) >= state.needed else (state, [])
+
+
+def _fused(state: RoundState, number: int, accuracies: Mapping[str, float]) -> Stepped:
+    if state.phase is not Phase.FUSING or number != state.round:
+        raise RoundError(f"round {number} was fused while round {state.round} is {state.phase.value}")
+    completed = state.completed + 1
+    done = why_done(state.rules, completed, accuracies)
+    state = replace(state, phase=Phase.WAITING, completed=completed, done=done, deadline=math.inf)
+    return state, [Close(number), *([Finish(done)] if done else [])]
+
+
+def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked | Allowed) -> Stepped:
+    seen = state.devices.get(event.device, Seen())
+    match event:
+        case StateHeard(_, status, session):
+            if status != "online" and session < seen.session:
+                return state, []  # the will of an older session
+            seen = replace(seen, status=status, session=session)
+        case AboutHeard(_, prototype):
+            seen = replace(seen, prototype=prototype)
+        case Muted(_, until):
+            seen = replace(seen, muted_until=until)
+        case Revoked() | Allowed():
+            seen = replace(seen, revoked=isinstance(event, Revoked))
+    state = replace(state, devices={**state.devices, event.device: seen})
+    return _revoked(state, event.device) if isinstance(event, Revoked) else (state, [])
+
+
+def _revoked(state: RoundState, device: str) -> Stepped:
+    """A revoked device, and what it sent, are taken out of the open round."""
+    phase = state.in_round
+    involved = phase is not None and device in state.invited
+    if phase is Phase.FUSING:  # whoever has not answered has no part in it; a late update may teach
+        involved = device in state.answered or state.rules.keep_late
+    return _withdraw(state, device, "revoked") if involved else (state, [])
+
+
+def _withdraw(state: RoundState, device: str, reason: str) -> Stepped:
+    """The round goes on without this device, with the others' updates; without any it is given up."""
+    invited = {name: prototype for name, prototype in state.invited.items() if name != device}
+    state = replace(state, invited=invited, answered=state.answered - {device}, gave_up=state.gave_up - {device})
+    actions: list[Action] = [Withdraw(state.round, device, reason)]
+    more: list[Action] = []
+    if state.in_round is Phase.FUSING:
+        state, more = _fuse(state) if state.answered else _abandon(state, "no update is left")
+    elif len(state.answered) == len(invited):
+        state, more = _end(state, "no device is left")
+    else:
+        state, more = _settled(state)
+    return state, actions + more
+
+
+def _stop(state: RoundState) -> Stepped:
+    return _end(state, "stopped") if state.phase is Phase.COLLECTING else (state, [])
+
+
+def _end(state: RoundState, reason: str) -> Stepped:
+    """Close the open round now: with what is there if it is a quorum."""
+    return _fuse(state) if len(state.answered) >= state.needed else _abandon(state, reason)
+
+
+def _fuse(state: RoundState) -> Stepped:
+    return _enter(state, Phase.FUSING), [Fuse(state.round)]
+
+
+def _abandon(state: RoundState, reason: str) -> Stepped:
+    return replace(_enter(state, Phase.WAITING), deadline=math.inf), [Abandon(state.round, reason)]
+
+
+def _enter(state: RoundState, phase: Phase) -> RoundState:
+    """The next phase of the round; while a model is built, what follows then."""
+    return replace(state, then=phase) if state.phase is Phase.STARTING else replace(state, phase=phase)

@@ -1,0 +1,81 @@
+"""The round engine's state, from the journal: where a restarted service goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from aggregator.config.fleet import FleetConfig
+from aggregator.rounds.engine import Hold, Phase, RoundState, Rules, Seen, why_done
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import RoundRow
+
+__all__ = ["accuracies", "restore", "rules_of"]
+
+#: Seconds that a round goes on after a restart at least: devices may have waited for it with their updates.
+GRACE = 30.0
+PHASES = {"open": Phase.COLLECTING, "fusing": Phase.FUSING}
+
+
+def rules_of(config: FleetConfig) -> Rules:
+    """What the engine needs of the configuration."""
+    r = config.round
+    return Rules(
+        seed=config.seed,
+        prototypes=config.prototypes,
+        rounds=r.rounds,
+        fraction=r.fraction,
+        min_devices=r.min_devices,
+        quorum=r.quorum,
+        deadline_s=r.deadline_s,
+        target_accuracy=r.target_accuracy,
+        keep_late=r.late == "keep",
+    )
+
+
+def accuracies(journal: Journal) -> dict[str, float]:
+    """Of every prototype's current model, where it was scored."""
+    return {name: m.metrics["accuracy"] for name, m in journal.current().items() if "accuracy" in m.metrics}
+
+
+def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) -> RoundState:
+    """The state that the journal tells of; devices that are not `known` any longer are left out."""
+    devices = {
+        row.id: Seen(
+            status=row.status,
+            session=row.session,
+            prototype=row.prototype,
+            muted_until=row.muted_until,
+            revoked=row.revoked,
+        )
+        for row in journal.devices()
+        if row.id in known
+    }
+    completed = journal.completed()
+    state = RoundState(
+        rules=rules,
+        phase=Phase.WAITING if set(rules.prototypes) <= journal.current().keys() else Phase.STARTING,
+        hold=Hold(journal.get("hold", Hold.RUNNING.value)),
+        completed=completed,
+        devices=devices,
+        done=why_done(rules, completed, accuracies(journal)),
+    )
+    row = journal.last_round()
+    return state if row is None else _in_round(state, row, journal, now)
+
+
+def _in_round(state: RoundState, row: RoundRow, journal: Journal, now: float) -> RoundState:
+    if row.phase not in PHASES:
+        return replace(state, round=row.number)
+    answered = frozenset(u.device for u in journal.updates(row.number))
+    return replace(
+        state,
+        phase=Phase.STARTING if state.phase is Phase.STARTING else PHASES[row.phase],
+        then=PHASES[row.phase],
+        round=row.number,
+        invited={i.device: i.prototype for i in journal.invitations(row.number)},
+        answered=answered,
+        gave_up=frozenset(journal.failures(row.number)) - answered,
+        deadline=max(row.deadline, now + min(GRACE, state.rules.deadline_s)),
+        extended=row.extended,
+    )

@@ -1,0 +1,154 @@
+"""The tables of the journal, how a connection to it is opened, and how an older journal becomes a newer one.
+
+SQLite in WAL mode with synchronous=FULL: a committed transaction survives a power cut, readers never wait for the
+writer. The schema has a version (`PRAGMA user_version`). A journal of an older one is migrated in one transaction when
+the service opens it, after a copy of it was put beside it; one of a newer schema is refused, not guessed at.
+
+    1   edgestill 0.1
+    2   updates.excluded
+    3   models.metrics: `accuracy` is that at the prototype's own precision, `accuracy_float` that with float weights
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from core.errors import ConfigError
+
+__all__ = ["SCHEMA", "connect"]
+
+SCHEMA = 3
+#: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
+MIGRATIONS = {
+    1: """
+ALTER TABLE updates ADD COLUMN excluded TEXT NOT NULL DEFAULT '';
+""",
+    2: """
+UPDATE models SET metrics = json_remove(
+    json_set(metrics,
+        '$.accuracy_float', json_extract(metrics, '$.accuracy'),
+        '$.accuracy', json_extract(metrics, '$.accuracy_quantized')),
+    '$.accuracy_quantized', '$.loss', '$.average_accuracy')
+WHERE json_extract(metrics, '$.accuracy_quantized') IS NOT NULL;
+""",
+}
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE devices (
+    id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
+    status TEXT NOT NULL DEFAULT 'unknown', session INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL DEFAULT 0,
+    accepted INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0,
+    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE rounds (
+    number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),
+    deadline REAL NOT NULL, "update" TEXT NOT NULL, bits INTEGER, hyper BLOB NOT NULL, recipe TEXT NOT NULL,
+    opened REAL NOT NULL, extended INTEGER NOT NULL DEFAULT 0, closed REAL, reason TEXT NOT NULL DEFAULT ''
+);
+CREATE UNIQUE INDEX one_round_at_a_time ON rounds (phase IN ('open', 'fusing')) WHERE phase IN ('open', 'fusing');
+CREATE TABLE invitations (
+    round INTEGER NOT NULL REFERENCES rounds, device TEXT NOT NULL, prototype TEXT NOT NULL, model TEXT NOT NULL,
+    PRIMARY KEY (round, device)
+) WITHOUT ROWID;
+CREATE TABLE updates (
+    device TEXT NOT NULL, round INTEGER NOT NULL REFERENCES rounds, transfer TEXT NOT NULL, digest TEXT NOT NULL,
+    size INTEGER NOT NULL, prototype TEXT NOT NULL, kind TEXT NOT NULL, num_examples INTEGER NOT NULL,
+    nonce BLOB NOT NULL, received REAL NOT NULL, late INTEGER NOT NULL, metrics TEXT NOT NULL,
+    excluded TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (device, round), UNIQUE (device, transfer), UNIQUE (device, nonce)
+) WITHOUT ROWID;
+CREATE INDEX updates_by_round ON updates (round);
+CREATE TABLE refusals (
+    device TEXT NOT NULL, transfer TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL, time REAL NOT NULL,
+    PRIMARY KEY (device, transfer)
+) WITHOUT ROWID;
+CREATE TABLE models (
+    number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, prototype TEXT NOT NULL, round INTEGER NOT NULL,
+    origin TEXT NOT NULL, recipe TEXT NOT NULL, parents TEXT NOT NULL, metrics TEXT NOT NULL, size INTEGER NOT NULL,
+    created REAL NOT NULL, retained INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE current (prototype TEXT PRIMARY KEY, digest TEXT NOT NULL REFERENCES models (digest)) WITHOUT ROWID;
+CREATE TABLE commands (
+    id INTEGER PRIMARY KEY, verb TEXT NOT NULL, argument TEXT NOT NULL, asked REAL NOT NULL, done REAL, answer TEXT
+);
+"""
+
+
+def connect(path: Path, *, read_only: bool = False, timeout: float = 10.0) -> sqlite3.Connection:
+    """A connection in autocommit mode to the journal at `path`, which is made if it is not there.
+
+    `timeout` is how long a statement waits for another process that writes, in seconds.
+    """
+    if read_only and not path.is_file():
+        raise ConfigError(f"{path}: there is no journal; has the aggregator of this fleet been started?")
+    target = f"file:{path}?mode=ro" if read_only else str(path)
+    db = None
+    try:
+        db = sqlite3.connect(target, uri=read_only, isolation_level=None, timeout=timeout)
+        db.execute("PRAGMA foreign_keys = ON")
+        if not read_only:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+        _check_schema(db, path, read_only)
+    except (sqlite3.Error, ConfigError) as error:
+        if db is not None:
+            db.close()
+        if isinstance(error, ConfigError):
+            raise
+        busy = isinstance(error, sqlite3.OperationalError)  # locked, no rights, no room: it may be whole
+        advice = "" if busy else "; it is damaged: put a backup back with `edgestill aggregator restore --force`"
+        raise ConfigError(f"{path}: the journal cannot be opened: {error}{advice}") from error
+    return db
+
+
+def _check_schema(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
+    found = _version(db)
+    if found == 0 and read_only:
+        raise ConfigError(f"{path}: an empty journal; its aggregator has not started yet")
+    if found > SCHEMA:
+        raise ConfigError(
+            f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the newer edgestill that made it"
+        )
+    if found < SCHEMA and read_only:
+        raise ConfigError(
+            f"{path}: a journal of schema {found}; it becomes {SCHEMA} when this edgestill's aggregator is started"
+        )
+    if 0 < found < SCHEMA:
+        _copy_aside(db, path, found)
+    if found < SCHEMA:
+        _upgrade(db)
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """The tables of today, from nothing or from an older schema, unless another process has been faster."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        while (found := _version(db)) < SCHEMA:
+            for statement in (MIGRATIONS[found] if found else _TABLES).split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {found + 1 if found else SCHEMA}")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _copy_aside(db: sqlite3.Connection, path: Path, version: int) -> None:
+    """The journal as it is, in a file beside it: the way back to the edgestill that made it."""
+    kept, making = (path.with_name(f"{path.name}{end}") for end in (f".schema-{version}", ".copying"))
+    if kept.exists():
+        return
+    making.unlink(missing_ok=True)
+    copy = sqlite3.connect(making)
+    try:
+        db.backup(copy)
+    finally:
+        copy.close()
+    os.chmod(making, 0o600)
+    os.replace(making, kept)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])

@@ -1,0 +1,143 @@
+"""`python -m aggregator.worker`: fusion in a process of its own, so that the service stays prompt and small.
+
+It reads one JSON request per line from stdin and writes one JSON answer per line to stdout; it ends with its stdin.
+It reads the journal, reads and writes blobs, and keeps nothing in between: killed at any moment, it is started again
+and comes to the same bits.
+
+    {"task": "start", "prototypes": ["cnn:w1"]}   builds the first models of these prototypes
+    {"task": "fuse", "round": 3}                  fuses round 3, every prototype that has updates
+    {"task": "examine", "round": 3}               finds the updates of round 3 that cannot be fused
+    answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]}
+            of a fused round also "report": {"devices": {...}, "seconds": {...}}
+            of an examination {"task": ..., "culprits": {device: reason}}
+            {"error": "..."}; with "storage": true it is the disk's, and trying again later may help
+
+The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from aggregator.fusion.memory import Memories
+from aggregator.fusion.types import Memory
+from aggregator.recipes.catalogue import Recipe
+from aggregator.recipes.overrides import read_recipe
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.worker.examine import examine
+from aggregator.worker.fuse_round import Fuser, StoredGroup, round_groups
+from aggregator.worker.server_inputs import bring, load_labelled
+from core.crashpoints import reach
+from core.errors import EdgestillError
+from models.spec import PrototypeSpec, parse_prototype
+from wire.keys import load_private_key
+from wire.messages import ModelHeader
+
+__all__ = ["Worker", "main"]
+
+
+class Worker:
+    """Answers requests; `setup` is the first line."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self.setup = setup
+        self.state = Path(setup["state"])
+        shape, classes = tuple(setup["input_shape"]), setup["classes"]
+        test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes)
+        server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test)
+        key = load_private_key(setup["key"])
+        self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server)
+        self.memories = Memories(self.state / "memory")
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked."""
+        if request["task"] == "start":
+            made = [self.fuser.start(self._spec(name), self.setup["seed"]) for name in request["prototypes"]]
+            return {**request, "models": [_facts(digest, header) for digest, header in made]}
+        number = int(request["round"])
+        if request["task"] == "examine":
+            recipe, groups, memory, _ = self._round(number)
+            return {**request, "culprits": examine(self.fuser, recipe, number, groups, memory)}
+        return {**request, **self._fuse(number)}
+
+    def _round(self, number: int) -> tuple[Recipe, list[StoredGroup], Memory, int]:
+        """All that a round is fused from, and the number of the last closed round before it."""
+        journal = Journal(self.state / "journal.db", read_only=True)
+        try:
+            rounds = journal.rounds()
+            recipe = read_recipe(next(row.recipe for row in rounds if row.number == number))
+            last = max((row.number for row in rounds if row.phase == "closed" and row.number < number), default=0)
+            groups = round_groups(journal, number, self._spec)
+        finally:
+            journal.close()
+        return recipe, groups, self.memories.read(last), last
+
+    def _fuse(self, number: int) -> dict[str, Any]:
+        recipe, groups, memory, last = self._round(number)
+        reach("worker-fusing")
+        made, fused = self.fuser.fuse(recipe, number, groups, memory)
+        self.memories.write(number, fused.memory)
+        self.memories.forget(last)
+        report = {"devices": {name: asdict(r) for name, r in fused.devices.items()}, "seconds": dict(fused.seconds)}
+        return {"models": [_facts(digest, header) for digest, header in made], "report": report}
+
+    def _spec(self, name: str) -> PrototypeSpec:
+        setup = self.setup
+        return PrototypeSpec(*parse_prototype(name), tuple(setup["input_shape"]), setup["classes"], setup["latent"])
+
+
+def _facts(digest: str, header: ModelHeader) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "prototype": header.prototype,
+        "round": header.round,
+        "recipe": header.recipe,
+        "parents": header.parents,
+        "metrics": header.metrics,
+    }
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    answers = _claim_stdout()
+    torch.set_num_threads(1)  # one thread gives the same sums everywhere
+    setup = json.loads(sys.stdin.readline() or "{}")
+    worker: Worker | None = None
+    for line in sys.stdin:
+        try:
+            if worker is None:
+                worker = Worker(setup)
+            answer = worker.answer(json.loads(line))
+        except (OSError, sqlite3.Error) as error:
+            answer = {"error": str(error), "storage": True}
+        except EdgestillError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:  # the service was killed: nobody is there to answer, or to read why
+            os._exit(0)
+
+
+def _claim_stdout() -> TextIO:
+    """stdout is for answers alone: what a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A round, fused: updates from disk in, the next model of every prototype, its scores and its artifact out.
+
+A model's artifact holds its full-precision state, as float16 for prototypes whose devices quantize it anyway. The
+same updates give the same bits: they are taken in the order of their device ids, and nothing here depends on a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aggregator.evaluate import mean_train_loss, score_state
+from aggregator.fusion.generator.side_artifact import Knowledge
+from aggregator.fusion.pipeline.round import fuse_round
+from aggregator.fusion.types import Fused, Group, Memory, Received, Server
+from aggregator.recipes.catalogue import Recipe
+from aggregator.storage.artifacts import seal_artifact
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import UpdateRow
+from aggregator.worker.stored_updates import base_arrays, received
+from models.build import build
+from models.seeding import torch_rng
+from models.spec import PrototypeSpec
+from models.split import Prototype
+from quant.pack import pack_state, unpack
+from wire.keys import Ed25519PrivateKey
+from wire.messages import ModelHeader
+from wire.tensors import encode
+
+__all__ = ["Fuser", "StoredGroup", "round_groups", "wire_floats"]
+
+PARENTS = 900  # that a header can name; the journal names all
+State = dict[str, torch.Tensor]
+
+
+def wire_floats(spec: PrototypeSpec) -> str:
+    """The float dtype in which a prototype's state is published."""
+    return "fp16" if spec.precision.quantized else "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """One prototype in one round as the journal has it; rows are in the order of their device ids."""
+
+    spec: PrototypeSpec
+    base: str  # the model that was published
+    rows: Sequence[UpdateRow]
+    late: Sequence[tuple[UpdateRow, str]] = ()  # of an earlier round, each with the model that it started from
+    unchanged: bool = False  # and the published model, as if a device had sent it back; see examine.py
+
+
+class _Bases(dict[str, dict[str, NDArray[Any]]]):
+    """Published models as arrays, by digest, each read once."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        super().__init__()
+        self._blobs = blobs
+
+    def __missing__(self, digest: str) -> dict[str, NDArray[Any]]:
+        self[digest] = base_arrays(self._blobs.read(digest))
+        return self[digest]
+
+
+@dataclass(slots=True)
+class Fuser:
+    """What all prototypes and rounds have in common."""
+
+    blobs: Blobs
+    key: Ed25519PrivateKey
+    fleet: str
+    validation: tuple[torch.Tensor, torch.Tensor] | None = None  # to score published models on
+    server: Server = field(default_factory=Server)  # what fusion itself works with
+    models: dict[PrototypeSpec, Prototype] = field(default_factory=dict)  # to score with; their weights are replaced
+
+    def start(self, spec: PrototypeSpec, seed: int) -> tuple[str, ModelHeader]:
+        """The first model of a prototype; the seed and the prototype decide it."""
+        model = build(spec, generator=torch_rng(seed, "init", str(spec)))
+        state = unpack(pack_state(model.state_dict(), floats="fp32"))
+        return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
+
+    def fuse(
+        self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
+    ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
+        """The next model of every prototype of which updates came in time, and what fusion says of the round."""
+        bases = _Bases(self.blobs)
+        fused = self.compute(recipe, number, groups, memory, bases)
+        made = []
+        for group in groups:
+            if not group.rows:
+                continue  # late teachers alone: the prototype's model stays
+            name = str(group.spec)
+            parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
+            metrics = {**_train_loss(group.rows, fused), **fused.metrics[name]}
+            made.append(
+                self._publish(
+                    self._model(group.spec),
+                    _as_published(fused.states[name], bases[group.base]),
+                    round=number,
+                    recipe=recipe.name,
+                    parents=parents,
+                    metrics=metrics,
+                )
+            )
+        if fused.knowledge is not None:
+            made.append(self._publish_knowledge(fused.knowledge, number, recipe.name))
+        return made, fused
+
+    def compute(
+        self,
+        recipe: Recipe,
+        number: int,
+        groups: Sequence[StoredGroup],
+        memory: Memory,
+        bases: _Bases | None = None,
+    ) -> Fused:
+        """What fusion makes of the round; nothing is written."""
+        models = _Bases(self.blobs) if bases is None else bases
+        taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
+        return fuse_round(recipe, taken, self.server, number, memory)
+
+    def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
+        """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
+        header = ModelHeader(
+            round=number,
+            prototype=made.prototype,
+            input_shape=made.input_shape,
+            classes=made.classes,
+            latent=made.latent,
+            recipe=recipe,
+            metrics=dict(made.metrics),
+        )
+        body = encode(pack_state(made.tensors, floats="fp16"))
+        return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
+
+    def _group(self, group: StoredGroup, bases: _Bases, *, label_counts: bool) -> Group:
+        base = bases[group.base]
+        updates: list[Received] = [received(row, self.blobs, base, label_counts=label_counts) for row in group.rows]
+        updates += [received(row, self.blobs, bases[digest], late=True) for row, digest in group.late]
+        if group.unchanged:
+            updates.append(Received(device="unchanged", num_examples=1, state=lambda: unpack(base)))
+        return Group(spec=group.spec, previous=unpack(base), updates=updates)
+
+    def _model(self, spec: PrototypeSpec) -> Prototype:
+        if spec not in self.models:
+            self.models[spec] = build(spec)
+        return self.models[spec]
+
+    def _scores(self, model: Prototype, state: State) -> dict[str, float]:
+        """Of a model as boards receive it, where there are labelled samples to tell."""
+        if self.validation is None:
+            return {}
+        return score_state(model, state, *self.validation, floats=wire_floats(model.spec))
+
+    def _publish(
+        self,
+        model: Prototype,
+        state: State,
+        *,
+        round: int,  # noqa: A002 - the word of the protocol
+        recipe: str,
+        parents: tuple[str, ...],
+        metrics: dict[str, float],
+    ) -> tuple[str, ModelHeader]:
+        spec = model.spec
+        scores = self._scores(model, state)
+        header = ModelHeader(
+            round=round,
+            prototype=str(spec),
+            input_shape=spec.input_shape,
+            classes=spec.classes,
+            latent=model.latent,
+            recipe=recipe,
+            parents=parents,
+            metrics={name: value for name, value in {**metrics, **scores}.items() if math.isfinite(value)},
+        )
+        body = encode(pack_state(state, floats=wire_floats(spec)))
+        return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
+
+
+def _train_loss(rows: Sequence[UpdateRow], fused: Fused) -> dict[str, float]:
+    reported = [(r.metrics.get("train_loss", math.nan), fused.counted(r.device, r.num_examples)) for r in rows]
+    loss = mean_train_loss(reported)
+    return {} if loss is None else {"train_loss": loss}
+
+
+def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[Any]]) -> State:
+    """`state` with integers where the model before has integers: a mean of them is a float."""
+    dtypes = {
+        name: torch.from_numpy(np.empty(0, base[name].dtype)).dtype for name in state if base[name].dtype.kind != "f"
+    }
+    return {name: w.round().to(dtypes[name]) if name in dtypes else w for name, w in state.items()}
+
+
+def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:
+    """A round as the journal has it, by prototype, with the late updates that were noted when it began to fuse."""
+    rows: dict[str, list[UpdateRow]] = defaultdict(list)
+    for row in journal.updates(number):
+        rows[row.prototype].append(row)
+    bases = {i.prototype: i.model for i in journal.invitations(number)}
+    late: dict[str, list[tuple[UpdateRow, str]]] = defaultdict(list)
+    for row, model in journal.late_teachers(number):
+        late[row.prototype].append((row, model))
+    current = journal.current()
+    return [
+        StoredGroup(spec=spec(name), base=bases.get(name) or current[name].digest, rows=rows[name], late=late[name])
+        for name in sorted({*rows, *late})
+    ]

@@ -1,0 +1,70 @@
+"""What the aggregator brings to fusion (`Server`), from what the worker is told: samples, teachers, a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aggregator.fusion.types import Server
+from aggregator.storage.labelled_samples import load_validation
+from core.errors import DataError
+from core.files import read_regular
+from models.build import build
+from models.spec import PrototypeSpec
+
+__all__ = ["Labelled", "bring", "load_labelled"]
+
+MAX_GRAPH = 2**31  # bytes: protobuf has no larger ones
+
+Labelled = tuple[torch.Tensor, torch.Tensor]
+
+
+def load_labelled(path: str, input_shape: tuple[int, ...], classes: int) -> Labelled:
+    """A file of labelled samples."""
+    x, y = load_validation(Path(path), input_shape, classes)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def bring(facts: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None) -> Server:
+    """`facts` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
+    from aggregator.fusion.numerics.compute import find_device
+
+    validation = test if facts["validation"] == "task" else None
+    if facts["validation"] not in ("task", "none"):
+        validation = load_labelled(facts["validation"], spec.input_shape, spec.classes)
+    return Server(
+        seed=seed,
+        source=_source(facts, spec, seed),
+        validation=validation,
+        test=test,
+        score_ensemble=facts["score_ensemble"],
+        device=find_device(facts["device"]),
+        processes=facts["processes"],
+        teachers=[_read(path) for path in facts["teachers"]],
+    )
+
+
+def _source(facts: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torch.Tensor | None:
+    if facts["source"] == "none":
+        return None
+    from aggregator.fusion.teachers.unlabeled import load_source
+
+    return load_source(
+        facts["source"],
+        spec.input_shape,
+        tokens=build(spec).tokens,
+        size=facts["source_size"],
+        fraction=facts["source_fraction"],
+        classes=facts["source_classes"],
+        seed=seed,
+    )
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_regular(path, MAX_GRAPH)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}; 'teachers' are ONNX files") from None

@@ -1,0 +1,147 @@
+"""The worker process as the service sees it: ask, and later take the answer, or learn that it died."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from core.python_child import import_path, module_arguments
+
+__all__ = ["WorkerProcess"]
+
+log = logging.getLogger("edgestill.aggregator")
+TRIES = 2  # of one request; then whoever asked must find out why
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerProcess:
+    """Starts `python -m aggregator.worker` when it is needed, again if it died, and keeps it for the next request.
+
+    Importing torch takes a second or two: `warm` starts the process while the devices still train. A request that was
+    not answered is asked again of the next process, once: what it does is in the journal, not in the process.
+    """
+
+    def __init__(self, setup: Mapping[str, Any], on_answer: Callable[[], None]) -> None:
+        self._setup, self._on_answer = setup, on_answer
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: SimpleQueue[tuple[int, dict[str, Any] | None]] = SimpleQueue()
+        self._asked: dict[str, Any] | None = None
+        self._sent = False  # whether a living process was asked
+        self._starts = 0
+        self.deaths = 0  # in a row
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is outstanding."""
+        return self._asked is not None
+
+    def warm(self) -> None:
+        """Have a process ready."""
+        if self._process is None:
+            self._start()
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Have this done; if no process can be started now, `take` tries again."""
+        assert self._asked is None, "one request at a time"
+        self._asked, self._sent, self.deaths = request, False, 0
+        self._deliver()
+
+    def take(self) -> dict[str, Any] | None:
+        """The answer, once it is there; a process that died is replaced and asked again."""
+        while True:
+            try:
+                number, answer = self._answers.get_nowait()
+            except Empty:
+                break
+            if number != self._starts:
+                continue  # of a process that was replaced
+            if answer is None:
+                if self._died():
+                    return {"error": f"the worker process died {TRIES} times in a row; its words are in the log above"}
+            elif answer.get("task") != "setup":
+                self._asked, self.deaths = None, 0
+                return answer
+        if self._asked is not None and not self._sent:
+            self._deliver()
+        return None
+
+    def cancel(self) -> None:
+        """Want no answer any more: what was asked for is given up, and the process with it."""
+        self._asked = None
+        self.close()
+
+    def close(self) -> None:
+        """End the process; what it was doing is done again after the next start."""
+        process, self._process = self._process, None
+        self._starts += 1
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _deliver(self) -> None:
+        assert self._asked is not None
+        try:
+            self.warm()
+        except OSError as error:  # no memory, no process number, no file number: a matter of time
+            log.error("the worker process cannot be started: %s; it is tried again", error)
+            return
+        self._sent = True
+        self._send(self._asked)
+
+    def _start(self) -> None:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
+        if self._starts:  # a crash point in the worker is met once, not by every process that follows
+            env.pop("EDGESTILL_CRASH_AT", None)
+        self._starts += 1
+        self._process = subprocess.Popen(
+            [sys.executable, *module_arguments("aggregator.worker")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+            start_new_session=True,  # Ctrl-C is for the service, which then ends the worker
+        )
+        threading.Thread(target=self._listen, args=(self._process, self._starts), daemon=True).start()
+        self._send(dict(self._setup))
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has died: the listener tells
+
+    def _listen(self, process: subprocess.Popen[str], number: int) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            with contextlib.suppress(ValueError):  # the rest of a line whose writer has died
+                self._answers.put((number, json.loads(line)))
+                self._on_answer()
+        process.wait()
+        self._answers.put((number, None))
+        self._on_answer()
+
+    def _died(self) -> bool:
+        """Start again; True if that has failed too often."""
+        code = self._process.poll() if self._process else None
+        self._process = None
+        self.deaths += 1
+        log.warning("the worker process ended with code %s%s", code, "; starting it again" if self.busy else "")
+        if self._asked is None:
+            return False
+        if self.deaths >= TRIES:
+            self._asked = None
+            return True
+        self._sent = False  # asked again, by `take`
+        return False

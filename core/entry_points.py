@@ -1,0 +1,29 @@
+"""What users add by entry points: where it comes from, and loading it with one-line errors. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from core.errors import ConfigError
+
+__all__ = ["load_function", "origin"]
+
+
+def origin(point: EntryPoint) -> str:
+    """The entry point and its package, for messages."""
+    package = point.dist.name if point.dist is not None else "an unnamed package"
+    return f"entry point {point.value!r} of {package}"
+
+
+def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
+    """The function that `point` names; `what` is what it should be, such as "attack tamper.mine"."""
+    try:
+        found = point.load()
+    except Exception as error:  # whatever a user's module raises while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{origin(point)}: {what} does not load ({reason})") from error
+    if not callable(found):
+        raise ConfigError(f"{origin(point)}: {what} is no function but a {type(found).__name__}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,65 @@
+"""How devices train where nobody says otherwise: one rule for `edgestill simulate` and for [train] of fleet.toml.
+
+The learning rate follows from batch size B and momentum beta:
+
+    eta = BASE_LR (1 - beta) sqrt(B / BASE_BATCH)
+
+Momentum makes a step longer by 1 / (1 - beta) in the long run, and the noise of a mini-batch's gradient falls with
+sqrt(B). As gradients are clipped to the norm c, no step is longer than eta c / (1 - beta). Local work is EPOCHS passes
+over a device's samples, of at least LEAST_STEPS and at most MOST_STEPS mini-batches.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from core.errors import ConfigError
+from core.limits import BATCH
+
+__all__ = ["BATCH_SIZE", "CLIP", "MOMENTUM", "auto_lr", "check_bounds", "check_momentum", "with_defaults"]
+
+BASE_LR = 0.3  # without momentum, at BASE_BATCH
+BASE_BATCH = 32
+BATCH_SIZE = 32
+MOMENTUM = 0.9
+CLIP = 1.0
+EPOCHS = 2
+LEAST_STEPS = 50
+MOST_STEPS = 100
+
+
+def auto_lr(batch_size: int, momentum: float) -> float:
+    """The learning rate where none is given, of four digits."""
+    BATCH.check(batch_size, "local training: batch size")
+    check_momentum(momentum)
+    return float(f"{BASE_LR * (1 - momentum) * sqrt(batch_size / BASE_BATCH):.4g}")
+
+
+def with_defaults(**given: Any) -> dict[str, Any]:
+    """Every setting of local training; None is not given. `epochs` or `steps` that are given are kept to exactly.
+
+    >>> found = with_defaults(steps=7, momentum=0.0)
+    >>> found["lr"], found["epochs"], found["steps"], found["least_steps"]
+    (0.3, None, 7, 0)
+    """
+    said = {name: value for name, value in given.items() if value is not None}
+    amount: dict[str, Any] = {"epochs": None, "steps": None, "least_steps": 0, "most_steps": 0}
+    if "epochs" not in said and "steps" not in said:
+        amount |= {"epochs": EPOCHS, "least_steps": LEAST_STEPS, "most_steps": MOST_STEPS}
+    found = {"batch_size": BATCH_SIZE, "momentum": MOMENTUM, "clip": CLIP, **amount, **said}
+    return {"lr": auto_lr(found["batch_size"], found["momentum"]), **found}
+
+
+def check_momentum(momentum: float) -> None:
+    """Refuse what would grow with every step."""
+    if not 0 <= momentum < 1:
+        raise ConfigError(f"local training: momentum {momentum}; give a number in [0, 1)")
+
+
+def check_bounds(steps: int | None, least: int, most: int) -> None:
+    """Refuse bounds of the number of steps that contradict it or each other; 0 is no bound."""
+    if steps is not None and (least or most):
+        raise ConfigError("local training: least_steps and most_steps go with epochs, not with steps")
+    if most and least > most:
+        raise ConfigError(f"local training: least_steps {least} is more than most_steps {most}")

@@ -1,0 +1,82 @@
+"""Logs of the services: to stderr, one line per record, for people or as JSON. Only the standard library.
+
+    12:07:31 INFO    transport: connected to 127.0.0.1:1883 (MQTT 5)
+    {"time": "2025-03-01T12:07:31.204+00:00", "level": "info", "logger": "edgestill.transport", "message": "..."}
+
+The services log as `edgestill.agent`, `edgestill.aggregator` and `edgestill.transport`. Under systemd, which stamps
+each line itself, the line form leaves the time out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import TextIO
+
+from core.errors import ConfigError, did_you_mean
+
+__all__ = ["FORMATS", "LEVELS", "setup_logging"]
+
+FORMATS = ("line", "json")
+LEVELS = ("debug", "info", "warning", "error")
+ROOT = "edgestill"
+
+
+def setup_logging(
+    format: str = "line",  # noqa: A002
+    level: str = "info",
+    *,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Send the records of all `edgestill.*` loggers to stderr; a second call replaces the first."""
+    _check("log format", format, FORMATS)
+    _check("log level", level, LEVELS)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if format == "json" else _Line(stamp="JOURNAL_STREAM" not in environ))
+    logger = logging.getLogger(ROOT)
+    logger.handlers = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def _check(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{what} {value!r}{did_you_mean(value, known)}; known: {' '.join(known)}")
+
+
+def _text(record: logging.LogRecord, formatter: logging.Formatter) -> str:
+    """The message and the traceback, if any, as one string without line breaks at its ends."""
+    text = record.getMessage()
+    if record.exc_info:
+        text = f"{text}\n{formatter.formatException(record.exc_info)}"
+    return text.strip()
+
+
+class _Line(logging.Formatter):
+    def __init__(self, *, stamp: bool) -> None:
+        super().__init__()
+        self.stamp = stamp
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = f"{datetime.fromtimestamp(record.created):%H:%M:%S} " if self.stamp else ""
+        name = record.name.removeprefix(f"{ROOT}.")
+        line = f"{clock}{record.levelname:<7s} {name}: {_text(record, self)}"
+        return "".join(
+            c if c.isprintable() else " | " if c == "\n" else "?" for c in line
+        )  # a device cannot forge lines
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _text(record, self),
+        }
+        return json.dumps(facts)

@@ -1,0 +1,104 @@
+"""The training child, `python -m edge_agent.child`: one request on stdin, progress as lines of JSON on stdout.
+
+It limits itself before it imports torch, ends when the agent ends, and tells by its exit code how it went: 0 done,
+those of `core/errors.py` (3 configuration, 4 data, 5 bytes, 6 model, 7 diverged), 12 out of memory, 28 disk full,
+1 anything else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, DivergedError, EdgestillError, NonFiniteError
+from core.fast_exit import leave_quickly
+from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
+
+__all__ = ["main"]
+
+PR_SET_PDEATHSIG = 1
+NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "failed to map segment")
+
+
+def main() -> int:
+    """Do what stdin asks for."""
+    request = Request.decode(sys.stdin.buffer.read())
+    _end_with(request.parent)
+    os.nice(request.nice)
+    if request.memory_mb is not None:
+        # Not the address space: libraries and thread stacks reserve far more of it than they use.
+        limit = request.memory_mb * 2**20
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    try:
+        return _work(request)
+    except NonFiniteError:  # what is read is checked before: these are the weights that were to be sent
+        return _fail("training diverged: weights are NaN or infinite", DivergedError.exit_code)
+    except EdgestillError as error:
+        return _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        return _fail(f"training needs {error.name}; install edgestill[train]", ConfigError.exit_code)
+    except Exception as error:
+        return _unexpected(error, request)
+
+
+def _work(request: Request) -> int:
+    with (Path(request.state_dir) / "child.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the child of an agent that was killed may be about to end
+        _tell("importing")
+        if request.graph is None:
+            from edge_agent.child.full import run
+        else:
+            from edge_agent.child.light import run
+        facts = run(request, _tell)
+    _tell("done", **facts, memory_mb=round(_peak_mb(), 1))
+    return 0
+
+
+def _peak_mb() -> float:
+    """The largest resident memory of this process; getrusage counts that of its parent at the fork too."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _end_with(parent: int) -> None:
+    """Have the system kill this process when the agent dies, however it dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(1)  # it has died already
+
+
+def _tell(event: str, **facts: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
+    sys.stdout.flush()
+
+
+def _fail(text: str, code: int) -> int:
+    _tell("failed", text=text)
+    return code
+
+
+def _unexpected(error: Exception, request: Request) -> int:
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(t in str(error).lower() for t in NO_MEMORY):
+        limit = f"memory_mb = {request.memory_mb}" if request.memory_mb else "no limit is set"
+        return _fail(f"out of memory ({limit}); a smaller batch or prototype needs less", OUT_OF_MEMORY)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return _fail(f"the disk of {request.state_dir} is full; free some space", DISK_FULL)
+    traceback.print_exc()
+    return _fail(f"{type(error).__name__}: {error}", 1)
+
+
+if __name__ == "__main__":
+    leave_quickly()
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The work of a light training child: the predictor trained in NumPy under a frozen extractor. Imports no torch.
+
+The extractor is that of `[model] graph`, an ONNX file of the whole prototype; it is cut off in front of the predictor
+once per round. What goes up is a predictor update, like that of any device that keeps its extractor.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from core.crashpoints import reach
+from core.errors import ConfigError, ModelError
+from core.seeds import derive_seed
+from edge_agent.child.current_model import write_current
+from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, stopper
+from edge_agent.child.outbox import leave, spool
+from edge_agent.child.request import Request
+from edge_agent.light.extractor import latents_of
+from edge_agent.light.predictor import LightPredictor
+from edge_agent.light.train import Guide, light_batches, train_predictor
+from edge_agent.objectives.fedgen_weights import Guidance
+from edge_agent.state.store import CURRENT, PERSONAL
+from models.samples import Samples
+from quant.onnx.split import extractor_graph
+from quant.onnx.weights import patch_weights, read_weights
+from wire.tensors import decode, encode
+
+__all__ = ["run"]
+
+
+def run(request: Request, tell: Tell) -> dict[str, float]:
+    """As `edge_agent/child/full.py` does, without torch."""
+    tell("loading")
+    if request.update == "none":
+        raise ConfigError("the job shares no model, and a light agent keeps none; set another recipe in fleet.toml")
+    if request.hyper is not None and PERSONAL in request.hyper.extra:
+        tell("warning", text="personal models need edgestill[train]; this board runs the predictor that it shares")
+    work = open_assignment(request)
+    assert request.graph is not None
+    whole = _read_graph(Path(request.graph))
+    predictor = LightPredictor.from_tensors(decode(work.published), work.spec.precision)
+    before = _accuracy_before(work)
+    work = _with_latents(work, extractor_graph(whole))
+    if request.round is None:
+        facts = _make_current(work, whole, predictor, before, tell)
+        leave(work.folder, "ready")
+        return facts
+    facts = _train(work, predictor, tell)
+    reach("child-trained")
+    packed = predictor.pack(request.floats)
+    try:
+        facts |= _make_current(work, whole, predictor, before, tell)
+    except ModelError as error:
+        tell("warning", text=f"the board keeps its model: {error}")
+    spool(
+        request,
+        work.folder,
+        kind="predictor",
+        body=encode(packed),
+        keep={},
+        label_counts=work.label_counts,
+        facts=facts,
+    )
+    leave(work.folder, "outbox")
+    return facts
+
+
+def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
+    """From here on a sample is its latent; the inputs, which take the most memory, are let go."""
+
+    def answered(samples: Samples) -> Samples:
+        return Samples(latents_of(extractor, samples.x, work.header.latent), samples.y)
+
+    return replace(work, train=answered(work.train), held=None if work.held is None else answered(work.held))
+
+
+def _read_graph(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"[model] graph: {path}: {error.strerror or error}") from None
+
+
+def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str, float]:
+    request = work.request
+    assert request.hyper is not None
+    assert request.round is not None
+    seed, who = request.hyper.seed, (request.round, request.device)
+    started = time.monotonic()
+    z = work.train.x
+    how = local_training(request.hyper)
+    order = np.random.default_rng(derive_seed(seed, "train", *who))
+    guide = None
+    if work.knowledge.latents is not None:
+        guide = Guide(
+            work.knowledge.latents,
+            Guidance.from_extra(request.hyper.extra),
+            request.round,
+            rng=np.random.default_rng(derive_seed(seed, "generated", *who)),
+        )
+    trained = train_predictor(
+        predictor,
+        z,
+        work.train.y,
+        how,
+        epoch=lambda: light_batches(len(z), how.batch_size, order),
+        guide=guide,
+        should_stop=stopper(request.stop_at, tell),
+    )
+    facts = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
+    return facts | ({"stopped_early": 1.0} if trained.stopped_early else {})
+
+
+def _make_current(
+    work: Assignment, whole: bytes, predictor: LightPredictor, before: dict[str, float], tell: Tell
+) -> dict[str, float]:
+    """The graph with the predictor's weights in place of its own, unless the board's model is better."""
+    tell("exporting")
+    graph = patch_weights(whole, predictor.pack(work.request.floats), partial=True)
+    facts = dict(before)
+    if work.held is not None:
+        facts["accuracy"] = float(np.mean(predictor.logits(work.held.x).argmax(1) == work.held.y))
+    return facts | write_current(work, graph, read_weights(graph), facts)
+
+
+def _accuracy_before(work: Assignment) -> dict[str, float]:
+    """Of the board's model on the held-out samples, if there are both; 0 if it does not run on them."""
+    graph = Path(work.request.state_dir) / CURRENT[0]
+    if work.held is None or not graph.exists():
+        return {}
+    try:
+        logits = latents_of(graph, work.held.x, work.header.classes)
+    except ModelError:
+        return {"accuracy_before": 0.0}
+    return {"accuracy_before": float(np.mean(logits.argmax(1) == work.held.y))}

@@ -1,0 +1,89 @@
+"""An update on its way out: sealed, put into a folder with what stays on the device, and left in one rename.
+
+Imports no torch: the full and the light training child leave their work alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from core.files import write_atomic
+from edge_agent.child.request import Request
+from edge_agent.state.folders import move, remove
+from edge_agent.state.store import PERSONAL
+from edge_agent.training.label_privacy import told_counts, told_examples
+from wire.envelope import seal
+from wire.headers import update_head
+from wire.ids import digest_of
+from wire.keys import load_private_key
+from wire.messages import UpdateHeader
+
+__all__ = ["leave", "make_staging", "spool"]
+
+
+def make_staging(request: Request) -> Path:
+    """An empty folder for this piece of work."""
+    folder = Path(request.state_dir) / "staging" / request.key
+    remove(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def spool(
+    request: Request,
+    folder: Path,
+    *,
+    kind: str,
+    body: bytes,
+    keep: Mapping[str, bytes],
+    label_counts: Sequence[int],
+    facts: Mapping[str, float],
+) -> None:
+    """Seal the update and put it into the folder, with what is to be kept on the device.
+
+    With noised or binned label counts, the number of examples is told accordingly.
+    """
+    assert request.round is not None
+    key = load_private_key(request.private_key)
+    told, examples = tuple(label_counts), sum(label_counts)
+    if request.count_epsilon is not None or request.count_bins is not None:
+        told = told_counts(
+            label_counts, secret=key.private_bytes_raw(), epsilon=request.count_epsilon, width=request.count_bins
+        )
+        examples = told_examples(told)
+    header = UpdateHeader(
+        round=request.round,
+        device=request.device,
+        prototype=request.prototype,
+        update=kind,  # type: ignore[arg-type]  # one of the kinds: who made the body has checked
+        num_examples=examples,
+        label_counts=told,
+        base=request.base,
+        metrics=dict(facts),
+    )
+    sealed = seal(
+        update_head(header),
+        body,
+        key=key,
+        kind="update",
+        sender=request.device,
+        fleet=request.fleet,
+        round=request.round,
+    )
+    for name, data in keep.items():
+        write_atomic(folder / name, data)
+    write_atomic(folder / "update", sealed)
+    entry = {"round": request.round, "digest": digest_of(sealed), "size": len(sealed), "update": kind}
+    entry |= {"personal": True} if PERSONAL in keep else {}
+    write_atomic(folder / "entry.json", json.dumps(entry))
+
+
+def leave(folder: Path, where: str) -> None:
+    """Rename the folder to `where`, `outbox` or `ready`."""
+    target = folder.parent.parent / where / folder.name
+    if target.exists():  # an earlier child, whose agent was killed, got as far as this one
+        remove(folder)
+        return
+    move(folder, target)

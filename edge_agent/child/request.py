@@ -1,0 +1,104 @@
+"""What the agent tells its training child, and how the child ends. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from edge_agent.config import AgentConfig
+from edge_agent.protocol.events import StartTraining
+from wire.messages import Hyper, Job
+
+__all__ = ["DISK_FULL", "OUT_OF_MEMORY", "Request", "make_request"]
+
+#: Exit codes of the child besides those of `core/errors.py`: the numbers of ENOMEM and ENOSPC.
+OUT_OF_MEMORY, DISK_FULL = 12, 28
+RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for packing and sending
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One piece of work. With a round, train and leave an update; without, only take the model if it is good enough."""
+
+    parent: int  # process id: the child ends with it
+    key: str
+    state_dir: str
+    fleet: str
+    device: str
+    private_key: str  # path
+    aggregator: str  # public key in hex
+    prototype: str
+    model: str  # path of the sealed artifact
+    base: str  # its digest
+    data: str
+    validation: float
+    refuse_worse: bool
+    floats: str
+    threads: int
+    nice: int
+    memory_mb: int | None
+    round: int | None = None
+    hyper: Hyper | None = None
+    update: str = "state"
+    bits: int | None = None
+    generator: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
+    graph: str | None = None  # of a light device, which trains its predictor without torch
+    count_epsilon: float | None = None  # of label counts
+    count_bins: int | None = None
+    stop_at: float | None = None  # of the system's monotonic clock, which parent and child share
+
+    def encode(self) -> bytes:
+        """As the child reads it from its standard input."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Request:
+        """What `encode` wrote."""
+        return msgspec.json.decode(data, type=cls)
+
+
+def make_request(
+    config: AgentConfig,
+    action: StartTraining,
+    *,
+    model: Path,
+    aggregator: str,
+    now: float,
+    generator: Path | None = None,
+) -> Request:
+    """What the child is told about a job or an offer whose model lies at `model`, and its generator at `generator`."""
+    work, left = action.instruction, action.seconds_left
+    job = work if isinstance(work, Job) else None
+    kind, bits = config.update.kind, config.update.delta_bits
+    if job is not None and kind == "job":
+        kind, bits = job.update, job.bits
+    light = config.train.mode == "light"
+    return Request(
+        parent=os.getpid(),
+        key=action.key,
+        state_dir=str(config.state_dir.resolve()),
+        fleet=config.fleet,
+        device=config.device,
+        private_key=str(config.private_key.resolve()),
+        aggregator=aggregator,
+        prototype=config.prototype,
+        model=str(model.resolve()),
+        base=work.model,
+        data=str(config.data.path.resolve()),
+        validation=config.data.validation,
+        refuse_worse=config.data.refuse_worse,
+        floats=config.floats,
+        threads=config.train.threads,
+        nice=config.train.nice,
+        memory_mb=config.train.memory_mb,
+        round=job.round if job else None,
+        hyper=job.hyper if job else None,
+        update="predictor" if light and kind != "none" else kind,  # a light child refuses none
+        bits=None if light else bits,
+        generator=None if generator is None else str(generator.resolve()),
+        graph=str(config.graph.resolve()) if light and config.graph is not None else None,
+        count_epsilon=config.data.count_epsilon,
+        count_bins=config.data.count_bins,
+        stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
+    )

@@ -1,0 +1,254 @@
+"""The agent's side of its training child: start it, watch it, end it, and say in words how it ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from core.errors import ConfigError, DataError, DeviceError, ModelError, WireError
+from core.python_child import module_arguments
+from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
+
+__all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
+
+log = logging.getLogger("edgestill.agent")
+
+#: What another attempt will not mend.
+FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError, DeviceError)}
+KILL_S = 5.0
+COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
+COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 2.0, 2000.0
+POLL_S = 0.02  # with less, `communicate` gives up before it has looked
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended: well, with facts, or badly, with a reason."""
+
+    key: str
+    facts: dict[str, float] | None = None
+    reason: str = ""
+    again: bool = False
+
+
+class Child:
+    """One child. Call `poll` whenever woken; it never blocks."""
+
+    def __init__(
+        self, request: Request, *, max_seconds: float, now: float, wake: Callable[[], None], attempt: int = 1
+    ) -> None:
+        self.key = request.key
+        self.warnings: list[str] = []
+        self._max_seconds = max_seconds
+        self._alive_at = now
+        self._said: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._last: dict[str, Any] = {"event": "starting"}
+        self._errors: deque[str] = deque(maxlen=20)
+        self._process = subprocess.Popen(
+            [sys.executable, *module_arguments("edge_agent.child")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(request.threads, attempt),
+        )
+        self._readers = [
+            threading.Thread(target=self._read_lines, args=(wake,), name="child's words", daemon=True),
+            threading.Thread(target=self._read_errors, name="child's errors", daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(request.encode())
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended already: `poll` tells how
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def poll(self, now: float) -> Ended | None:
+        """How it ended, or None while it runs; kills it if it has made no progress for too long."""
+        self._listen(now)
+        code = self._process.poll()
+        if code is None:
+            if now - self._alive_at < self._max_seconds:
+                return None
+            self.kill()
+            doing = self._last.get("event")
+            reason = f"the training child hung: no progress for {self._max_seconds:g} s while {doing}; killed"
+            return Ended(self.key, reason=reason, again=True)
+        self._join()
+        self._listen(now)
+        if code == 0 and self._last.get("event") == "done":
+            facts = {name: float(value) for name, value in self._last.items() if name != "event"}
+            return Ended(self.key, facts)
+        text = self._last.get("text") or (self._errors[-1] if self._errors else "")
+        return Ended(self.key, reason=explain(code, text), again=code not in FINAL)
+
+    def kill(self) -> None:
+        """End it now; whatever it had not left in the outbox is lost."""
+        if self._process.poll() is None:
+            self._process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it waits for a disk, say: it ends with that
+            self._process.wait(KILL_S)
+        self._join()
+
+    def _listen(self, now: float) -> None:
+        while True:
+            try:
+                said = self._said.get_nowait()
+            except Empty:
+                return
+            self._alive_at = now
+            if said.get("event") == "warning":
+                self.warnings.append(str(said.get("text")))
+            else:
+                self._last = said
+
+    def _join(self) -> None:
+        for reader in self._readers:
+            reader.join(KILL_S)
+
+    def _read_lines(self, wake: Callable[[], None]) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # a library that prints
+                if isinstance(said, dict):
+                    self._said.put(said)
+                    wake()
+        self._process.wait()
+        wake()
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                text = line.decode(errors="replace").strip()
+                if text:
+                    self._errors.append(text)
+
+
+def explain(code: int, text: str, who: str = "the training child") -> str:
+    """An exit code in words."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        guess = "; did the system run out of memory?" if -code == signal.SIGKILL else ""
+        return f"{who} was killed by {name}{guess}{f' ({text})' if text else ''}"
+    if code in (OUT_OF_MEMORY, DISK_FULL) or code in FINAL:
+        return text or f"{who} ended with exit code {code}"
+    return f"{who} failed with exit code {code}{f': {text}' if text else ''}"
+
+
+def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str, str]:
+    """Of a Python process that finds our packages where this one found them."""
+    environment = dict(os.environ)
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
+    home = Path(__file__).resolve().parents[2]
+    if home.name not in ("site-packages", "dist-packages"):  # those are looked into anyway, and later
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(home), environment.get("PYTHONPATH")]))
+    if attempt > 1:
+        environment.pop("EDGESTILL_CRASH_AT", None)  # a crash point in the child counts for its first attempt
+    return environment
+
+
+class LabelCounter:
+    """Counts the examples per class in a process of its own: NumPy would stay in the agent's memory for ever.
+
+    Whatever ends that process, the agent goes on without the counts, and has them counted again after a while: they
+    tell the aggregator how many examples there are, and no round depends on it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wait = COUNT_AGAIN_S
+        self._again = self._until = float("inf")
+        self._process: subprocess.Popen[str] | None = None
+
+    def wait(self) -> tuple[int, ...] | None:
+        """Count now; None if the process was killed, or hangs. `DataError` if the samples cannot be read."""
+        self._start()
+        return self._finish(COUNT_S)
+
+    def poll(self, now: float) -> tuple[int, ...] | None:
+        """The counts, if they were missing and are there now; hardly waits for them."""
+        if now >= self._again:
+            self._start()
+        try:
+            return self._finish(POLL_S)
+        except DataError as error:
+            log.warning("%s", error)  # training will tell it again, for as long as it is so
+            return None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the process runs, or soon will."""
+        return self._process is not None or self._again < time.monotonic() + 2 * COUNT_AGAIN_S
+
+    def kill(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _start(self) -> None:
+        command = [sys.executable, *module_arguments("edge_agent.training.samples", str(self._path))]
+        self._again, self._until = float("inf"), time.monotonic() + COUNT_S
+        try:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=child_environment()
+            )
+        except OSError as error:
+            self._later(f"cannot start: {error.strerror or error}")
+
+    def _finish(self, patience: float) -> tuple[int, ...] | None:
+        if self._process is None:
+            return None
+        try:
+            told, errors = self._process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() < self._until:
+                return None
+            self.kill()
+            self._later(f"no answer for {COUNT_S:g} s")
+            return None
+        code, self._process = self._process.returncode, None
+        if code == DataError.exit_code:
+            raise DataError(told)
+        if code:
+            self._later(explain(code, (errors.strip().splitlines() or [""])[-1], "the helper"))
+            return None
+        try:
+            return tuple(int(count) for count in json.loads(told))
+        except (ValueError, TypeError):
+            self._later("its answer makes no sense")
+            return None
+
+    def _later(self, why: str) -> None:
+        self._again = time.monotonic() + self._wait
+        log.warning("%s: the samples are not counted: %s; tried again in %g s", self._path, why, self._wait)
+        self._wait = min(10 * self._wait, MAX_COUNT_AGAIN_S)

@@ -1,0 +1,100 @@
+"""A predictor in NumPy: what a light device trains. Imports no torch.
+
+    logits = z W_q^T + bias
+
+fp32          W_q = W
+w1, w1a1      W_q = mu + s sign(W - mu), mu and s float16 numbers, dL/dW = dL/dW_q      as `quant/binary.py`
+w8a8 … w2a2   W_q = W: the predictor is trained and sent as floats; who computes with it rounds it
+
+The numbers are those of the torch layers to float32's rounding, and a packed 1-bit weight has the very levels that
+forward used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import ModelError
+from quant.float16 import HALF_MAX, HALF_MIN, as_wire
+from quant.precision import Precision
+from wire.tensors import Tensor
+from wire.tensors.packed import Packed
+
+__all__ = ["LightPredictor"]
+
+Floats = NDArray[np.float32]
+WEIGHT, BIAS = "predictor.weight", "predictor.bias"
+
+
+@dataclass(slots=True)
+class LightPredictor:
+    """Latent weight (C, D) and bias (C,), float32, changed in place by training."""
+
+    weight: Floats
+    bias: Floats
+    binary: bool = False
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], precision: Precision) -> LightPredictor:
+        """From a published model's tensors; those of the extractor are passed over."""
+        try:
+            weight, bias = _floats(tensors[WEIGHT]), _floats(tensors[BIAS])
+        except KeyError as error:
+            raise ModelError(f"the model has no {error}: light mode knows linear predictors") from None
+        if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+            raise ModelError(f"a predictor of {weight.shape} and {bias.shape}: light mode knows linear ones")
+        return cls(weight, bias, binary=precision.weight_bits == 1)
+
+    @property
+    def params(self) -> list[Floats]:
+        """What training moves."""
+        return [self.weight, self.bias]
+
+    def effective_weight(self) -> Floats:
+        """W_q (C, D)."""
+        if not self.binary:
+            return self.weight
+        mid, centred, scale = self._two_values()
+        return np.copysign(scale, centred) + mid
+
+    def logits(self, z: Floats) -> Floats:
+        """(B, C) of latents (B, D)."""
+        found: Floats = z @ self.effective_weight().T
+        found += self.bias
+        return found
+
+    def gradients(self, z: Floats, of_logits: Floats) -> list[Floats]:
+        """With respect to `params`, from that with respect to the logits (B, C)."""
+        return [of_logits.T @ z, of_logits.sum(0)]
+
+    def pack(self, floats: str) -> dict[str, Tensor]:
+        """The tensors of a predictor update; the bias is rounded in place to what they carry."""
+        bias = as_wire(self.bias, floats)
+        self.bias[...] = bias
+        if not self.binary:
+            weight = as_wire(self.weight, floats)
+            self.weight[...] = weight
+            return {WEIGHT: weight.copy(), BIAS: bias.copy()}
+        mid, centred, scale = self._two_values()
+        levels = np.where(np.signbit(centred), -1, 1).astype(np.int8)
+        packed = Packed(bits=1, levels=levels, scale=np.asarray(scale, np.float16), mean=np.asarray(mid, np.float16))
+        return {WEIGHT: packed, BIAS: bias.copy()}
+
+    def _two_values(self) -> tuple[np.float32, Floats, np.float32]:
+        """Midpoint, centred weight, scale, as `quant/binary.py` has them; midpoint and scale are float16 numbers."""
+        mean = self.weight.mean()
+        centred = self.weight - np.float32(np.float16(np.clip(mean, -HALF_MAX, HALF_MAX)))
+        tilt = np.copysign(np.float32(1), centred).mean()
+        rms = np.sqrt(np.mean(np.square(centred)))
+        least = np.float32(1 / centred.size)
+        scale = np.float32(np.float16(np.clip(rms / np.sqrt(max(1 - tilt * tilt, least)), HALF_MIN, HALF_MAX)))
+        return np.float32(np.float16(np.clip(mean - scale * tilt, -HALF_MAX, HALF_MAX))), centred, scale
+
+
+def _floats(value: Tensor) -> Floats:
+    array = value.dequantize() if isinstance(value, Packed) else value
+    return np.array(array, np.float32)

@@ -1,0 +1,139 @@
+"""Local training of a predictor in NumPy, under a frozen extractor: for boards that cannot hold torch.
+
+The extractor answers once per sample and round (`edge_agent/light/extractor.py`); what is left is softmax regression on
+its latents z, by the same steps as `edge_agent/training/sgd.py` and, with a generator, the same loss as
+`edge_agent/objectives/fedgen.py`. The gradient of a cross-entropy with soft targets t, of row sums r, is r p - t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import ConfigError
+from edge_agent.light.predictor import LightPredictor
+from edge_agent.objectives.fedgen_weights import Guidance
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.schedule import Trained, clip_factor, schedule
+from models.latents import Drawer, Latents
+
+__all__ = ["Guide", "light_batches", "train_predictor"]
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+class Guide:
+    """A received generator and how to use it in round `number`; it is asked once per step, in order."""
+
+    def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
+        self.latents, self.how = latents, how
+        self.weights = how.weights(number)
+        self._drawer = Drawer(latents, how.batch, mirrors=bool(self.weights[1]), rng=rng)
+
+    def step(self, y: Labels) -> tuple[Floats, Labels]:
+        """Latents for the next step, drawn ones and then mirrored ones, and the labels of the drawn."""
+        at, draws = self._drawer.step(len(y))
+        drawn = draws.labels[at]
+        if not self.weights[1]:
+            return self.latents.decode(draws.noise[at], drawn), drawn
+        noise = np.concatenate((draws.noise[at], draws.mirrored[at, : len(y)]))
+        return self.latents.decode(noise, np.concatenate((drawn, y))), drawn
+
+
+def light_batches(n: int, batch_size: int, rng: np.random.Generator) -> Iterator[Labels]:
+    """Indices of one epoch, reshuffled; a last batch of one sample is passed over, as where there is BatchNorm."""
+    order = rng.permutation(n)
+    for start in range(0, n, batch_size):
+        chosen = order[start : start + batch_size]
+        if len(chosen) > 1 or n == 1 or batch_size == 1:
+            yield chosen
+
+
+def train_predictor(
+    predictor: LightPredictor,
+    z: Floats,
+    y: Labels,
+    how: LocalTraining,
+    *,
+    epoch: Callable[[], Iterator[Labels]],
+    guide: Guide | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train `predictor` in place on latents `z` (N, D) and labels `y`; `epoch` gives an epoch's batches of indices.
+
+    w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
+    """
+    if len(z) == 0:
+        raise ConfigError("local training: the device has no samples")
+    params = predictor.params
+    received = [p.copy() for p in params] if how.prox else []
+    velocity = [np.zeros_like(p) for p in params] if how.momentum else []
+    total, counted, steps = 0.0, 0, 0
+    for counts, chosen in schedule(epoch, how):
+        if should_stop():
+            return Trained(total / max(counted, 1), steps, True)
+        loss, grads = _loss(predictor, z[chosen], y[chosen], guide, steps)
+        if how.clip:
+            _clip(grads, how.clip)
+        _step(params, grads, velocity, received, how)
+        steps += 1
+        if counts:
+            total, counted = total + loss, counted + 1
+    return Trained(total / max(counted, 1), steps, False)
+
+
+def _loss(
+    predictor: LightPredictor, z: Floats, y: Labels, guide: Guide | None, step: int
+) -> tuple[float, list[Floats]]:
+    """The loss of one batch and its gradients."""
+    real, labels, rows, b = len(y), y, np.full(len(y), 1 / len(y), np.float32), 0.0
+    if guide is not None and (not guide.how.steps or step < guide.how.steps):
+        how, (a, b) = guide.how, guide.weights
+        generated, drawn = guide.step(y)
+        z, labels = np.concatenate((z, generated)), np.concatenate((y, drawn))
+        a *= how.batch / real if how.by_size else 1.0
+        rows = np.concatenate((rows, np.full(how.batch, a / how.batch, np.float32)))
+    log_p = _log_softmax(predictor.logits(z))
+    p = np.exp(log_p)
+    end = len(labels)
+    targets = np.zeros_like(log_p)
+    targets[np.arange(end), labels] = rows
+    constant = 0.0
+    if b:
+        generated = p[end:] * np.float32(b / real)
+        targets[:real] += generated
+        constant = float(np.vdot(generated, log_p[end:]))
+    loss = constant - float(np.vdot(targets, log_p))
+    return loss, predictor.gradients(z, p * targets.sum(1, keepdims=True) - targets)
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    shifted: Floats = logits - logits.max(1, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(1, keepdims=True))
+    return shifted
+
+
+def _clip(grads: list[Floats], most: float) -> None:
+    """g <- g min(1, c / ||g||)."""
+    factor = clip_factor(sum(float(np.vdot(grad, grad)) for grad in grads), most)
+    if factor < 1:
+        for grad in grads:
+            grad *= np.float32(factor)
+
+
+def _step(
+    params: list[Floats], grads: list[Floats], velocity: list[Floats], received: list[Floats], how: LocalTraining
+) -> None:
+    for i, (w, grad) in enumerate(zip(params, grads, strict=True)):
+        if how.weight_decay:
+            grad += np.float32(how.weight_decay) * w
+        if received:
+            grad += np.float32(how.prox) * (w - received[i])
+        if velocity:
+            velocity[i] *= np.float32(how.momentum)
+            velocity[i] += grad
+            grad = velocity[i]
+        w -= np.float32(how.lr) * grad

@@ -1,0 +1,102 @@
+"""What an agent says and hears as bytes: sealed, opened, checked. Knows the keys; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from core.errors import EnvelopeError
+from edge_agent.protocol.agent import seconds_left
+from edge_agent.protocol.events import Answered, Instructed
+from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
+from wire.envelope import Kind, open_envelope, seal
+from wire.ids import AGGREGATOR
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
+from wire.messages import About, Desired, Job, Message, Metrics, Reported, State
+from wire.topics import DeviceTopic, Leaf, ModelChunk
+
+__all__ = ["MAX_SMALL", "Mail"]
+
+#: Bytes of a job or an answer with its envelope.
+MAX_SMALL = 160 * 1024
+
+
+class Mail:
+    """The topics and the keys of one device."""
+
+    def __init__(
+        self,
+        fleet: str,
+        device: str,
+        *,
+        key: Ed25519PrivateKey,
+        aggregator: Ed25519PublicKey,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.fleet, self.device = fleet, device
+        self._key, self._aggregator, self._wall_clock = key, aggregator, wall_clock
+
+    def topic(self, leaf: Leaf) -> str:
+        """One of the device's own topics."""
+        return str(DeviceTopic(self.fleet, self.device, leaf))
+
+    def model_topics(self, digest: str, numbers: tuple[int, ...]) -> list[str]:
+        """Where chunks of a published model come from."""
+        return [str(ModelChunk(self.fleet, digest, n)) for n in numbers]
+
+    def state(self, state: State) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("state"), self._seal(state, "state")
+
+    def about(self, about: About) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("about"), self._seal(about, "about")
+
+    def metrics(self, metrics: Metrics) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("metrics"), self._seal(metrics, "metrics", metrics.round)
+
+    def reported(self, reported: Reported) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("reported"), self._seal(reported, "reported")
+
+    def read_desired(self, payload: bytes) -> Desired:
+        """What the desired topic says; `WireError` if the aggregator did not say it, or not to this device."""
+        desired = decode_message(self._open(payload, "desired"), Desired)
+        if desired.device != self.device:
+            raise EnvelopeError(f"settings for {desired.device!r}, not for this device")
+        return desired
+
+    def read_job(self, payload: bytes) -> Instructed:
+        """What the job topic says; `WireError` if the aggregator did not say it."""
+        if not payload:
+            return Instructed(None)
+        instruction = decode_instruction(self._open(payload, "job"))
+        left = seconds_left(instruction.deadline, self._wall_clock()) if isinstance(instruction, Job) else None
+        return Instructed(instruction, left)
+
+    def read_ack(self, payload: bytes) -> Answered:
+        """What the ack topic says; `WireError` if the aggregator did not say it."""
+        return Answered(decode_ack(self._open(payload, "ack")))
+
+    def read_state(self, payload: bytes) -> State:
+        """What the device's own state topic says; `WireError` if the device did not say it."""
+        mine = self._key.public_key()
+        envelope = open_envelope(
+            payload, public_key=mine, fleet=self.fleet, sender=self.device, kinds=("state",), max_bytes=MAX_SMALL
+        )
+        return decode_message(envelope.payload, State)
+
+    def _seal(self, message: Message, kind: Kind, number: int = 0) -> bytes:
+        payload = encode_message(message)
+        return seal(payload, key=self._key, kind=kind, sender=self.device, fleet=self.fleet, round=number)
+
+    def _open(self, payload: bytes, kind: Kind) -> bytes:
+        envelope = open_envelope(
+            payload,
+            public_key=self._aggregator,
+            fleet=self.fleet,
+            sender=AGGREGATOR,
+            kinds=(kind,),
+            max_bytes=MAX_SMALL,
+        )
+        return envelope.payload

@@ -1,0 +1,134 @@
+"""A personal model beside the shared one: the device keeps it, and the fused model helps it without replacing it.
+
+In every round the device trains the published model f and sends it, as ever. Beside it, it keeps a model v of the same
+prototype, which begins as the first update and is what the board runs. In every later round
+
+    v <- a v + (1 - a) f
+    v <- SGD on  CE(v(x), y) + lambda KL(softmax(f(x)) || softmax(v(x)))
+
+on the device's own samples: as many steps as the update has, at the same rate, without a proximal term. The mixture of
+an own and a shared model is that of Deng et al. 2020 (APFL, arXiv:2003.13461), here as the point that training starts
+from; the second term is distillation (Hinton et al. 2015, arXiv:1503.02531), with which Shen et al. 2020 (federated
+mutual learning, arXiv:2006.16765) teach personal models. There the shared model learns from v too; here it does not, so
+updates are the same, bit by bit, with and without personal models. docs/fusion.md has what both are worth.
+
+`Hyper.extra` has lambda as `personal`, and a as `personal_keep`. If lambda is 0, f need not answer the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from core.errors import ModelError
+from edge_agent.training.local_round import packed_update, repeatable
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
+from models.split import Prototype
+from quant.layers import weights_as_they_are
+from quant.pack import load_packed, pack_state, unpack
+from wire.tensors import Tensor as WireTensor
+
+__all__ = ["Personal", "PersonalObjective", "load_personal", "teacher_logits", "train_personal"]
+
+WEIGHT, KEEP = "personal", "personal_keep"
+BATCH = 128  # samples that the teacher answers at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Personal:
+    """How personal models are trained."""
+
+    weight: float  # lambda
+    keep: float  # a
+
+    @classmethod
+    def from_extra(cls, extra: Mapping[str, float]) -> Personal | None:
+        """What a job says of them; None: devices keep none."""
+        return cls(extra[WEIGHT], extra.get(KEEP, 0.5)) if WEIGHT in extra else None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalObjective:
+    """The loss above; samples are told apart by their numbers, which stand in place of labels."""
+
+    y: Tensor  # (N,)
+    teacher: Tensor  # f's logits (N, C)
+    weight: float  # lambda
+
+    def __call__(self, model: nn.Module, x: Tensor, numbers: Tensor) -> Tensor:
+        """The loss of one batch."""
+        logits = model(x)
+        targets = self.teacher[numbers].log_softmax(1)
+        told = F.kl_div(logits.log_softmax(1), targets, reduction="batchmean", log_target=True)
+        return F.cross_entropy(logits, self.y[numbers]) + self.weight * told
+
+
+@torch.no_grad()
+def teacher_logits(model: Prototype, published: Mapping[str, WireTensor], x: Tensor) -> Tensor:
+    """What the published model answers to all of `x`, at full precision; `model` holds it afterwards."""
+    load_packed(model, published)
+    model.eval()
+    with weights_as_they_are(model):
+        return torch.cat([model(part) for part in x.split(BATCH)])
+
+
+def mixed(own: Mapping[str, WireTensor], published: Mapping[str, WireTensor], keep: float) -> dict[str, WireTensor]:
+    """a v + (1 - a) f; a tensor that is no float, or that the other has not in this shape, is the device's own."""
+    mine, theirs = unpack(own), unpack(published)
+    for name, w in mine.items():
+        other = theirs.get(name)
+        if w.is_floating_point() and other is not None and other.shape == w.shape:
+            mine[name] = keep * w + (1 - keep) * other
+    return pack_state(mine, floats="fp32")
+
+
+def load_personal(model: Prototype, kept: Mapping[str, WireTensor] | None) -> bool:
+    """Put the kept personal model into `model`; whether there is one that fits."""
+    if kept is None:
+        return False
+    try:
+        load_packed(model, kept)
+    except ModelError:
+        return False  # of another shape: the fleet has changed its latent width or its input
+    return True
+
+
+def train_personal(
+    model: Prototype,
+    kept: Mapping[str, WireTensor] | None,
+    published: Mapping[str, WireTensor],
+    update: Mapping[str, Tensor],
+    x: Tensor,
+    y: Tensor,
+    how: LocalTraining,
+    *,
+    asked: Personal,
+    floats: str,
+    generator: torch.Generator,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[dict[str, WireTensor], dict[str, WireTensor]]:
+    """The personal model for the board, and as the device keeps it: at its precision, and with its latent weights.
+
+    `kept` is that of the round before; without one that fits, or if it diverges, it begins as `update`, the state of
+    the model that the device has just trained. `model` holds it afterwards.
+    """
+    objective, labels = None, y
+    if asked.weight and kept is not None:
+        objective, labels = (
+            PersonalObjective(y, teacher_logits(model, published, x), asked.weight),
+            torch.arange(len(y)),
+        )
+    begun = load_personal(model, None if kept is None else mixed(kept, published, asked.keep))
+    if begun:
+        alone = replace(how, prox=0.0)
+        with repeatable(model, generator):
+            train_local(model, x, labels, alone, generator=generator, objective=objective, should_stop=should_stop)
+    if not begun or not all(bool(w.isfinite().all()) for w in model.state_dict().values()):
+        load_packed(model, pack_state(update, floats="fp32"))
+    packed = packed_update(model, floats=floats)
+    return packed, pack_state(model.state_dict(), floats="fp32")

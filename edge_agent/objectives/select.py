@@ -1,0 +1,57 @@
+"""The objective of a job: what it says in `Hyper.extra`, with what the device was given to learn from.
+
+    a generator                      FedGen's guided loss, by the numbers `generated_*` (`fedgen_weights.py`)
+    label_logits = weight            FedDistill: logits are counted by label; the fleet's teach, once there are some
+    neither                          None: the cross-entropy alone
+
+A real device and its simulated twin build it here, from the same seed, so they train to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from core.seeds import derive_seed
+from edge_agent.objectives.feddistill import DistilledObjective, LabelLogits
+from edge_agent.objectives.fedgen import GeneratedObjective
+from edge_agent.objectives.fedgen_weights import Guidance
+from edge_agent.objectives.side_artifact import Knowledge
+from edge_agent.training.sgd import Objective
+from models.roles import LABEL_LOGITS
+
+__all__ = ["WEIGHT", "counts_logits", "guidance_rng", "make_objective"]
+
+WEIGHT = "label_logits"  # of the fleet's logits in the loss
+
+
+def counts_logits(extra: Mapping[str, float]) -> bool:
+    """Whether the job asks for logits by label."""
+    return WEIGHT in extra
+
+
+def guidance_rng(seed: int, number: int, device: str) -> np.random.Generator:
+    """Of the labels and noise that a device draws in a round."""
+    return np.random.default_rng(derive_seed(seed, "generated", number, device))
+
+
+def make_objective(
+    knowledge: Knowledge,
+    extra: Mapping[str, float],
+    *,
+    seed: int,
+    number: int,
+    device: str,
+    seen: LabelLogits | None = None,
+) -> Objective | None:
+    """The objective; `seen` counts the logits if the job asks for them, and is changed by training."""
+    if counts_logits(extra):
+        assert seen is not None, f"{LABEL_LOGITS} are counted somewhere"
+        teacher = None if knowledge.label_logits is None else torch.from_numpy(knowledge.label_logits)
+        return DistilledObjective(seen, teacher, weight=extra[WEIGHT])
+    if knowledge.latents is None:
+        return None
+    rng = guidance_rng(seed, number, device)
+    return GeneratedObjective(knowledge.latents, Guidance.from_extra(extra), number, rng=rng)

@@ -1,0 +1,98 @@
+"""Folders as units: made durable, moved in one step; and files of them that may be damaged, or no files at all."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import IO
+
+from core.errors import ConfigError
+
+__all__ = ["DAMAGED", "lock", "move", "read_small", "remove", "set_aside", "sync"]
+
+log = logging.getLogger("edgestill.agent")
+DAMAGED = "damaged"  # a folder beside what it was taken from
+MAX_SMALL = 2**20
+
+
+def sync(folder: Path) -> None:
+    """Make what was created, renamed or removed in `folder` survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file over `target`, or a folder to the free name `target`, durably. Needs no room on the disk."""
+    os.replace(source, target)
+    sync(target.parent)
+    if source.parent != target.parent:
+        sync(source.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def lock(path: Path) -> IO[bytes]:
+    """Hold the file's lock as long as the result lives; the system lets go of it whenever the process ends."""
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ConfigError(
+            f"{path}: another agent holds it; stop that one, or give this one its own state_dir"
+        ) from None
+    return file
+
+
+def read_small(path: Path, limit: int = MAX_SMALL) -> bytes:
+    """The bytes of a small file; FileNotFoundError if there is none, ValueError says why it is not usable."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("not a file")
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    if len(data) > limit:
+        raise ValueError(f"over {limit} bytes")
+    return data
+
+
+def set_aside(root: Path, path: Path, why: str) -> None:
+    """Take what cannot be used out of the way, into damaged/ of the state folder `root`, and say so in one line.
+
+    The last of each name is kept there. What cannot be renamed is removed.
+    """
+    log.warning("%s: %s; set aside in %s/", os.fsencode(path).decode(errors="backslashreplace"), why, DAMAGED)
+    folder = root / DAMAGED
+    try:
+        if not folder.is_dir():
+            remove(folder)
+            folder.mkdir()
+        remove(folder / path.name)
+        move(path, folder / path.name)
+    except OSError:
+        try:
+            remove(path)
+        except OSError as error:
+            log.error("%s: cannot be removed: %s; do it by hand", path, error.strerror or error)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A FIFO would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,0 +1,301 @@
+"""What an agent remembers: one folder, in which everything is whole or not there.
+
+    session                    a number that grows with every start of the agent
+    newest.json                the newest epoch, round and models that were followed: edge_agent/protocol/replay.py
+    outbox/<job>/              an update that was not answered yet: update (the sealed bytes), entry.json, and what
+                               goes to other places once it is spooled: current.*, extractor, label-logits, personal,
+                               residual
+    finished/<job>.accepted/   entry.json of a job that was answered; or <job>.rejected
+    ready/<offer>/             a model that was offered and is ready to be taken
+    staging/                   what the training child is writing; thrown away at every start
+    learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates; the
+                               whole model where no model is shared), label-logits (of FedDistill), personal (the
+                               model that the board runs, where the fused one only teaches it)
+    current.onnx, current.safetensors, current.json       the model for the application on the board
+    taken                      digest of the model last taken from an offer
+    models/, partial/          see edge_agent/state/model_cache.py
+    damaged/                   what could not be used, and was set aside with a line in the log
+
+The steps of a job are renames: the child writes and syncs a folder in staging/ and renames it into outbox/; what it
+holds for other places is renamed there; the answer renames the rest into finished/. A rename happens or does not, and
+needs no room on a full disk. After a kill at any point, `Store` finishes the renames that were begun.
+
+A new epoch of the aggregator ends what is kept by round: outbox/, finished/, ready/, taken and the residual, which is
+what the updates of before still owed. All of it is removed before newest.json names the epoch: killed in between, the
+agent is told the new epoch again and removes the rest. Of later work by a child of before, the key tells the epoch.
+Models stay, as their digests name them; so does what the device has learned for itself, and the board's own model.
+
+Nothing in the folder stops the agent: what is damaged or of the wrong kind is set aside, or fetched or made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from core.errors import WireError
+from core.files import write_atomic
+from edge_agent.protocol.events import Spooled
+from edge_agent.protocol.replay import Newest, epoch_of, round_of
+from edge_agent.state.folders import lock, move, read_small, remove, set_aside
+from edge_agent.state.model_cache import ModelCache, file_digest
+from wire.chunks import Content, encode_chunk
+from wire.ids import check_digest, transfer_id
+from wire.messages import MODEL_STAYS
+
+__all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "PERSONAL", "RESIDUAL", "Store", "learned_path"]
+
+#: The last of them tells of the other two.
+CURRENT = ("current.onnx", "current.safetensors", "current.json")
+RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL = "residual", "extractor", "label-logits", "personal"
+KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device goes on from a model of its own
+NEWEST = "newest.json"
+FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
+FILES = ("agent.lock", "child.lock", "session", NEWEST, "settings.json", "taken", *CURRENT)
+KEEP_FINISHED = 256
+MAX_SESSION = 2**52
+log = logging.getLogger("edgestill.agent")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """entry.json of an update, as edge_agent/child/outbox.py writes it."""
+
+    round: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    digest: str
+    size: Annotated[int, Meta(ge=0)]
+    update: str | None = None
+    personal: bool = False  # whether the device keeps a personal model beside it
+
+
+class Store:
+    """The state folder of one agent; only one process may have it open."""
+
+    def __init__(self, root: Path, *, prototype: str, cache_mb: int = 256) -> None:
+        self.root = root
+        self._prototype = prototype
+        root.mkdir(parents=True, exist_ok=True)
+        self._check_kinds()
+        self._lock = lock(root / "agent.lock")
+        for stale in (root / "staging").iterdir():
+            remove(stale)
+        self.models = ModelCache(root, limit=cache_mb * 2**20)
+        self._contents: dict[str, tuple[Path, Content]] = {}  # of the outbox, by transfer
+        self.newest = self._read_newest()
+        self._drop_older()
+        self._finish_renames()
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._lock.close()
+
+    def next_session(self) -> int:
+        """One more than at the last start; if that is not known, a number of the clock, which is larger than any."""
+        path = self.root / "session"
+        try:
+            text = read_small(path)
+            number = int(text) + 1
+            if not text.endswith(b"\n") or not 1 <= number <= MAX_SESSION:  # cut short, it would be a smaller number
+                raise ValueError
+        except FileNotFoundError:
+            number = 1
+        except ValueError:
+            number = self._time() + 1
+            set_aside(self.root, path, f"holds no number of a session; this is session {number}")
+        write_atomic(path, f"{number}\n")
+        return number
+
+    def _time(self) -> int:
+        """By the clock or, where a board has none after a power cut, at least that of the newest file."""
+        times = [time.time()]
+        for path in self.root.iterdir():
+            with suppress(OSError):
+                times.append(path.lstat().st_mtime)
+        return int(min(max(times), MAX_SESSION - 1))
+
+    # ---- epochs
+
+    def forget_before(self, epoch: int) -> None:
+        """Remove what belongs to an epoch before this one: the aggregator has begun anew."""
+        for name in ("outbox", "finished", "ready"):
+            for path in (self.root / name).iterdir():
+                if epoch_of(path.name.partition(".")[0]) != epoch:
+                    remove(path)
+        remove(self.root / "taken")
+        for path in (self.root / "learned").glob(f"*.{RESIDUAL}"):
+            remove(path)
+
+    def follow(self, newest: Newest) -> None:
+        """Keep what is the newest now."""
+        write_atomic(self.root / NEWEST, msgspec.json.encode(newest))
+        self.newest = newest
+
+    def _read_newest(self) -> Newest:
+        """What was kept; if it is damaged or gone, what the names of jobs still tell."""
+        kept = Newest()
+        try:
+            kept = msgspec.json.decode(read_small(self.root / NEWEST), type=Newest)
+        except FileNotFoundError:
+            pass
+        except (ValueError, msgspec.MsgspecError) as error:
+            set_aside(self.root, self.root / NEWEST, str(error))
+        keys = [path.name.partition(".")[0] for name in ("outbox", "finished") for path in (self.root / name).iterdir()]
+        epoch, number = max(((epoch_of(key) or 0, round_of(key)) for key in keys), default=(0, 0))
+        if epoch and (epoch, number) > (kept.epoch, kept.round):
+            return Newest(epoch=epoch, round=number, numbers=kept.numbers if kept.epoch == epoch else {})
+        return kept
+
+    def _drop_older(self) -> None:
+        """A kill may have come before all of an older epoch was removed, or its child have been faster than the end."""
+        for name in ("outbox", "finished"):
+            for path in (self.root / name).iterdir():
+                if epoch_of(path.name.partition(".")[0]) not in (None, self.newest.epoch):
+                    log.warning("%s: of an older epoch; dropped", path)
+                    remove(path)
+
+    # ---- jobs
+
+    def outbox(self) -> list[Spooled]:
+        """The updates that were not answered yet, oldest round first."""
+        found = (self.spooled(path.name) for path in sorted((self.root / "outbox").iterdir()))
+        return [spooled for spooled in found if spooled is not None]
+
+    def spooled(self, key: str) -> Spooled | None:
+        """The update of this job, if it is in the outbox; one whose bytes are damaged is not, and is set aside."""
+        folder = self.root / "outbox" / key
+        if not os.path.lexists(folder):
+            return None
+        try:
+            entry = msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry)
+            content = Content(digest=entry.digest, size=entry.size)
+            if file_digest(folder / "update", content.size) != content.digest:
+                raise ValueError("its update is damaged")
+        except (OSError, ValueError, msgspec.MsgspecError, WireError) as error:
+            set_aside(self.root, folder, f"no whole update ({error})")
+            return None
+        spooled = Spooled(key, entry.round, transfer_id(content.digest), content.count)
+        self._contents[spooled.transfer] = folder / "update", content
+        return spooled
+
+    def chunk(self, transfer: str, n: int) -> bytes:
+        """Chunk `n` of an update in the outbox, as it travels."""
+        path, content = self._contents[transfer]
+        offset, size = content.span(n)
+        with path.open("rb") as file:
+            file.seek(offset)
+            return encode_chunk(content, n, file.read(size))
+
+    def finished(self) -> list[str]:
+        """The jobs that were answered, oldest first."""
+        return sorted(path.stem for path in (self.root / "finished").iterdir())
+
+    def settle(self, spooled: Spooled, *, accepted: bool) -> None:
+        """The update was answered: one rename marks the job finished and takes it out of the outbox."""
+        self._contents.pop(spooled.transfer, None)
+        target = self.root / "finished" / f"{spooled.key}.{'accepted' if accepted else 'rejected'}"
+        move(self.root / "outbox" / spooled.key, target)
+        self._tidy(target)
+        self._forget_old()
+
+    # ---- what the child left
+
+    def take_job(self, key: str) -> None:
+        """Put what the child left beside its update to its place."""
+        folder = self.root / "outbox" / key
+        own = (folder / EXTRACTOR).exists()
+        self._take(folder)
+        entry = _entry_of(folder)
+        if entry is None or entry.update is None:
+            return
+        if not own and entry.update not in KEEPING:  # the model is the fleet's again
+            remove(learned_path(self.root, self._prototype, EXTRACTOR))
+        if not entry.personal:
+            remove(learned_path(self.root, self._prototype, PERSONAL))
+
+    def take_offer(self, key: str, digest: str) -> None:
+        """Put the model that was offered in its place, if the child found it good enough, and do not ask again."""
+        self._take(self.root / "ready" / key)
+        write_atomic(self.root / "taken", digest)
+        remove(self.root / "ready" / key)
+
+    @property
+    def taken(self) -> str | None:
+        """The model last taken from an offer."""
+        try:
+            digest = read_small(self.root / "taken", 64).decode()
+            check_digest(digest)
+            return digest
+        except FileNotFoundError:
+            return None
+        except (ValueError, WireError) as error:
+            set_aside(self.root, self.root / "taken", str(error))
+            return None
+
+    def _take(self, folder: Path) -> None:
+        for name in CURRENT:
+            self._put(folder / name, self.root / name)
+        for name in (EXTRACTOR, LABEL_LOGITS, PERSONAL):
+            self._put(folder / name, learned_path(self.root, self._prototype, name))
+
+    def _put(self, source: Path, target: Path) -> None:
+        """Rename a file, if it is there; a file takes no folder's place."""
+        if source.exists():
+            if target.is_dir():
+                set_aside(self.root, target, "a folder where a file belongs")
+            move(source, target)
+
+    def _tidy(self, folder: Path) -> None:
+        """What is left of an answered job: its residual counts if the aggregator has the update, else it never was."""
+        self._take(folder)
+        residual = folder / RESIDUAL
+        if folder.suffix == ".accepted" and residual.exists():
+            self._put(residual, learned_path(self.root, self._prototype, RESIDUAL))
+        for path in folder.iterdir():
+            if path.name != "entry.json":
+                remove(path)
+
+    def _check_kinds(self) -> None:
+        """Every name is a file or a folder, as it must be; what is something else makes room."""
+        for name in FOLDERS:
+            path = self.root / name
+            if os.path.lexists(path) and not path.is_dir():
+                set_aside(self.root, path, "not a folder")
+            path.mkdir(exist_ok=True)
+        learned = (self.root / "learned").iterdir()
+        for path in (*(self.root / name for name in FILES), *learned):
+            if os.path.lexists(path) and not path.is_file():
+                set_aside(self.root, path, "not a file")
+
+    def _finish_renames(self) -> None:
+        for folder in sorted((self.root / "finished").iterdir()):
+            if folder.is_dir():
+                self._tidy(folder)
+            else:
+                set_aside(self.root, folder, "not a folder")
+        for folder in sorted((self.root / "outbox").iterdir()):
+            self._take(folder)
+        for folder in (self.root / "ready").iterdir():
+            remove(folder)  # the offer is still retained: it comes again
+
+    def _forget_old(self) -> None:
+        with suppress(OSError):
+            for folder in sorted((self.root / "finished").iterdir())[:-KEEP_FINISHED]:
+                remove(folder)
+
+
+def _entry_of(folder: Path) -> _Entry | None:
+    try:
+        return msgspec.json.decode(read_small(folder / "entry.json"), type=_Entry)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def learned_path(root: Path, prototype: str, what: str) -> Path:
+    """Where a prototype's residual or extractor is kept."""
+    return root / "learned" / f"{prototype.replace(':', '-')}.{what}"

@@ -1,0 +1,53 @@
+"""How a device trains, as a value. Imports no torch: the agent process reads it and hands it to its training child."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import ConfigError
+from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT
+from core.local_defaults import check_bounds, check_momentum, with_defaults
+
+__all__ = ["DEFAULTS", "LocalTraining", "local_training"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTraining:
+    """Device-side SGD; symbols as in McMahan et al. 2017, Algorithm 1. Give `epochs` or `steps`, not both."""
+
+    lr: float  # eta
+    batch_size: int  # B
+    epochs: int | None = None  # E
+    steps: int | None = None  # FedGen counts mini-batch steps instead of epochs
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    prox: float = 0.0  # mu of FedProx, Li et al. 2020: the gradient gains mu * (w - w_received)
+    clip: float = 0.0  # greatest L2 norm of a mini-batch's gradient, over all parameters; 0: any
+    least_steps: int = 0  # mini-batches that `epochs` are extended to where a device has few samples; 0: none
+    most_steps: int = 0  # and cut to where it has many; 0: all
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ConfigError("local training: give either epochs or steps")
+        EPOCHS.check(self.epochs, "local training: epochs")
+        STEPS.check(self.steps, "local training: steps")
+        BATCH.check(self.batch_size, "local training: batch size")
+        LR.check(self.lr, "local training: learning rate")
+        check_momentum(self.momentum)
+        WEIGHT.check(self.weight_decay, "local training: weight decay")
+        WEIGHT.check(self.prox, "local training: prox")
+        if self.clip != 0:
+            CLIP.check(self.clip, "local training: clip")
+        for value, name in ((self.least_steps, "least steps"), (self.most_steps, "most steps")):
+            if value != 0:
+                STEPS.check(value, f"local training: {name}")
+        check_bounds(self.steps, self.least_steps, self.most_steps)
+
+
+def local_training(**given: Any) -> LocalTraining:
+    """Local training with the defaults of `core/local_defaults.py` for what is None or left out."""
+    return LocalTraining(**with_defaults(**given))
+
+
+DEFAULTS = local_training()

@@ -1,0 +1,1 @@
+"""Commands of boards: provision, kits, flash, push, keys, broker, doctor."""

@@ -1,0 +1,43 @@
+"""`edgestill board`: the boards that kits can be made for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from edgestill.cli.output import out, print_json, print_table
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Board profiles: what there is, and what suits each.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_boards(as_json: Json = False) -> None:
+    """List the boards that a group of fleet.toml may name."""
+    from firmware_configs.boards import boards
+
+    known = boards().values()
+    if as_json:
+        print_json([asdict(board) for board in known])
+        return
+    rows = [(b.name, b.title, b.memory_mb, " ".join(b.os), b.mode) for b in known]
+    print_table("", ["name", "board", "MB", "systems", "training"], rows)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="Of `edgestill board list`.")], as_json: Json = False) -> None:
+    """Show one profile: what the board is, and how an agent is set up on it."""
+    from firmware_configs.boards import board
+
+    facts = asdict(board(name))
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        said = " ".join(value) if isinstance(value, tuple) else value
+        out.print(f"{key:12s} {said}".rstrip(), markup=False, soft_wrap=True)

@@ -1,0 +1,58 @@
+"""What a person sees while processes run side by side: an experiment's runs, or a sweep's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from edgestill.cli.display import Display, crop
+
+if TYPE_CHECKING:
+    from fleet.jobs import Progress
+
+__all__ = ["JobsDisplay"]
+
+QUIET_S = 60.0  # how long there may be nothing to read, elsewhere than on a terminal
+
+
+class JobsDisplay(Display):
+    """Call it with every `Progress`; a context manager."""
+
+    def __init__(self, runs: int, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet or not runs)
+        self.runs = runs
+        self.progress: Progress | None = None
+        self.spoke = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far it is."""
+        self.progress = progress
+        if progress.ended is not None:
+            key, seconds, failed = progress.ended
+            said = f"{key} {'failed' if failed else 'done'} in {seconds:.0f} s"
+            self._say(f"{progress.done}/{progress.total}  {said}  {self._left(progress)}".rstrip())
+        elif progress.running and time.monotonic() - self.spoke > QUIET_S:
+            now = "; ".join(f"{run}: {said or 'starts'}" for run, said in progress.running.items())
+            self._say(f"{progress.done}/{progress.total}  {now}")
+
+    def picture(self) -> list[RenderableType]:
+        """A bar of all runs, and a line for each that runs."""
+        if self.progress is None:
+            return []
+        bar = Table.grid(padding=(0, 1))
+        done = ProgressBar(total=self.progress.total, completed=self.progress.done, width=28)
+        bar.add_row("runs", done, f"{self.progress.done}/{self.progress.total}", self._left(self.progress))
+        return [bar, *(crop(f"  {run}: {said or 'starts'}") for run, said in self.progress.running.items())]
+
+    def _left(self, progress: Progress) -> str:
+        """As if all runs were alike."""
+        said = self.left(progress.done / max(progress.total, 1))
+        return f"about {said}" if said else ""
+
+    def _say(self, text: str) -> None:
+        self.line(text)
+        self.spoke = time.monotonic()

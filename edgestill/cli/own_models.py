@@ -1,0 +1,37 @@
+"""How good the devices' own models are, below a run's summary: each on its own slice, and on the whole test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgestill.cli.output import out, print_table
+
+if TYPE_CHECKING:
+    from fleet.results.run_file import RoundResult
+
+__all__ = ["print_own_models"]
+
+SLICES = (("own_accuracy", "its own slice"), ("whole_accuracy", "the whole test set"))
+
+
+def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]]) -> None:
+    """Mean, worst and best over honest devices; attackers in a line of their own. Nothing where none was scored."""
+    from fleet.simulation.own_slice import extremes
+
+    attackers = {d["device"] for d in fleet if "attack" in d}
+    honest = {name: facts for name, facts in last.devices.items() if name not in attackers}
+    others = {name: facts for name, facts in last.devices.items() if name in attackers}
+    rows = []
+    for key, words in SLICES:
+        found = extremes(honest, key)
+        if found is not None:
+            worst = f"{100 * found.worst:.1f} % ({found.worst_device})"
+            best = f"{100 * found.best:.1f} % ({found.best_device})"
+            rows.append([words, f"{100 * found.mean:.1f} %", worst, best])
+    if rows:
+        print_table("\neach device's own model after its training", ["on", "mean", "worst", "best"], rows)
+    means = [(words, found.mean) for key, words in SLICES if (found := extremes(others, key)) is not None]
+    if means:
+        told = ", ".join(f"{100 * mean:.1f} % on {words}" for words, mean in means)
+        out.print(f"attackers' own models, mean: {told}", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Commands of the aggregator and of agents: serve, rounds, status, models, devices."""

@@ -1,0 +1,165 @@
+"""`edgestill aggregator`: serve a fleet; pause, resume and stop its rounds; back it up and restore it."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core.errors import RoundError, StorageError
+from edgestill.cli.output import err, out, print_json
+
+if TYPE_CHECKING:
+    from aggregator.config.fleet import FleetConfig
+
+__all__ = ["app", "ask_service"]
+
+app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, take updates, fuse and publish models.")
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (docs/aggregator.md).")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a setting for this once: table.key=value; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ANSWER_S = 5.0  # for the service to notice a command
+
+
+@app.command()
+def serve(
+    config: Config,
+    settings: Settings = None,
+    until_done: Annotated[
+        bool, typer.Option("--until-done", help="End when no round is left to do; else go on serving the models.")
+    ] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="The signing key is another than before, and all devices have it.")
+    ] = False,
+) -> None:
+    """Run the aggregator until SIGTERM or Ctrl-C. Started again, it goes on in the round it was in.
+
+    Example:  edgestill aggregator serve --config fleet.toml --set round.rounds=20
+    """
+    from aggregator.config.fleet import load_fleet_config
+    from aggregator.service import serve as run
+    from core.logs import setup_logging
+
+    loaded = load_fleet_config(config, settings or [])
+    setup_logging(loaded.log_format, loaded.log_level)
+    run(loaded, until_done=until_done, new_key=new_key)
+
+
+@app.command()
+def pause(config: Config) -> None:
+    """Open no further round; the open one is collected and fused."""
+    _hold(config, "pause")
+
+
+@app.command()
+def resume(config: Config) -> None:
+    """Open rounds again, after a pause or a stop."""
+    _hold(config, "resume")
+
+
+@app.command()
+def stop(config: Config) -> None:
+    """End the rounds: the open one is fused with what has come, if that is a quorum. The service itself stays."""
+    _hold(config, "stop")
+
+
+@app.command()
+def backup(
+    config: Config,
+    to: Annotated[Path, typer.Option("--to", help="The file to write, such as fleet.tar.")],
+    as_json: Json = False,
+) -> None:
+    """Write the whole fleet (journal, models, updates, memory) to one file, while it is served or not.
+
+    Keys are not in it: keep the aggregator's key and the fleet.toml as well.
+
+    Example:  edgestill aggregator backup --config fleet.toml --to backups/fleet.tar
+    """
+    from aggregator.backup import back_up
+    from aggregator.config.fleet import load_fleet_config
+
+    facts = back_up(load_fleet_config(config).state, to)
+    if as_json:
+        print_json(facts)
+        return
+    what = f"fleet {facts['fleet']} in round {facts['round']}, {facts['models']} models, {facts['bytes']:,} bytes"
+    out.print(f"wrote {to}: {what}", markup=False, soft_wrap=True)
+    if facts["models_lost"]:
+        lost = " ".join(digest[:12] for digest in facts["models_lost"])
+        err.print(f"older models whose blobs are missing or damaged are not in it: {lost}", soft_wrap=True)
+
+
+@app.command()
+def restore(
+    config: Config,
+    backup: Annotated[Path, typer.Option("--from", help="A file that `aggregator backup` has written.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Move what the state folder holds aside; nothing is removed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Put a backup back; the aggregator must not run. Agents follow the restored fleet as soon as it is served.
+
+    Example:  edgestill aggregator restore --config fleet.toml --from backups/fleet.tar
+    """
+    from aggregator.backup import put_back
+    from aggregator.config.fleet import load_fleet_config
+
+    loaded = load_fleet_config(config)
+    facts = put_back(backup, loaded.state, fleet=loaded.fleet, now=time.time(), force=force)
+    if as_json:
+        print_json(facts)
+        return
+    out.print(
+        f"restored fleet {facts['fleet']} in round {facts['round']} to {loaded.state}", markup=False, soft_wrap=True
+    )
+    if facts["revoked"] is None:
+        out.print("devices that were revoked after the backup are not revoked in it: `edgestill device revoke` again")
+    elif facts["revoked"]:
+        out.print(f"revoked as before: {' '.join(facts['revoked'])}", markup=False, soft_wrap=True)
+    if facts["moved_aside"]:
+        out.print(f"what was there is now in {facts['moved_aside']}", markup=False, soft_wrap=True)
+
+
+def _hold(path: Path, verb: str) -> None:
+    from aggregator.config.fleet import load_fleet_config
+
+    out.print(ask_service(load_fleet_config(path), verb), markup=False, soft_wrap=True)
+
+
+def ask_service(config: FleetConfig, verb: str, argument: str = "", *, wait_s: float = ANSWER_S) -> str:
+    """Leave a command in the journal and wait for its answer; what to tell the user."""
+    from aggregator.status import is_running
+    from aggregator.storage.journal import Journal
+
+    if not (config.state / "journal.db").is_file():
+        Journal(config.state / "journal.db", read_only=True)  # says that there is none, and what to do
+    journal = Journal(config.state / "journal.db")
+    try:
+        try:
+            number = journal.ask(verb, argument)
+        except sqlite3.Error as error:
+            raise StorageError(f"{config.state / 'journal.db'}: {error}; try again") from error
+        if not is_running(config.state):
+            return f"the aggregator is not running: it will {verb} when it starts"
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            answer = journal.answer_of(number)
+            if answer is not None:
+                return _said(answer)
+            time.sleep(0.05)
+    finally:
+        journal.close()
+    return f"asked to {verb}; the aggregator is busy and does it next"
+
+
+def _said(answer: str) -> str:
+    if answer.startswith("error: "):
+        raise RoundError(answer.removeprefix("error: "))
+    return answer

@@ -1,0 +1,143 @@
+"""`edgestill device`: who is in the fleet, and who is no longer; what their settings are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgestill.cli.output import one_line, out, print_json, print_table
+from edgestill.cli.service.aggregator import ask_service
+from edgestill.cli.service.device_enrol import approve
+from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
+from edgestill.cli.service.status import device_table, problem_lines
+
+if TYPE_CHECKING:
+    from aggregator.config.fleet import FleetConfig
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list, change settings, approve, revoke.")
+
+app.command("set")(set_settings)
+app.command()(approve)
+
+
+@app.command("list")
+def list_devices(config: Config, as_json: Json = False) -> None:
+    """List the devices, those of the config that were never heard of included."""
+    from aggregator.config.fleet import load_fleet_config
+
+    facts = _facts(load_fleet_config(config))
+    if as_json:
+        print_json(facts)
+        return
+    columns, rows = device_table(facts)
+    settings = any(device["settings"] for device in facts)  # the table is wide as it is
+    if settings:
+        columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
+    print_table("", columns, rows)
+    for line in problem_lines(facts):
+        say(line)
+
+
+@app.command()
+def show(device: Name, config: Config, as_json: Json = False) -> None:
+    """Show one device: what is known of it, and which settings it was given and has."""
+    from aggregator.config.fleet import load_fleet_config
+
+    loaded = load_fleet_config(config)
+    check_known(device, loaded, config)
+    (facts,) = [found for found in _facts(loaded) if found["id"] == device]
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                _line(f"{name}.{key}", inner)
+        else:
+            _line(name, value)
+
+
+def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
+    """Every device, as far as it is known."""
+    from aggregator.downlink.device_settings import settings_facts
+    from aggregator.status import device_facts, device_problems, last_report, limited_devices
+    from aggregator.storage.journal import Journal
+    from aggregator.storage.rows import DeviceRow
+
+    rows = {name: DeviceRow(id=name) for name in loaded.devices}
+    if not (loaded.state / "journal.db").is_file():
+        empty = {"desired": None, "reported": None, "settings": ""}
+        return [{**device_facts(rows[name]), **empty} for name in sorted(rows)]
+    journal = Journal(loaded.state / "journal.db", read_only=True)
+    try:
+        rows |= {row.id: row for row in journal.devices()}
+        known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
+        problems = device_problems(journal)
+        return [
+            {**device_facts(rows[name], *known, problems), **settings_facts(journal, name)} for name in sorted(rows)
+        ]
+    finally:
+        journal.close()
+
+
+def _line(name: str, value: object) -> None:
+    say(f"{name:22s} {'' if value is None else one_line(value)}".rstrip())
+
+
+@app.command()
+def revoke(
+    device: Name,
+    config: Config,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take part again.")] = False,
+    kits: Annotated[
+        Path | None, typer.Option("--kits", help="The folder of `provision --out`; default [provision] out.")
+    ] = None,
+) -> None:
+    """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used.
+
+    In a fleet made by `edgestill provision` its certificate is revoked too, for the broker to refuse it, and so is the
+    claim of a board that was not enrolled yet.
+    """
+    from aggregator.config.fleet import load_fleet_config
+    from firmware_configs.manifest import kits_folder
+    from firmware_configs.provision import authority_folder
+
+    loaded = load_fleet_config(config)
+    folder = kits or kits_folder(config)
+    if folder is None or not authority_folder(folder).exists():
+        folder = None
+    if folder is None or not _has_claim(folder, loaded.fleet, device):
+        check_known(device, loaded, config)
+    out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
+    if folder is not None:
+        _certificates(folder, loaded.fleet, device, undo, config)
+
+
+def _has_claim(kits: Path, fleet: str, device: str) -> bool:
+    from firmware_configs.ca import open_authority
+    from firmware_configs.provision import authority_folder
+
+    with open_authority(authority_folder(kits), fleet) as authority:
+        return any(entry.device == device for entry in authority.issued)
+
+
+def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path) -> None:
+    from firmware_configs.ca import open_authority
+    from firmware_configs.provision import authority_folder, publish_revocations
+
+    if undo:
+        with open_authority(authority_folder(kits), fleet) as authority:
+            authority.readmit(device)
+            authority.save()
+        text = f"a revoked certificate stays revoked: edgestill provision {config} --renew {device}"
+    else:
+        with open_authority(authority_folder(kits), fleet) as authority:
+            count = len(authority.revoke(device))
+            authority.save()
+            path = publish_revocations(kits, authority)
+        text = f"{count} certificates revoked; on the broker: edgestill broker install --from {path.parent}"
+    out.print(text, markup=False, soft_wrap=True)

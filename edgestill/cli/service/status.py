@@ -1,0 +1,165 @@
+"""`edgestill status`: devices, round, progress and accuracies of a fleet, whether its aggregator runs or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from aggregator.fusion.example_cap import capped_text
+from core.lost_devices import lost_text
+from edgestill.cli.output import one_line, out, print_json
+
+__all__ = ["device_row", "device_table", "problem_lines", "status"]
+
+ROWS = 40  # of devices; --json has all
+PROBLEMS = 10  # of devices that are told
+DEVICE_COLUMNS = ("device", "status", "prototype", "examples", "accepted", "late", "refused", "weight", "score")
+
+
+def status(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew every second until Ctrl-C.")] = False,
+) -> None:
+    """Show how a fleet is doing. Works while the aggregator is down, and says so.
+
+    Example:  edgestill status --config fleet.toml --watch
+    """
+    from aggregator.config.fleet import load_fleet_config
+    from aggregator.status import fleet_status
+
+    loaded = load_fleet_config(config)
+    if as_json and not watch:
+        print_json(fleet_status(loaded))
+    elif as_json:
+        while True:
+            print_json(fleet_status(loaded))
+            out.file.flush()
+            time.sleep(1)
+    elif watch:
+        with Live(_page(fleet_status(loaded)), console=out, refresh_per_second=2) as live:
+            while True:
+                time.sleep(1)
+                live.update(_page(fleet_status(loaded)))
+    else:
+        out.print(_page(fleet_status(loaded)))
+
+
+def _page(facts: dict[str, Any]) -> Group:
+    return Group(*[Text(line) for line in _lines(facts)], Text(), _models(facts), Text(), _devices(facts))
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    service = "running" if facts["running"] else "NOT running; this is what its journal says"
+    if facts["running"] and not facts["connected"]:
+        service += ", no connection to the broker"
+    lines = [
+        f"fleet {facts['fleet']}: aggregator {service}",
+        f"rounds {facts['rounds_completed']} of {facts['rounds_wanted']} done; {_doing(facts)}",
+    ]
+    last = facts["round"]
+    if last is not None:
+        late = f", {last['late']} late" if last["late"] else ""
+        reason = f" ({one_line(last['reason'])})" if last["reason"] else ""
+        lines.append(
+            f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
+        )
+        lines += [
+            f"excluded from round {last['number']}: {d}: {one_line(why)}"
+            for d, why in list(last["excluded"].items())[:3]
+        ]
+        if last["failed"]:
+            failed = {device: one_line(why) for device, why in last["failed"].items()}
+            lines.append(f"round {last['number']}: {lost_text(failed, last['invited'])}")
+    left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
+    capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
+    lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
+    limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
+    lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
+    lines += [f"left out of the last round: {device}: {one_line(why)}" for device, why in left_out[:3]]
+    lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
+    return lines
+
+
+def _doing(facts: dict[str, Any]) -> str:
+    if facts["hold"] != "running":
+        return str(facts["hold"])
+    return facts["done"] or str(facts["phase"])
+
+
+def _models(facts: dict[str, Any]) -> Table:
+    table = _table("prototype", "round", "accuracy", "float weights", "model")
+    for name, model in facts["models"].items():
+        metrics = model["metrics"]
+        table.add_row(
+            name,
+            str(model["round"]),
+            _percent(metrics.get("accuracy")),
+            _percent(metrics.get("accuracy_float")),
+            model["digest"][:12],
+        )
+    return table
+
+
+def _devices(facts: dict[str, Any]) -> Table:
+    columns, rows = device_table(facts["devices"][:ROWS])
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    if len(facts["devices"]) > ROWS:
+        table.add_row(f"… and {len(facts['devices']) - ROWS} more; --json has all")
+    return table
+
+
+def device_table(devices: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows; the accuracy on samples that devices hold out, where any does."""
+    rows = [device_row(device) for device in devices]
+    own = [_percent(device["own_accuracy"]) for device in devices]
+    if not any(own):
+        return list(DEVICE_COLUMNS), rows
+    return [*DEVICE_COLUMNS, "own accuracy"], [[*row, text] for row, text in zip(rows, own, strict=True)]
+
+
+def device_row(device: dict[str, Any]) -> list[str]:
+    """A device as a row of a table."""
+    state = _state(device)
+    counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
+    fused = device["fused"] or {}
+    weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
+    weight += ", capped" * bool(fused.get("capped"))
+    return [device["id"], state, one_line(device["prototype"] or ""), *counts, weight, _percent(fused.get("score"))]
+
+
+def _state(device: dict[str, Any]) -> str:
+    if device["revoked"]:
+        return "revoked"
+    if device["muted_until"] > time.time():
+        return "muted"
+    words = [device["status"], *(["limited"] if device["limited"] else []), *(["failed"] if device["problem"] else [])]
+    return ", ".join(words)
+
+
+def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """Why devices have failed, a line each, for below a table; the first few."""
+    failed = [f"{device['id']}: {one_line(device['problem'])}" for device in devices if device["problem"]]
+    more = len(failed) - PROBLEMS
+    return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
+
+
+def _table(*columns: str) -> Table:
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,1 @@
+"""Commands of the simulated fleet: simulate, sweep, report, experiment, data."""

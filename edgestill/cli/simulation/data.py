@@ -1,0 +1,193 @@
+"""`edgestill data`: which datasets there are, how to get them, and who would get which samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgestill.cli.output import err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from fleet.data.fetch import Report
+    from fleet.data.registry import Known
+    from fleet.results.partition_plot import Counts
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Datasets: list them, fetch them, see how a fleet would share them.")
+
+_ROWS = 50  # of the table of devices; --json has all
+
+
+@app.command("list")
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the known datasets: what they are, and whether they are here or how to get them.
+
+    Your own data is given by its path: a folder of pictures, one subfolder per class, an .npz or a .csv (docs/data.md).
+    """
+    from fleet.data import DATASETS
+    from fleet.data.files import data_folders
+
+    facts = [_facts(known) for known in DATASETS.values()]
+    if as_json:
+        print_json(facts)
+        return
+    rows = [
+        [
+            fact["name"],
+            fact["kind"],
+            "x".join(map(str, fact["shape"])) if fact["shape"] else "words",
+            fact["classes"],
+            "" if fact["train"] is None else f"{fact['train']:,}",
+            "" if fact["test"] is None else f"{fact['test']:,}",
+            fact["variant"] or "no",
+        ]
+        for fact in facts
+    ]
+    print_table("", ["name", "kind", "sample", "classes", "train", "test", "here"], rows)
+    if any(fact["get"] for fact in facts):
+        out.print("\nget what is not here: edgestill data fetch NAME", soft_wrap=True)
+    searched = ", ".join(str(folder) for folder in data_folders())
+    out.print(f"\nsearched: {searched} (EDGESTILL_DATA names another folder)", markup=False, soft_wrap=True)
+
+
+def _facts(known: Known) -> dict[str, Any]:
+    """What `list` says of one dataset; sizes only if it is at hand."""
+    found = known.found()
+    sizes: tuple[int, int] | tuple[None, None] = found[0].sizes if found else (None, None)
+    where = str(found[1][0].parent) if found else None
+    variant = None if found is None else ("full" if found[0].sizes == known.variants[0].sizes else "subset")
+    if not known.variants:
+        sizes, where, variant = (1438, 359), "scikit-learn", "full"
+    return {
+        "name": known.name,
+        "kind": known.kind,
+        "shape": known.shape,
+        "classes": known.classes,
+        "train": sizes[0],
+        "test": sizes[1],
+        "where": where,
+        "variant": variant,
+        "get": None if where else f"edgestill data fetch {known.name}",
+    }
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="Which dataset; see `edgestill data list`.")],
+    to: Annotated[Path | None, typer.Option(help="Folder; default EDGESTILL_DATA, else the user's cache.")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Base URL to use instead of the public mirrors.")] = None,
+) -> None:
+    """Download a dataset from its public mirrors; continues where it stopped, and checks every file.
+
+    Example:  edgestill data fetch mnist
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from fleet.data.fetch import fetch as bring
+    from fleet.data.files import data_folders
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+        paths = bring(name, to, mirror=mirror, report=_reporter(bar))
+    folder = paths[0].parent
+    files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+    out.print(f"{name}: {files} in {folder}", markup=False, soft_wrap=True)
+    if folder.parent.resolve() not in [known.resolve() for known in data_folders()]:
+        out.print(f"to use it: export EDGESTILL_DATA={folder.parent.resolve()}", markup=False, soft_wrap=True)
+
+
+def _reporter(bar: Any) -> Report:
+    """A bar per file, made when its first bytes arrive."""
+    tasks: dict[str, Any] = {}
+
+    def report(file: str, done: int, total: int) -> None:
+        if file not in tasks:
+            tasks[file] = bar.add_task(file)
+        bar.update(tasks[file], completed=done, total=total)
+
+    return report
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or path of a dataset.")],
+    devices: Annotated[int, typer.Option(help="How many devices.")] = 20,
+    alpha: Annotated[float, typer.Option(help="Of the Dirichlet draw: 0.1 very uneven, 100 even.")] = 0.1,
+    partition: Annotated[
+        str,
+        typer.Option(help="dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad or fedrad-iid; see docs/data.md."),
+    ] = "dirichlet",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Another option of the partition, such as min_size=0 or classes_per_device=3; repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 0,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="The PNG file to draw; default NAME-PARTITION.png, with --json none.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the samples of every class.")] = False,
+) -> None:
+    """Show who would get which samples: a table, and the papers' dot plot as a PNG file.
+
+    Example:  edgestill data show mnist --devices 20 --alpha 0.1 --out split.png
+    """
+    from core.errors import ConfigError
+    from core.files import named_file
+    from core.limits import ALPHA, DEVICES, SEED
+    from fleet.data import load
+    from fleet.partition import parse_options, uses_alpha
+    from fleet.partition import partition as split
+    from fleet.results.partition_plot import count_labels, draw_dotplot
+
+    if out_file is not None and out_file.suffix.lower() != ".png":
+        raise ConfigError(f"--out {out_file}: the picture is a PNG; give a name that ends in .png")
+    if out_file is not None and not out_file.parent.is_dir():
+        raise ConfigError(f"--out {out_file}: there is no folder {out_file.parent}; make it first")
+    DEVICES.check(devices, "--devices")
+    ALPHA.check(alpha, "--alpha")
+    SEED.check(seed, "--seed")
+    uses = uses_alpha(partition)
+    options = parse_options(option or [])
+    dataset = load(name)
+    parts = split(partition, dataset.y_train, devices=devices, alpha=alpha, seed=seed, **options)
+    counts = count_labels(dataset.y_train, parts, dataset.classes)
+    if out_file is None and not as_json:
+        out_file = Path(f"{dataset.name}-{partition}.png")
+    if out_file is not None:
+        how = f"{partition}, alpha {alpha:g}" if uses else partition
+        title = f"{dataset.name}: {devices} devices, {how}, seed {seed}"
+        draw_dotplot(counts, dataset.class_names, named_file(out_file), title=title)
+    if as_json:
+        facts = {"dataset": dataset.name, "variant": dataset.variant, "train": len(dataset.y_train)}
+        facts |= {"partition": partition, "alpha": alpha if uses else None, "seed": seed, "options": options}
+        classes = list(dataset.class_names)
+        print_json({**facts, "class_names": classes, "devices": [_device(row) for row in counts]})
+        return
+    _print_devices(counts, dataset.class_names)
+    out.print(f"wrote {out_file}", markup=False, soft_wrap=True)
+
+
+def _device(row: Any) -> dict[str, Any]:
+    return {"samples": int(row.sum()), "counts": row.tolist()}
+
+
+def _print_devices(counts: Counts, class_names: tuple[str, ...]) -> None:
+    rows = []
+    for device, row in enumerate(counts[:_ROWS]):
+        samples = int(row.sum())
+        top = int(row.argmax())
+        share = f"{class_names[top]} {100 * row[top] / samples:.0f} %" if samples else ""
+        rows.append([device, f"{samples:,}", int((row > 0).sum()), share])
+    print_table("", ["device", "samples", "classes", "largest class"], rows)
+    if len(counts) > _ROWS:
+        out.print(f"… and {len(counts) - _ROWS:,} more; --json has all")
+    sizes = counts.sum(axis=1)
+    seen = (counts > 0).sum(axis=1).mean()
+    out.print(
+        f"\n{len(counts):,} devices hold {sizes.sum():,} samples: {sizes.min():,} to {sizes.max():,} each, "
+        f"{seen:.2f} of {counts.shape[1]} classes on average",
+        soft_wrap=True,
+    )

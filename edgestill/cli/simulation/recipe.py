@@ -1,0 +1,99 @@
+"""`edgestill recipe`: the ways to fuse a round, what each consists of and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgestill.cli.output import out, print_json, print_table
+
+if TYPE_CHECKING:
+    from aggregator.recipes.catalogue import Recipe
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Recipes: how the aggregator fuses what devices send.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_recipes(as_json: Json = False) -> None:
+    """List all recipes."""
+    from aggregator.recipes.catalogue import RECIPES
+
+    if as_json:
+        print_json([_facts(recipe) for recipe in RECIPES.values()])
+        return
+    rows = [[r.name, "yes" if r.needs_source else "if any" if r.uses_source else "", r.title] for r in RECIPES.values()]
+    print_table("", ["recipe", "needs samples", "what it does"], rows)
+    out.print("\nsamples: the aggregator's own, without labels. `edgestill recipe show NAME` has the composition.")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Which recipe.")],
+    fusion: Annotated[
+        list[str] | None, typer.Option(help="Override a field first, such as steps=200; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a recipe consists of, what it needs and which paper it comes from.
+
+    Example:  edgestill recipe show fedrad --fusion steps=500
+    """
+    from aggregator.recipes.catalogue import find_recipe
+    from aggregator.recipes.overrides import parse_overrides
+
+    recipe = find_recipe(name, parse_overrides(fusion or []))
+    if as_json:
+        print_json(_facts(recipe))
+        return
+    out.print(f"{recipe.name}: {recipe.title}\n{recipe.paper}\n", markup=False, soft_wrap=True)
+    for stage, words in _stages(recipe).items():
+        out.print(f"{stage:10s} {words}", markup=False, soft_wrap=True)
+    needs = "yes" if recipe.needs_source else "no, but uses them" if recipe.uses_source else "no"
+    out.print(f"\nneeds samples without labels: {needs}")
+    if recipe.looks:
+        out.print("labelled samples of the aggregator have a say, where it has some")
+
+
+def _facts(recipe: Recipe) -> dict[str, Any]:
+    facts = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "distill"}
+    facts |= {"options": dict(recipe.options), "local": dict(recipe.local), "needs_source": recipe.needs_source}
+    facts["generation"] = None if recipe.generation is None else asdict(recipe.generation)
+    facts["distill"] = None if recipe.teach is None else asdict(recipe.distill)
+    return facts
+
+
+def _cap(ratio: float) -> str:
+    return f"a device counts for {ratio:g} times its prototype's median number of examples at most" if ratio else "no"
+
+
+def _stages(recipe: Recipe) -> dict[str, str]:
+    average = recipe.average
+    if recipe.bn != "mean":
+        average += f", BatchNorm statistics of the {recipe.bn} update"
+    if recipe.server_momentum:
+        average += f", momentum {recipe.server_momentum:g} at the aggregator"
+    stages = {
+        "devices": ", ".join(f"{name} = {value:g}" for name, value in recipe.local.items()) or "as configured",
+        "cap": _cap(recipe.max_examples_ratio),
+        "screen": ", ".join(("shapes and finiteness", *recipe.screen)),
+        "weigh": recipe.weigh,
+        "average": average,
+        "teach": recipe.teach or "no",
+    }
+    if recipe.sample is not None:
+        stages["teach"] += f", over {recipe.samples} models drawn ({recipe.sample}) per prototype too"
+    if recipe.teach is not None:
+        stages["distill"] = ", ".join(f"{name} = {value}" for name, value in asdict(recipe.distill).items())
+    if recipe.generation is not None:
+        stages["generate"] = ", ".join(f"{name} = {value}" for name, value in asdict(recipe.generation).items())
+    if recipe.label_logits is not None:
+        stages["generate"] = f"mean logits of each label, over devices: {recipe.label_logits}"
+    if recipe.options:
+        stages["options"] = ", ".join(f"{name} = {value}" for name, value in recipe.options.items())
+    return stages

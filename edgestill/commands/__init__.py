@@ -1,1 +1,0 @@
-"""One module per command group. They import the work inside the function, so that `--help` stays quick."""

@@ -1,0 +1,101 @@
+"""Attacks of users, by entry point. Imports no torch, and a user's module only when its attack acts.
+
+A user's package declares its attack in `pyproject.toml`, under its kind and the name that `--attack` calls it by:
+
+    [project.entry-points."edgestill.attacks"]
+    "tamper.drift" = "mypackage.attacks:drift"
+    "labels.shift" = "mypackage.attacks:shift"
+
+    tamper    (trained, received, generator, strength) -> tensors by name, in the place of `trained`
+    labels    (y, classes) -> the labels that the device trains with
+
+The built-in names are reserved.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from core.entry_points import load_function, origin
+from core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["GROUP", "KINDS", "kind_of", "own_labels", "own_names", "own_tamper"]
+
+GROUP = "edgestill.attacks"
+KINDS = ("tamper", "labels")
+
+
+def own_names() -> tuple[str, ...]:
+    """Every name that users' attacks have."""
+    return tuple(sorted({point.name.partition(".")[2] for point in _points()}))
+
+
+@functools.cache  # looking through installed packages takes milliseconds
+def kind_of(name: str) -> str:
+    """`tamper` or `labels`; of a name that `own_names` has."""
+    return _point(name).name.partition(".")[0]
+
+
+def own_tamper(
+    name: str,
+    trained: Mapping[str, torch.Tensor],
+    received: Mapping[str, torch.Tensor],
+    generator: torch.Generator,
+    strength: float | None,
+) -> dict[str, torch.Tensor]:
+    """What the user's attack sends, checked: a tensor for each of `trained`, of its shape."""
+    sent = _call(name, trained, received, generator, strength)
+    if not isinstance(sent, Mapping):
+        raise ConfigError(f"attack {name}: gave a {type(sent).__name__}, expected tensors by name")
+    for key, value in trained.items():
+        shape = getattr(sent.get(key), "shape", None)
+        if shape != value.shape:
+            found = "nothing" if shape is None else f"shape {tuple(shape)}"
+            raise ConfigError(f"attack {name}: gave {found} for {key!r}, expected shape {tuple(value.shape)}")
+    return {key: sent[key] for key in trained}
+
+
+def own_labels(name: str, y: torch.Tensor, classes: int) -> torch.Tensor:
+    """The user's labels, checked: as many, each a class."""
+    labels = _call(name, y, classes)
+    if getattr(labels, "shape", None) != y.shape:
+        raise ConfigError(f"attack {name}: gave no {len(y)} labels; give a tensor like the one it got")
+    if len(y) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ConfigError(f"attack {name}: labels from {int(labels.min())} to {int(labels.max())}, classes: {classes}")
+    return labels.to(y.dtype)  # type: ignore[no-any-return]
+
+
+def _call(name: str, *arguments: Any) -> Any:
+    attack = _load(name)
+    try:
+        return attack(*arguments)
+    except Exception as error:  # whatever a user's function raises
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{origin(_point(name))}: attack {name} failed ({reason})") from error
+
+
+@functools.cache
+def _load(name: str) -> Callable[..., Any]:
+    return load_function(_point(name), f"attack {name}")
+
+
+def _points() -> list[EntryPoint]:
+    found = list(entry_points(group=GROUP))
+    for point in found:
+        kind, dot, name = point.name.partition(".")
+        if kind not in KINDS or not (dot and name):
+            raise ConfigError(f"{origin(point)}: {point.name!r} is no attack; call it tamper.NAME or labels.NAME")
+    return found
+
+
+def _point(name: str) -> EntryPoint:
+    points = [point for point in _points() if point.name.partition(".")[2] == name]
+    if len(points) > 1:
+        raise ConfigError(f"attack {name} comes from {' and '.join(map(origin, points))}; uninstall one")
+    return points[0]

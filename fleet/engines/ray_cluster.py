@@ -1,0 +1,185 @@
+"""Devices train in Ray actors, on this machine or on a cluster; students distill there too.
+
+An actor builds the devices from the configuration, and reads the samples from Ray's object store, once per machine. It
+obeys the frames of `fleet/engines/worker.py`, so the bytes that go to and fro are those of worker processes. An actor
+that is lost with its machine is replaced wherever Ray finds room. What Ray itself adds around our bytes is its own.
+
+Ray listens on the machine's network address, also when it is started for this machine alone: it replaces a loopback
+address that it is given (`resolve_ip_for_localhost` of Ray 2.60). So it is for networks that are trusted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError
+from fleet.data import Dataset
+from fleet.engines.channel import Frame
+from fleet.engines.pooled import Pooled, Worker
+from fleet.engines.work import Bench, call
+from fleet.engines.worker import FAULTS, fault_text, obey
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import make_devices
+from fleet.simulation.round_message import Artifact
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+
+__all__ = ["OnRay"]
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+FACTS = ("name", "kind", "class_names", "mean", "std", "vocab", "variant")
+SILENT = ("hold", "round")  # kinds that are not answered
+ROOT = Path(__file__).resolve().parents[2]
+Told = tuple[str, dict[str, Any], list[bytes]]  # kind, facts, blobs of a frame
+
+
+class Actor:
+    """The inside: a bench of its own."""
+
+    def __init__(
+        self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
+    ) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        told = SimulationConfig.from_json(config)
+        dataset = Dataset(**facts, **dict(zip(ARRAYS, arrays, strict=True)))
+        x, y = (torch.from_numpy(array.copy()) for array in test)
+        self._bench = Bench(
+            devices=make_devices(told, dataset),
+            models={name: build(_spec(name, told, dataset)) for name in told.prototypes},
+            test=(x, y),
+        )
+        self._held: dict[str, Artifact] = {}
+
+    def handle(self, kind: str, facts: dict[str, Any], blobs: list[bytes]) -> list[Told]:
+        """What a worker process answers to this frame, one thing after another."""
+        answers: list[Told] = []
+        try:
+            if kind == "call":
+                return [_call_beside(facts, blobs)]
+            frame = Frame(kind, facts, [bytearray(blob) for blob in blobs])
+            obey(frame, self._bench, self._held, lambda *answer: answers.append(answer))
+        except FAULTS as error:
+            answers.append(("error", {"text": fault_text(error)}, []))
+        return answers
+
+
+def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpec:
+    arch, precision = parse_prototype(name)
+    return PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, config.latent)
+
+
+def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
+    """Call with the request's files in a folder of this machine; the files that the call has made go back."""
+    with tempfile.TemporaryDirectory(prefix="edgestill-call-") as name:
+        folder = Path(name)
+        for file, blob in zip(facts["files"], blobs, strict=True):
+            (folder / file).write_bytes(blob)
+        answer = call(facts["call"], {**facts["request"], "folder": name})
+        made = sorted(path.name for path in folder.iterdir() if path.name not in facts["files"])
+        return "called", {"answer": answer, "files": made}, [(folder / file).read_bytes() for file in made]
+
+
+class _Link:
+    """Frames to an actor: it takes them in order, one at a time."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+        self._waiting: deque[Any] = deque()
+        self._told: deque[Told] = deque()
+
+    def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        answer = self._actor.handle.remote(kind, dict(facts), [bytes(blob) for blob in blobs])
+        if kind not in SILENT:
+            self._waiting.append(answer)
+
+    def receive(self) -> Frame:
+        try:
+            while not self._told:
+                self._told.extend(self._ray.get(self._waiting.popleft()))
+        except self._ray.exceptions.RayError as error:
+            raise EOFError(f"the actor is lost: {error}") from None
+        kind, facts, blobs = self._told.popleft()
+        return Frame(kind, facts, [bytearray(blob) for blob in blobs])
+
+
+class OnRay(Pooled):
+    """See `fleet.engines.base.Engine`."""
+
+    far = True  # teachers' passes go there, too
+
+    def __init__(self, bench: Bench, workers: int = 0, address: str = "") -> None:
+        try:
+            ray: Any = importlib.import_module("ray")
+        except ImportError:
+            raise ConfigError("engine 'ray' needs Ray; install it with: pip install 'edgestill[ray]'") from None
+        self._ray = ray
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            _connect(ray, address)
+        super().__init__(bench, workers or max(int(ray.cluster_resources().get("CPU", 1)), 1))
+        device = bench.devices[0]
+        self._config = device.config.to_json()
+        self._facts = {name: getattr(device.dataset, name) for name in FACTS}
+        self._arrays = [ray.put(getattr(device.dataset, name)) for name in ARRAYS]
+        self._test = [ray.put(part.numpy()) for part in bench.test]
+        self._names = itertools.count()
+
+    def _start(self) -> Worker:
+        actor = self._ray.remote(num_cpus=1)(_Remote).remote(self._config, self._facts, self._arrays, self._test)
+
+        def end() -> None:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.kill(actor)
+
+        return Worker(next(self._names), _Link(self._ray, actor), end)
+
+    def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """With the files of the request's folder: the actor's machine may be another."""
+        folder = Path(request["folder"])
+        files = sorted(path.name for path in folder.iterdir())
+        facts = {"call": call, "request": dict(request), "files": files}
+        worker.channel.send("call", facts, [(folder / file).read_bytes() for file in files])
+        frame = worker.receive("called")
+        for file, blob in zip(frame.facts["files"], frame.blobs, strict=True):
+            (folder / file).write_bytes(blob)
+        return dict(frame.facts["answer"])
+
+    def close(self) -> None:
+        """End the actors, and Ray if it was started here."""
+        super().close()
+        if self._ours:
+            self._ray.shutdown()
+
+
+class _Remote(Actor):
+    """As Ray makes it: samples come as references to its store."""
+
+    def __init__(
+        self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
+    ) -> None:
+        ray: Any = importlib.import_module("ray")
+        super().__init__(config, facts, ray.get(list(arrays)), ray.get(list(test)))
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Join the cluster at `address`, or start Ray on this machine; without statistics and dashboard."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    runtime = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}
+    options: dict[str, Any] = {"runtime_env": runtime, "log_to_driver": False, "logging_level": "ERROR"}
+    if not address:
+        options["include_dashboard"] = False
+    try:
+        ray.init(address=address or "local", **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"--address {address}: {' '.join(str(error).split())}") from error

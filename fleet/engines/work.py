@@ -1,0 +1,72 @@
+"""The work that every engine hands out, wherever it is done: train a device, score a model on some of the test set."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aggregator.evaluate import BATCH, Counted, count
+from fleet.fast.grouping import answers_together
+from fleet.simulation.device import Answer, Kept, SimulatedDevice
+from fleet.simulation.round_message import Artifact, News
+from models.channels import channels_last_
+from models.split import Prototype
+from quant.layers import weights_as_they_are
+from quant.pack import load_packed
+
+__all__ = ["Bench", "Tally", "call"]
+
+Tally = list[Counted]  # per batch
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """All devices, a model per prototype, and the test set. What a round tells its devices is put up by `open`."""
+
+    devices: Sequence[SimulatedDevice]  # by number
+    models: Mapping[str, Prototype]
+    test: tuple[torch.Tensor, torch.Tensor]
+    news: News | None = field(default=None)
+
+    def open(self, news: News) -> None:
+        """A round begins."""
+        self.news = news
+
+    def train(self, tasks: Sequence[tuple[int, Kept]]) -> Iterator[Answer]:
+        """The answers of devices, by number and what they have kept; several, of one prototype, train together."""
+        assert self.news is not None, "a round is open"
+        devices = [self.devices[number] for number, _ in tasks]
+        model = self.models[devices[0].prototype]
+        if len(devices) == 1:
+            yield devices[0].answer(model, self.news, tasks[0][1])
+        else:
+            yield from answers_together(devices, [kept for _, kept in tasks], model, self.news)
+
+    def score(self, prototype: str, state: Artifact, first: int, last: int, *, quantized: bool) -> Tally:
+        """Of the batches `first` to `last` - 1 of the test set, by a full-precision state."""
+        model = self.models[prototype]
+        load_packed(model, state.tensors)
+        wide = channels_last_(model)
+        x, y = (part[first * BATCH : last * BATCH] for part in self.test)
+        if wide and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        if quantized:
+            return count(model, x, y)
+        with weights_as_they_are(model):
+            return count(model, x, y)
+
+    @property
+    def batches(self) -> int:
+        """Of the test set."""
+        return -(-len(self.test[1]) // BATCH)
+
+
+def call(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of the function `name`, a `module:function`."""
+    module, _, function = name.partition(":")
+    answer: dict[str, Any] = getattr(importlib.import_module(module), function)(request)
+    return answer

@@ -1,0 +1,126 @@
+"""FedDF on text: AG News and SST-2 with the small bag-of-words prototype (FedDF, Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from edge_agent.training.params import LocalTraining
+from fleet.experiments.base import Cell, Experiment, Measure, at_least, below
+from fleet.experiments.feddf.figure import Line, curves
+from fleet.experiments.feddf.runs import LAST, best, follow, last, rounds_to
+from fleet.simulation.config import SimulationConfig
+
+__all__ = ["EXPERIMENT", "TASKS", "scene"]
+
+PROTOTYPE = "text:fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A dataset and how much of it is used."""
+
+    title: str
+    train: int | None  # None: all
+    lr: float
+    epochs: int
+
+
+TASKS = MappingProxyType(
+    {
+        "ag_news": Task("AG News", 9600, lr=1.0, epochs=5),
+        "sst2": Task("SST-2", None, lr=0.2, epochs=1),
+    }
+)
+
+
+def scene(task: str, recipe: str) -> SimulationConfig:
+    """A fleet for `task`."""
+    distilled = {"steps": 500, "check_every": 50} if recipe == "feddf" else {}
+    return SimulationConfig(
+        score_devices="never",  # the fused models are what is compared
+        dataset=task,
+        devices=10,
+        prototypes=(PROTOTYPE,),
+        training=LocalTraining(lr=TASKS[task].lr, batch_size=8, epochs=TASKS[task].epochs),
+        alpha=1.0,
+        options={"min_size": 32},
+        rounds=10,
+        recipe=recipe,
+        fusion=distilled,
+        validation_size=500,
+    )
+
+
+def _runs(_: str) -> Mapping[str, Measure]:
+    return {
+        f"{recipe} {name}": partial(follow, config=scene(name, recipe), train=task.train, unlabeled=0.5)
+        for name, task in TASKS.items()
+        for recipe in ("fedavg", "feddf")
+    }
+
+
+def _cells(_: str) -> Sequence[Cell]:
+    cells = []
+    for name, task in TASKS.items():
+        average, distilled = f"fedavg {name}", f"feddf {name}"
+        level, top = last(average, PROTOTYPE), best(average, PROTOTYPE)
+        cells += [
+            Cell(f"{task.title} FedAvg", level),
+            Cell(f"{task.title} FedDF", last(distilled, PROTOTYPE), target=at_least(level)),
+            Cell(
+                f"{task.title}: rounds of FedDF to FedAvg's best",
+                rounds_to(distilled, PROTOTYPE, top),
+                target=below(rounds_to(average, PROTOTYPE, top)),
+                unit="rounds",
+            ),
+            *(
+                Cell(
+                    f"{task.title}: rounds of {who} to FedAvg's accuracy",
+                    rounds_to(run, PROTOTYPE, level, over=LAST),
+                    unit="rounds",
+                    note="means of 3 rounds",
+                )
+                for who, run in (("FedAvg", average), ("FedDF", distilled))
+            ),
+        ]
+    return cells
+
+
+_ABOUT = """
+FedDF (Lin et al. 2020, Figure 3) fine-tunes a pre-trained DistilBERT on AG News and SST-2: 10 devices, all in every
+round, alpha 1, 10 rounds; one half of the training set is the devices', the other half is the aggregator's, without
+labels. The paper shows curves without numbers. Here the fleet is the same, and the model the small bag of words that
+edgestill calls `text`, which starts from random embeddings: accuracies say nothing about DistilBERT.
+
+Accuracies are means of the last 3 rounds on the test set (AG News: all 7,600 texts; SST-2: the 872 of its dev part).
+The checkpoint of a student is chosen by 500 labelled texts that no device has, in the same fleet for both recipes.
+Rounds are counted to FedAvg's best single round, which is what the target is held against; 11 means that none of the
+10 rounds came to it. Single rounds are noisy, so rounds are also counted until the mean of three comes to FedAvg's
+accuracy. Those rows have no target: they were added after the results were seen.
+"""
+
+EXPERIMENT = Experiment(
+    title="FedDF on AG News and SST-2",
+    about=_ABOUT,
+    runs=_runs,
+    cells=_cells,
+    draw=curves(
+        "FedDF on text",
+        {
+            task.title: [
+                Line("FedAvg", f"fedavg {name}", PROTOTYPE),
+                Line("FedDF", f"feddf {name}", PROTOTYPE),
+                Line("ensemble", f"feddf {name}", PROTOTYPE, "ensemble"),
+            ]
+            for name, task in TASKS.items()
+        },
+    ),
+    parameters={
+        "training samples": "AG News 9,600, SST-2 67,349; half of them unlabeled",
+        "local training": "SGD, batches of 8; AG News learning rate 1, 5 epochs; SST-2 learning rate 0.2, 1 epoch",
+        "distillation": "Adam 1e-3 with cosine, 500 batches of 128",
+    },
+)

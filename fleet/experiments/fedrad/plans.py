@@ -1,0 +1,91 @@
+"""How the fleets of FedRAD's table train and fuse: our own default, and the authors' code. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from edge_agent.training.params import LocalTraining
+
+__all__ = ["PLANS", "Plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way, for all recipes."""
+
+    rounds: int
+    training: LocalTraining
+    first_steps: int | None = None  # of the first round: in a few steps from nothing, devices cannot be told apart
+    last_lr: float | None = None  # the learning rate falls to it by the same factor from round to round
+    fusion: Mapping[str, Any] = field(default_factory=dict)  # overrides of the recipes that need the server's set
+    fedrad: Mapping[str, Any] = field(default_factory=dict)  # further ones, of FedRAD alone
+    server_momentum: float = 0.0  # of all recipes
+    validation: int = 0  # of that set, labelled images that decide which student is kept
+    withhold: bool = True  # the server's set is kept from the devices of recipes that need none, too
+    authors: bool = False  # the loss and the dropout of the authors' code (fedrad_authors.py)
+    train_faulty: bool = False  # noise of deviation 20 leaves nothing of what a faulty device has learned
+
+    def of_round(self, number: int) -> LocalTraining:
+        """How devices train in round `number`."""
+        if number == 1 and self.first_steps is not None:
+            return replace(self.training, epochs=None, steps=self.first_steps)
+        if self.last_lr is None or self.rounds == 1:
+            return self.training
+        share = (number - 1) / (self.rounds - 1)
+        return replace(self.training, lr=self.training.lr * (self.last_lr / self.training.lr) ** share)
+
+    def words(self) -> str:
+        """For the page."""
+        how = self.training
+        amount = f"{how.epochs} epochs" if how.epochs else f"{how.steps} steps"
+        first = f" (the first of {self.first_steps})" if self.first_steps else ""
+        rate = f"{how.lr:g}" if self.last_lr is None else f"{how.lr:g} to {self.last_lr:g}"
+        loss = "CE of the softmax, dropout always on" if self.authors else "CE, dropout off when tested"
+        fusion, fedrad = (_words(overrides) for overrides in (self.fusion, self.fedrad))
+        alone = f" and FedRAD with {fedrad}" if fedrad else ""
+        momentum = f", momentum {how.momentum:g}" if how.momentum else ""
+        server = f", momentum {self.server_momentum:g} at the server" if self.server_momentum else ""
+        return (
+            f"{self.rounds} rounds of {amount}{first}, batch {how.batch_size}, lr {rate}{momentum}, {loss}"
+            f"{server}; FedDF and FedRAD with {fusion}{alone}, {self.validation or 'no'} labelled images"
+        )
+
+
+def _words(overrides: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in overrides.items())
+
+
+#: By fidelity.
+PLANS: Mapping[str, Plan] = {
+    "paper": Plan(
+        rounds=100,
+        training=LocalTraining(lr=0.1, batch_size=32, steps=5, momentum=0.5),
+        first_steps=20,
+        last_lr=0.06,
+        fusion={"lr": 3e-4, "steps": 10, "batch_size": 32, "check_every": 5},
+        fedrad={"screen": ("drop-worst",), "drop_below": 0.6, "score_power": 0.5},
+        server_momentum=0.9,
+        validation=500,
+    ),
+    "reference": Plan(
+        rounds=30,
+        training=LocalTraining(lr=0.05, batch_size=64, epochs=5, momentum=0.9),
+        fusion={
+            "optimizer": "sgd",
+            "lr": 1e-4,
+            "momentum": 0.5,
+            "weight_decay": 1e-4,
+            "schedule": "swa",
+            "swa_lr": 0.005,
+            "swa": -1,
+            "epochs": 2,
+            "batch_size": 16,
+            "shuffle": False,
+            "clip": 0.0,
+        },
+        withhold=False,
+        authors=True,
+    ),
+}

@@ -1,0 +1,1 @@
+"""Fast paths of the simulation: several perceptrons as one batched product, samples kept as bytes."""

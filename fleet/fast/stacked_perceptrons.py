@@ -1,0 +1,297 @@
+"""Devices of one prototype as one computation: K perceptrons side by side, one matrix product for all of them.
+
+    z_k = a_k W_k^T + b_k,   k = 1 .. K        `torch.baddbmm` once, instead of K times `torch.addmm`
+
+Each device has its own mini-batches in its own order, as when it trains alone, and comes to the same bits: the formulas
+are those of `edge_agent/training/fast/perceptron.py`. Devices that are at mini-batches of different sizes (at the end
+of an epoch) take that step in groups. Only perceptrons: a loop over convolutions is faster than any way to batch them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, groupby
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from core.errors import ConfigError, DivergedError
+from edge_agent.training.clipping import Norms
+from edge_agent.training.fast.perceptron import Layer, add_bias_gradient, chain_of, log_softmax_gradient, shapes_of
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.schedule import Trained, clip_factor, schedule
+from edge_agent.training.sgd import batches
+from fleet.fast.sample_store import Shelf
+from quant.binary import BinaryLinear, binarize
+
+__all__ = ["Pupils", "Stack", "size_that_pays", "train_stacked"]
+
+CACHE = 4 * 2**20  # bytes of weights that stay near the core: more devices at once are slower again
+MOST = 16
+SMALL = 400  # multiplications
+ALIGNED = 16  # floats: torch's tensors begin at multiples of 64 bytes
+Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; None: the device is done
+
+
+@dataclass(frozen=True, slots=True)
+class Pupils:
+    """Devices that are about to train: the samples of all, one device after the other, and what shuffles each's."""
+
+    shelf: Shelf
+    rows: Tensor  # on the shelf
+    y: Tensor
+    sizes: Sequence[int]
+    generators: Sequence[torch.Generator]
+
+
+def size_that_pays(model: nn.Module) -> int:
+    """How many devices with `model` are trained best as one computation; 1: each alone."""
+    if chain_of(model) is None:
+        return 1
+    return max(1, min(MOST, CACHE // (4 * sum(p.numel() for p in model.parameters()))))
+
+
+def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack:
+    """Train copies of the perceptron `model`, one per pupil, which is left as it is."""
+    sizes = pupils.sizes
+    if not all(sizes):
+        raise ConfigError("local training: the device has no samples")
+    # by size: who shares a batch size then mostly stands together
+    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
+    stack = Stack(model, how, order)
+    for steps in _in_step(pupils, order, how):
+        at = 0
+        for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
+            given = cast("list[tuple[bool, Tensor]]", list(group))
+            if size:
+                chosen = torch.cat([samples for _, samples in given])
+                rows, labels = pupils.rows.index_select(0, chosen), pupils.y.index_select(0, chosen)
+                stack.step(at, [counts for counts, _ in given], pupils.shelf, rows, labels)
+            at += len(given)
+    return stack
+
+
+def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterator[list[Step]]:
+    """The next mini-batch of everybody, until all are done."""
+    starts = [0, *accumulate(pupils.sizes)]
+
+    def of(k: int) -> Iterator[tuple[bool, Tensor]]:
+        size, generator = pupils.sizes[k], pupils.generators[k]
+        return schedule(lambda: batches(size, how.batch_size, generator, first=starts[k]), how)
+
+    running = [of(k) for k in order]
+    while any(steps := [next(one, None) for one in running]):
+        yield steps
+
+
+class Stack:
+    """Perceptrons in training, all from the same start; `order` says whose the first is, the second, …"""
+
+    def __init__(self, model: nn.Module, how: LocalTraining, order: Sequence[int]) -> None:
+        layers, count = chain_of(model), len(order)
+        assert layers is not None, "a perceptron"
+        self._how, self._layers = how, layers
+        self._at = {k: at for at, k in enumerate(order)}
+        weights = [layer.linear.weight for layer in layers]
+        biases = [cast("nn.Parameter | None", layer.linear.bias) for layer in layers]
+        learned = [*weights, *(bias for bias in biases if bias is not None)]
+        numbers = iter(range(len(layers), len(learned)))
+        self._bias_at = [None if bias is None else next(numbers) for bias in biases]  # in _params
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._names = [names[id(parameter)] for parameter in learned]
+        self._start = [parameter.detach() for parameter in learned]
+        self._params = [_aligned(count, *p.shape).copy_(p) for p in self._start]
+        self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
+        self._totals = torch.zeros(count, dtype=torch.float64)
+        self._counted, self._steps = [0] * count, [0] * count
+        self._diverged: dict[int, DivergedError] = {}  # by place
+        self._rooms: dict[tuple[int, int], _Room] = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
+
+    def state(self, k: int) -> dict[str, Tensor]:
+        """The weights of pupil `k`, by their names in the model; not copied."""
+        return {name: stacked[self._at[k]] for name, stacked in zip(self._names, self._params, strict=True)}
+
+    @torch.no_grad()
+    def put_into(self, model: nn.Module, k: int) -> None:
+        """Give `model`, of the same kind, the weights of pupil `k`."""
+        own = dict(model.named_parameters())
+        for name, value in self.state(k).items():
+            own[name].copy_(value)
+
+    def trained(self, k: int) -> Trained:
+        """How the training of pupil `k` went; DivergedError, if it did not."""
+        at = self._at[k]
+        if at in self._diverged:
+            raise self._diverged[at]
+        return Trained(self._totals[at].item() / max(self._counted[at], 1), self._steps[at], False)
+
+    @torch.no_grad()
+    def step(self, first: int, counts: Sequence[bool], shelf: Shelf, chosen: Tensor, labels: Tensor) -> None:
+        """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size.
+
+        `chosen` are the samples of the first, of the second, …; `counts` says whose losses are added up.
+        """
+        count, rows = len(counts), len(chosen) // len(counts)
+        room, part = self._room(count, rows), self._part(first, count)
+        shelf.take(chosen, room.x)
+        weights = [self._effective(number, part) for number in range(len(self._layers))]
+        seen = [room.x]  # a_l
+        for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
+            _multiply(seen[-1], weight.transpose(1, 2), z, part.biases[number], small=room.small[number])
+            seen.append(z.relu_() if self._layers[number].relu else z)
+        log_p = torch.log_softmax(seen.pop().flatten(0, 1), 1)
+        self._add_losses(first, counts, log_p, labels)
+        # the mean is that of each device's own mini-batch: `size` is B, not K B
+        g = log_softmax_gradient(log_p, labels, room.size).view(count, rows, -1)
+        if not room.outputs[-1].is_contiguous():
+            g = room.outputs[-1].copy_(g)
+        gs = [g]  # g_l, the last one first
+        for at in range(len(weights) - 1, 0, -1):
+            inward = _multiply(gs[-1], weights[at], room.inward[at - 1], small=room.small[at])
+            if self._layers[at - 1].relu:
+                torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
+            gs.append(inward)
+        gs.reverse()
+        if room.norms is not None:
+            self._clip(first, gs, room.norms.of(gs, seen))
+        for at, own in enumerate(gs):
+            self._add_gradient(at, part, own, seen[at], small=room.small[at])
+        self._finish(part)
+
+    def _clip(self, first: int, gs: list[Tensor], squared: Tensor) -> None:
+        """Scale each perceptron's gradient; one that is not finite is no step, and its device has diverged."""
+        factors = []
+        for k, value in enumerate(squared.tolist()):
+            try:
+                factors.append(clip_factor(value, self._how.clip))
+            except DivergedError as error:
+                self._diverged.setdefault(first + k, error)
+                factors.append(1.0)
+                for g in gs:
+                    g[k].zero_()
+        if min(factors) < 1:
+            scale = torch.tensor(factors).view(-1, 1, 1)
+            for g in gs:
+                g.mul_(scale)
+
+    def _room(self, count: int, rows: int) -> _Room:
+        room = self._rooms.get((count, rows))
+        if room is None:
+            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows, clips=self._how.clip > 0)
+        return room
+
+    def _part(self, first: int, count: int) -> _Part:
+        part = self._parts.get((first, count))
+        if part is None:
+            mine = slice(first, first + count)
+            params, velocity = ([p[mine] for p in tensors] for tensors in (self._params, self._velocity))
+            biases = [None if at is None else params[at][:, None] for at in self._bias_at]
+            part = self._parts[first, count] = _Part(params, velocity, biases)
+        return part
+
+    def _effective(self, number: int, part: _Part) -> Tensor:
+        latent = part.params[number]
+        linear = self._layers[number].linear
+        if not isinstance(linear, BinaryLinear):
+            return latent
+        weight = _aligned(*latent.shape)
+        for own, one in zip(weight, latent, strict=True):
+            own.copy_(binarize(one, linear.group_dims))
+        return weight
+
+    def _add_losses(self, first: int, counts: Sequence[bool], log_p: Tensor, y: Tensor) -> None:
+        sums = log_p.gather(1, y[:, None]).view(len(counts), -1).sum(1)
+        if not all(counts):
+            sums *= torch.tensor(counts)
+        self._totals[first : first + len(counts)].add_(sums, alpha=-len(counts) / len(y))
+        for k, counted in enumerate(counts, first):
+            self._steps[k] += 1
+            self._counted[k] += counted
+
+    def _add_gradient(self, at: int, part: _Part, g: Tensor, a: Tensor, *, small: bool) -> None:
+        """Add the gradients of layer `at` to its velocities or, without momentum, to its weights and biases."""
+        how = self._how
+        beta, alpha = (how.momentum, 1.0) if self._velocity else (1 - how.lr * (how.weight_decay + how.prox), -how.lr)
+        moved = part.velocity or part.params
+        if small:
+            for one, own, inputs in zip(moved[at], g, a, strict=True):
+                one.addmm_(own.t(), inputs, beta=beta, alpha=alpha)
+        else:
+            moved[at].baddbmm_(g.transpose(1, 2), a, beta=beta, alpha=alpha)
+        if (bias := self._bias_at[at]) is not None:
+            add_bias_gradient(moved[bias], g, beta=beta, alpha=alpha)
+
+    def _finish(self, part: _Part) -> None:
+        """What is not the mini-batch's: the pull to the received weights and to 0, and the velocity's step."""
+        how, params, velocity = self._how, part.params, part.velocity
+        received = [p.expand(q.shape) for p, q in zip(self._start, params, strict=True)] if how.prox else []
+        if not velocity:
+            if how.prox:
+                torch._foreach_add_(params, received, alpha=how.lr * how.prox)
+            return
+        if how.weight_decay or how.prox:
+            torch._foreach_add_(velocity, params, alpha=how.weight_decay + how.prox)
+        if how.prox:
+            torch._foreach_add_(velocity, received, alpha=-how.prox)
+        torch._foreach_add_(params, velocity, alpha=-how.lr)
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None, *, small: bool) -> Tensor:
+    """a_k b_k + bias_k into `out`."""
+    if small:
+        for k in range(len(a)):
+            out[k] = torch.mm(a[k], b[k]) if bias is None else torch.addmm(bias[k], a[k], b[k])
+    elif bias is None:
+        torch.bmm(a, b, out=out)
+    else:
+        torch.baddbmm(bias, a, b, out=out)
+    return out
+
+
+def _multiply_any(a: Tensor, b: Tensor, out: Tensor) -> None:
+    _multiply(a, b, out, small=a.shape[1] * a.shape[2] * b.shape[2] < SMALL)
+
+
+def _aligned(count: int, *shape: int) -> Tensor:
+    """(count, *shape), each of the `count` where a tensor of its own would begin: kernels may round by that."""
+    stride = -(-math.prod(shape) // ALIGNED) * ALIGNED
+    inner = torch.empty(shape, device="meta").stride()
+    return torch.empty(count * stride).as_strided((count, *shape), (stride, *inner))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Views of the perceptrons that take a step together."""
+
+    params: list[Tensor]
+    velocity: list[Tensor]
+    biases: list[Tensor | None]  # (K, 1, out) by layer
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Where mini-batches of one size are computed, of so many devices."""
+
+    x: Tensor
+    outputs: list[Tensor]  # z_l
+    inward: list[Tensor]  # g_l, of all layers but the last
+    size: Tensor  # B
+    small: list[bool]  # by layer: torch's batched kernel is one of its own, which rounds otherwise than that of one
+    norms: Norms | None  # where gradients are clipped
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer], count: int, rows: int, *, clips: bool) -> _Room:
+        linears = [layer.linear for layer in layers]
+        return cls(
+            _aligned(count, rows, linears[0].in_features),
+            [_aligned(count, rows, linear.out_features) for linear in linears],
+            [_aligned(count, rows, linear.in_features) for linear in linears[1:]],
+            torch.tensor(float(rows)),
+            [rows * linear.in_features * linear.out_features < SMALL for linear in linears],
+            Norms(shapes_of(linears), rows, partial(_aligned, count), _multiply_any) if clips else None,
+        )

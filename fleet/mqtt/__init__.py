@@ -1,0 +1,1 @@
+"""The simulated fleet with real processes: a broker, an aggregator and agents on this machine."""

@@ -1,0 +1,39 @@
+"""The devices' own models of a fleet over MQTT, from the disks: the aggregator's updates, and what agents keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from aggregator.fusion.types import Received
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.rows import UpdateRow
+from aggregator.worker.stored_updates import base_arrays, received
+from edge_agent.state.store import EXTRACTOR, PERSONAL, learned_path
+from fleet.simulation.device import SimulatedDevice
+
+__all__ = ["read_kept_models", "stored_updates"]
+
+
+def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str, str]) -> dict[str, Received]:
+    """Updates by device; `models` are the digests of the models that the devices started from."""
+    blobs = Blobs(folder)
+
+    @cache
+    def base(digest: str) -> dict[str, NDArray[Any]]:
+        return base_arrays(blobs.read(digest))
+
+    return {row.device: received(row, blobs, base(models[row.device])) for row in rows if row.device in models}
+
+
+def read_kept_models(folder: Path, devices: Sequence[SimulatedDevice]) -> None:
+    """Give each device what its agent, whose state is below `folder`, keeps from round to round."""
+    for device in devices:
+        for what in (EXTRACTOR, PERSONAL):
+            path = learned_path(folder / device.id / "state", device.prototype, what)
+            if path.is_file():
+                device.kept[what] = path.read_bytes()

@@ -1,0 +1,1 @@
+"""The figures of a report, drawn with Matplotlib in a light and a dark theme."""

@@ -1,0 +1,160 @@
+"""The figures of a report, in the order of the page: what each is called, says and is drawn by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from fleet.report.facts import RunFacts
+from fleet.report.figures.accuracy import draw_accuracy, draw_comparison
+from fleet.report.figures.devices import MOST, draw_partition, draw_scores, partitions
+from fleet.report.figures.style import DARK, LIGHT, Theme, png
+from fleet.report.figures.times import draw_times
+from fleet.report.figures.traffic import draw_bytes, draw_rounds_to_target
+from fleet.report.figures.virtual import draw_virtual, missed, virtual_seconds
+from fleet.report.html.tables import percent, span
+from fleet.report.summary import mean_quality, run_row
+
+__all__ = ["Picture", "draw_all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One figure, drawn for a light and for a dark page."""
+
+    name: str  # of its file and its anchor
+    title: str
+    caption: str
+    alt: str  # what it shows, for who does not see it
+    light: bytes
+    dark: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    name: str
+    title: str
+    caption: str
+    alt: str
+    draw: Callable[[Theme], Figure | None]
+
+
+def draw_all(runs: Sequence[RunFacts], target: float) -> list[Picture]:
+    """Every figure that the runs have something for."""
+    pictures = []
+    for plan in _plans(runs, target):
+        light, dark = plan.draw(LIGHT), plan.draw(DARK)
+        if light is not None and dark is not None:
+            said = {"name": plan.name, "title": plan.title, "caption": plan.caption, "alt": plan.alt}
+            pictures.append(Picture(**said, light=png(light), dark=png(dark)))
+    return pictures
+
+
+def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
+    goal = f"{100 * target:g} %"
+    plans = [
+        _Plan(
+            name="comparison",
+            title="Runs against each other",
+            caption="A line per run: the mean accuracy of its prototypes after each round.",
+            alt="; ".join(f"{run.name} ends at {percent(mean_quality(run.last))}" for run in runs),
+            draw=partial(draw_comparison, runs),
+        ),
+        _Plan(
+            name="accuracy",
+            title="Accuracy by round",
+            caption="Each prototype's model on the whole test set; dotted: the same model with its weights quantized "
+            "as the prototype says. Dashed, where the recipe distills: all teachers together, the ensemble that they "
+            "learn from.",
+            alt=_final(runs),
+            draw=partial(draw_accuracy, runs),
+        ),
+        _Plan(
+            name="rounds",
+            title=f"Rounds to {goal}",
+            caption=f"The first round after which a prototype's accuracy was at least {goal}.",
+            alt=_rounds(runs, target),
+            draw=partial(draw_rounds_to_target, runs, target=target),
+        ),
+        _Plan(
+            name="bytes",
+            title="Bytes against accuracy",
+            caption="What each prototype's devices together have sent and been sent, on a logarithmic scale: further "
+            "left is cheaper, further up is better.",
+            alt=_final(runs),
+            draw=partial(draw_bytes, runs),
+        ),
+        _Plan(
+            name="scores",
+            title="Devices as fusion judged them",
+            caption="Median scores (the share of the median logits that are the device's own) where the recipe has "
+            "them, otherwise the device's share of its prototype's average. Crosses are devices that do harm"
+            f"{f'; the first {MOST} devices are shown' if any(len(r.fleet) > MOST for r in runs) else ''}.",
+            alt=_harm(runs),
+            draw=partial(draw_scores, runs),
+        ),
+    ]
+    several = partitions(runs)
+    for number, (names, run) in enumerate(several, 1):
+        which = f", {number} of {len(several)}" if len(several) > 1 else ""
+        plans.append(
+            _Plan(
+                name="partition" if len(several) == 1 else f"partition-{number}",
+                title=f"Who has which samples{which}",
+                caption="A dot per device and class, its area the number of samples, as the devices tell it"
+                f"{f' in {names}' if which else ''}.",
+                alt=f"{len(run.fleet)} devices hold {sum(d.examples for d in run.fleet):,} samples",
+                draw=partial(draw_partition, run),
+            )
+        )
+    plans.append(
+        _Plan(
+            name="virtual",
+            title="On boards",
+            caption="Virtual time: what the boards would have needed, estimated. Left, accuracy over that time; right, "
+            "the energy of one device of each board.",
+            alt="; ".join(f"{run.name}: {span(virtual_seconds(run))}, {missed(run)}" for run in runs if run.virtual),
+            draw=partial(draw_virtual, runs),
+        )
+    )
+    plans.append(
+        _Plan(
+            name="time",
+            title="Where the time went",
+            caption="Seconds of work by stage, all rounds together: with several workers more than the rounds took. "
+            "Average includes screening and weighing, score is that of models and ensembles, the rest is what lies "
+            "between the stages (over MQTT: the devices and the way to them).",
+            alt="; ".join(f"{run.name}: {_split(run, target)}" for run in runs),
+            draw=partial(draw_times, runs),
+        )
+    )
+    return plans
+
+
+def _final(runs: Sequence[RunFacts]) -> str:
+    said = []
+    for run in runs:
+        scores = ", ".join(f"{name} {percent(run.scored(name)[-1][1].accuracy)}" for name in run.prototypes)
+        said.append(f"{run.name} after round {run.last.round}: {scores}")
+    return "; ".join(said)
+
+
+def _rounds(runs: Sequence[RunFacts], target: float) -> str:
+    said = []
+    for run in runs:
+        for row in run_row(run, target)["prototypes"]:
+            first = row["rounds_to_target"]
+            said.append(f"{run.name}, {row['prototype']}: {'not reached' if first is None else f'round {first}'}")
+    return "; ".join(said)
+
+
+def _harm(runs: Sequence[RunFacts]) -> str:
+    said = [f"{run.name}: attackers are {', '.join(run.attackers)}" for run in runs if run.attackers]
+    return "; ".join(said) or "no device was told to do harm"
+
+
+def _split(run: RunFacts, target: float) -> str:
+    return ", ".join(f"{stage} {span(seconds)}" for stage, seconds in run_row(run, target)["seconds_by"].items())

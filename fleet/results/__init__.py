@@ -1,0 +1,1 @@
+"""What a run leaves: `run.json`, curves, the picture of its partition, suspicious and lost devices."""

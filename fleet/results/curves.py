@@ -1,0 +1,69 @@
+"""`curves.png`: accuracy by round, and what one update weighs, for each prototype of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from core.files import write_atomic
+from fleet.report.figures.style import COLOURS, LIGHT, by_round, panel, png, series
+from fleet.report.summary import ensemble, quality
+from fleet.results.run_file import RoundResult
+
+__all__ = ["COLOURS", "GREY", "draw_curves"]
+
+GREY = LIGHT.grey
+
+
+def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> None:
+    """Draw the figure of a run that has at least one round."""
+    figure = Figure(figsize=(9.5, 4.0), dpi=150, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 1.6))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    _accuracy(left, rounds)
+    _update_sizes(right, rounds)
+    write_atomic(path, png(figure))
+
+
+def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
+    panel(axes, LIGHT)
+    for index, name in enumerate(rounds[0].prototypes):
+        found = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
+        results = [(number, p) for number, p in found if not isnan(p.accuracy)]
+        if not results:
+            continue
+        style = {**series(index, LIGHT), "markersize": 3}
+        values = [100 * quality(p) for _, p in results]
+        axes.plot([n for n, _ in results], values, label=f"{name}  {values[-1]:.1f} %", **style)
+        full = [(n, 100 * p.accuracy_float) for n, p in results if p.accuracy_float is not None]
+        if full:
+            dotted = {**style, "linestyle": ":", "marker": ""}
+            axes.plot(*zip(*full, strict=True), label=f"{name}, float weights  {full[-1][1]:.1f} %", **dotted)
+    together = [(r.round, 100 * score) for r in rounds if (score := ensemble(r)) is not None]
+    if together:
+        label = f"ensemble  {together[-1][1]:.1f} %"
+        axes.plot(*zip(*together, strict=True), color=LIGHT.ink, linestyle="--", linewidth=1.2, label=label)
+    axes.set_ylabel("test accuracy, %")
+    axes.set_ylim(0, 100)
+    by_round(axes, [r.round for r in rounds])
+    if axes.get_legend_handles_labels()[0]:  # else no round was scored
+        axes.legend(loc="lower right", fontsize=8, frameon=False)
+
+
+def _update_sizes(axes: Axes, rounds: Sequence[RoundResult]) -> None:
+    """Bars: bytes of one update of each prototype, in the last round."""
+    panel(axes, LIGHT)
+    last = rounds[-1].prototypes
+    sizes = {name: result.bytes_up / max(result.devices, 1) / 1000 for name, result in last.items()}
+    names = list(reversed(sizes))
+    colours = [COLOURS[list(sizes).index(name) % len(COLOURS)] for name in names]
+    bars = axes.barh(names, [sizes[name] for name in names], color=colours, height=0.5)
+    axes.bar_label(bars, labels=[f"{sizes[name]:.1f} kB" for name in names], padding=3, fontsize=8, color=GREY)
+    axes.set_xlabel("one update, kB on the wire")
+    axes.margins(x=0.25)
+    axes.grid(visible=False)
+    axes.tick_params(axis="y", labelsize=9, labelcolor="black", length=0)

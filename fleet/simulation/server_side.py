@@ -1,0 +1,69 @@
+"""What a simulated aggregator brings to fusion, and the dataset that is left for the devices.
+
+Labelled samples that have a say (early stopping of distillation, screens) are withheld from the training set: choosing
+by the test set would make every score on it too good. Samples without labels come from where `--source` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from aggregator.fusion.numerics.compute import find_device
+from aggregator.fusion.types import Server
+from aggregator.recipes.catalogue import Recipe
+from core.errors import ConfigError
+from fleet.data import Dataset
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.seeds import numpy_rng
+from fleet.simulation.unlabeled import take_source
+
+__all__ = ["VALIDATION", "server_side"]
+
+VALIDATION = 0.1  # of the training set, as in FedDF
+LOOKED_AT = 2000  # samples at most: more cost every look of every student, and tell students apart no better
+Labelled = tuple[torch.Tensor, torch.Tensor]
+
+
+def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test: Labelled) -> tuple[Server, Dataset]:
+    """The aggregator's side of a simulation, and what is left of the dataset."""
+    teaches = recipe.needs_source or (recipe.uses_source and config.source != "none")
+    looks = recipe.looks and (teaches or not recipe.source_optional)
+    validation, left = _withhold(config, looks, dataset)
+    source = None
+    if teaches:
+        source, left = take_source(
+            config.source,
+            left,
+            size=config.source_size,
+            classes=config.source_classes,
+            fraction=config.source_fraction,
+            seed=config.seed,
+        )
+        if source is None and recipe.needs_source:
+            raise ConfigError(f"recipe {recipe.name} needs samples without labels; give --source, such as auto")
+    server = Server(
+        seed=config.seed,
+        source=source,
+        validation=validation,
+        test=test,
+        score_ensemble=config.score_ensemble,
+        device=find_device(config.compute),
+        processes=config.processes,
+    )
+    return server, left
+
+
+def _withhold(config: SimulationConfig, looks: bool, dataset: Dataset) -> tuple[Labelled | None, Dataset]:
+    total, size = len(dataset.y_train), config.validation_size
+    if size is None:
+        size = min(round(VALIDATION * total), LOOKED_AT) if looks else 0
+    if size >= total:
+        raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
+    if not size:
+        return None, dataset
+    order = numpy_rng(config.seed, "validation").permutation(total)
+    rows, rest = sorted(order[:size]), sorted(order[size:])
+    held = torch.from_numpy(dataset.inputs(dataset.x_train[rows])), torch.from_numpy(dataset.y_train[rows])
+    return held, replace(dataset, x_train=dataset.x_train[rest], y_train=dataset.y_train[rest])

@@ -1,0 +1,307 @@
+"""A fleet on one machine: N devices, one model per prototype, rounds of local training and fusion.
+
+Every update passes through the real encoding (`wire/`), signed, so the bytes that a run reports are those that would
+cross the air. Where the devices train is the engine's business (`fleet/engines/`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from aggregator.evaluate import Score, mean_train_loss
+from aggregator.fusion import types as fusion
+from aggregator.fusion.generator import side_artifact as fusion_knowledge
+from aggregator.fusion.pipeline.round import fuse_round
+from aggregator.fusion.process_pool import lent
+from aggregator.fusion.types import Memory, Received
+from aggregator.recipes.catalogue import find_recipe
+from core.errors import DataError
+from fleet.data import Dataset, hold_out
+from fleet.engines import Task, make_engine
+from fleet.engines.base import Scoring
+from fleet.engines.work import Bench
+from fleet.fast.grouping import in_batches
+from fleet.fast.sample_store import view_of
+from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_metrics
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import Answer, SimulatedDevice, make_devices
+from fleet.simulation.own_model import has_model, own_model
+from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
+from fleet.simulation.received import Sent, read_answer
+from fleet.simulation.round_message import Artifact, Guide, News
+from fleet.simulation.seeds import numpy_rng, torch_rng
+from fleet.simulation.server_side import server_side
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from models.split import Prototype
+from quant.pack import pack_state, unpack
+from wire.messages import ModelHeader
+from wire.tensors import encode
+
+__all__ = ["Group", "Simulation"]
+
+OnDevice = Callable[[str], None]
+AT_ONCE = 8  # devices' own models that are scored together
+UNSCORED: dict[str, Any] = {"accuracy": math.nan, "loss": math.nan}
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """One prototype: its devices, and its model as the aggregator has it."""
+
+    name: str
+    devices: list[SimulatedDevice]
+    model: Prototype
+    state: dict[str, torch.Tensor]  # full precision
+    shapes: dict[str, tuple[int, ...]]  # what an update must look like
+
+
+class Simulation:
+    """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn, then `close()`."""
+
+    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
+        self.config = config
+        self.recipe = find_recipe(config.recipe, config.fusion)
+        dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
+        if not len(dataset.y_test):
+            samples = len(dataset.y_train)
+            raise DataError(f"{dataset.name}: {samples} samples, too few to withhold some for a test; give more")
+        self.test_x = view_of(dataset.test_inputs())
+        self.test_y = torch.from_numpy(dataset.y_test.copy())
+        self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
+        self.devices = make_devices(config, dataset)
+        self.memory = Memory()
+        self.guide: Guide | None = None
+        self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
+        self.groups = [self._make_group(name, dataset) for name in config.prototypes]
+        bench = Bench(
+            devices=self.devices,
+            models={group.name: group.model for group in self.groups},
+            test=(self.test_x, self.test_y),
+        )
+        self.engine = make_engine(config.engine, bench, workers=config.workers, address=config.address)
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.close()
+
+    def _make_group(self, name: str, dataset: Dataset) -> Group:
+        arch, precision = parse_prototype(name)
+        spec = PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, self.config.latent)
+        model = build(spec, generator=torch_rng(self.config.seed, "init", name))
+        state = unpack(pack_state(model.state_dict(), floats="fp32"))
+        shapes = {key: tuple(value.shape) for key, value in state.items()}
+        mine = [d for d in self.devices if d.prototype == name]
+        return Group(name=name, devices=mine, model=model, state=state, shapes=shapes)
+
+    @property
+    def update(self) -> str:
+        """The kind of update that devices send."""
+        return self.recipe.update or self.config.update
+
+    @property
+    def guide_bytes(self) -> int:
+        """Of what devices are sent to learn from beside their models."""
+        return 0 if self.guide is None else len(self.guide.body.data)
+
+    def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
+        """max(C * K, 1) of the group's K devices, uniformly (McMahan et al. 2017, Algorithm 1), by seed and round."""
+        count = max(round(self.config.fraction * len(group.devices)), 1)
+        rng = numpy_rng(self.config.seed, "invite", number, group.name)
+        return [group.devices[i] for i in sorted(rng.choice(len(group.devices), count, replace=False))]
+
+    @property
+    def per_round(self) -> int:
+        """How many devices a round invites."""
+        return sum(len(self.invited(group, 1)) for group in self.groups)
+
+    def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
+        """Invite, train, fuse and score every prototype."""
+        start = time.perf_counter()
+        published = {group.name: Artifact(self._published(group)) for group in self.groups}
+        sent = self._collect(number, published, on_device)
+        scored = self.config.scores(number)
+        groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
+        fused = self._fuse(groups, number, scored=scored)
+        facts = {group.name: self._facts(group, published[group.name], sent, fused) for group in self.groups}
+        self.memory = fused.memory
+        if fused.knowledge is not None:
+            self.guide = self._guide(fused.knowledge)
+        for group in self.groups:
+            group.state = dict(fused.states[group.name])
+        begun = time.perf_counter()
+        scores = self._scores() if scored else {group.name: UNSCORED for group in self.groups}
+        own = self._own_scores(sent) if self.config.scores_devices(number) else {}
+        for group in self.groups:
+            scores[group.name] = {**scores[group.name], **self.spread(group, own)}
+        end = time.perf_counter()
+        return RoundResult(
+            round=number,
+            prototypes={
+                name: PrototypeResult(**facts[name], **scores[name], **reported_metrics(fused.metrics[name]))
+                for name in facts
+            },
+            seconds=end - start,
+            guide_bytes=self.guide_bytes,
+            devices=with_scores({name: asdict(report) for name, report in fused.devices.items()}, own),
+            lost={s.device.id: s.answer.reason for s in sent if s.update is None},
+            seconds_by={
+                "train": sum(s.answer.train_s for s in sent),
+                "encode": sum(s.answer.encode_s + s.read_s for s in sent),
+                **fused.seconds,
+                "score": fused.seconds.get("score", 0.0) + end - begun,
+            },
+        )
+
+    def _fuse(self, groups: list[fusion.Group], number: int, *, scored: bool) -> fusion.Fused:
+        """Fuse the round; students of several prototypes distill side by side in the engine's workers."""
+        together = max(self.server.processes, self.engine.workers)
+        server = replace(self.server, processes=together, test=self.server.test if scored else None)
+        with lent(self.engine if self.engine.workers > 1 else None):
+            return fuse_round(self.recipe, groups, server, number, self.memory)
+
+    def _published(self, group: Group) -> bytes:
+        floats = self.config.floats_of(group.model.spec.precision.quantized)
+        return encode(pack_state(group.state, floats=floats))
+
+    def _guide(self, made: fusion_knowledge.Knowledge) -> Guide:
+        """What devices learn from in the next round, as they read it from the wire."""
+        header = ModelHeader(
+            round=0,
+            prototype=made.prototype,
+            input_shape=made.input_shape,
+            classes=made.classes,
+            latent=made.latent,
+            recipe=self.recipe.name,
+        )
+        return Guide(header, Artifact(encode(pack_state(made.tensors, floats="fp16"))))
+
+    def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
+        """Have the invited devices train; what they sent, in the order of their numbers."""
+        extra = self.recipe.local
+        news = News(number=number, published=published, update=self.update, extra=extra, guide=self.guide)
+        self.engine.open(news)
+        shapes = {group.name: group.shapes for group in self.groups}
+
+        def read(task: Task, answer: Answer) -> Sent:
+            device = self.devices[task.device]
+            return read_answer(device, answer, shapes[device.prototype])
+
+        sent = []
+        for one in self.engine.train(self._batches(news), read):
+            if one.answer.kept:
+                one.device.kept.update(one.answer.kept)
+                self.changed.append(one.device)
+            sent.append(one)
+            on_device(one.device.id)
+        return sorted(sent, key=lambda one: one.device.number)
+
+    def _batches(self, news: News) -> list[list[Task]]:
+        """The invited devices, those together that one worker trains as one computation."""
+        workers, at_most = self.engine.workers, self.config.batch_devices
+        return [
+            [Task(device.number, device.kept) for device in batch]
+            for group in self.groups
+            for batch in in_batches(
+                self.invited(group, news.number), group.model, news, at_most=at_most, workers=workers
+            )
+        ]
+
+    def _fusion_group(self, group: Group, published: Artifact, sent: list[Sent]) -> fusion.Group:
+        updates = [s.update for s in sent if s.update is not None and s.device.prototype == group.name]
+        spec, state = group.model.spec, group.state
+        as_it_is = self.config.floats_of(spec.precision.quantized) == "fp32"  # the wire has rounded nothing
+        previous = state if as_it_is else unpack(published.tensors)
+        return fusion.Group(spec=spec, previous=previous, updates=updates)
+
+    def _facts(self, group: Group, published: Artifact, sent: list[Sent], fused: fusion.Fused) -> dict[str, Any]:
+        mine = [s for s in sent if s.update is not None and s.device.prototype == group.name]
+        losses = [(s.loss, fused.counted(s.device.id, s.update.num_examples)) for s in mine if s.update is not None]
+        return {
+            "train_loss": mean_train_loss(losses),
+            "devices": len(mine),
+            "bytes_up": sum(s.size for s in mine),
+            "bytes_down": (len(published.data) + self.guide_bytes) * len(mine),
+        }
+
+    def _scores(self) -> dict[str, dict[str, Any]]:
+        """Of every prototype's model."""
+        wanted = [
+            (group.name, key, Scoring(group.name, Artifact(state), quantized=key == "accuracy"))
+            for group in self.groups
+            for key, state in self._to_score(group).items()
+        ]
+        scores: dict[str, dict[str, Any]] = {group.name: {} for group in self.groups}
+        found = self._score([scoring for *_, scoring in wanted])
+        for (name, key, _), score in zip(wanted, found, strict=True):
+            scores[name] |= {key: score.accuracy, **({"loss": score.loss} if key == "accuracy" else {})}
+        return scores
+
+    def _to_score(self, group: Group) -> dict[str, bytes]:
+        """A prototype's model as boards receive and run it and, where they quantize it, with its float weights."""
+        quantized = group.model.spec.precision.quantized
+        return {"accuracy": self._published(group), **({"accuracy_float": _full(group.state)} if quantized else {})}
+
+    def _own_scores(self, sent: list[Sent]) -> dict[str, OwnScore]:
+        return self.score_devices({s.device.id: s.trained for s in sent if s.trained is not None})
+
+    def spread(self, group: Group, own: Mapping[str, OwnScore]) -> dict[str, Any]:
+        """Over the group's honest devices."""
+        spread: dict[str, Any] = spread_of([own[d.id] for d in group.devices if d.id in own and d.attack is None])
+        if "whole_accuracy" in spread and self.config.keeps_models:
+            spread["device_accuracy"] = spread["whole_accuracy"]
+        return spread
+
+    def score_devices(self, trained: Mapping[str, Received]) -> dict[str, OwnScore]:
+        """How good the own models of the devices are that have sent these updates, by id."""
+        models = {group.name: group.model for group in self.groups}
+        mine = [
+            device
+            for device in self.devices
+            if device.id in trained and has_model(device, trained[device.id], self.update)
+        ]
+        of_test = np.bincount(self.test_y.numpy(), minlength=mine[0].dataset.classes).tolist() if mine else []
+        found: dict[str, OwnScore] = {}
+        for start in range(0, len(mine), AT_ONCE):
+            some = mine[start : start + AT_ONCE]
+            states = [own_model(d, models[d.prototype], trained[d.id], self.update) for d in some]
+            scorings = [
+                Scoring(d.prototype, Artifact(_full(w)), quantized=False) for d, w in zip(some, states, strict=True)
+            ]
+            for device, score in zip(some, self._score(scorings), strict=True):
+                found[device.id] = own_score(score, of_test, device.true_counts)
+        return found
+
+    def _score(self, scorings: list[Scoring]) -> list[Score]:
+        return [Score.of(tally, len(self.test_y)) for tally in self.engine.score(scorings)]
+
+    def new_run(self) -> Run:
+        """An empty run of this fleet."""
+        facts = [
+            {
+                "device": d.id,
+                "prototype": d.prototype,
+                "examples": len(d.rows),
+                "labels": list(d.label_counts),
+                **({} if d.attack is None else {"attack": d.attack.name}),
+            }
+            for d in self.devices
+        ]
+        return Run(config=self.config.to_json(), fleet=facts)
+
+
+def _full(state: Mapping[str, torch.Tensor]) -> bytes:
+    return encode(pack_state(state, floats="fp32"))

@@ -1,0 +1,155 @@
+"""Where ONNX graphs of devices are read: `python -m quant.onnx.sandbox`, started by `quant/onnx/apart.py`.
+
+protobuf and onnx are large libraries in C++, and a graph comes from whoever holds a device's key. So they meet it in a
+process that can do nothing else: this one imports them once, has no network, and forks for every graph. The fork has
+limits on memory and processor time, can open neither file nor socket, and ends with its one answer. Whatever ends it
+earlier is that graph's refusal.
+
+    in     u64 number of bytes, u32 seconds, then the graph
+    out    u8 0 and the tensor message of its weights (`wire/tensors`), or 1 and the reason; before both, u64 length
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from typing import BinaryIO
+
+from core.process_limits import (
+    address_space,
+    die_with_parent,
+    limit_resources,
+    no_network,
+    no_new_files,
+    no_new_privileges,
+)
+
+__all__ = ["HEAD", "LENGTH", "PATIENCE", "main"]
+
+HEAD, LENGTH = struct.Struct("<QI"), struct.Struct("<Q")
+MEMORY, MEMORY_PER_BYTE = 128 * 2**20, 16  # of address space, beside that of the libraries
+PATIENCE = 5  # seconds for each of processor time: a busy machine gives a process a part of its time
+ANSWER, ANSWER_PER_BYTE = 2**20, 8  # of the answer: an int32 of one byte becomes four
+WEIGHTS, REASON = b"\0", b"\1"
+PIECE = 2**20
+
+
+def main() -> int:
+    """Read graphs from stdin until it ends."""
+    die_with_parent(int(sys.argv[1]))
+    no_new_privileges()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries that print
+    _weights(_small_graph())  # once: imports are what takes the time, and the forks cannot open a file
+    gc.disable()  # it would write to memory that the forks else share with this process: each page copied costs time
+    gc.freeze()
+    no_network()  # where it is not permitted, the forks still cannot open a socket
+    requests = sys.stdin.buffer
+    while len(head := requests.read(HEAD.size)) == HEAD.size:
+        size, seconds = HEAD.unpack(head)
+        graph = requests.read(size)
+        if len(graph) < size:
+            break
+        answer = _read_in_fork(graph, seconds, answers, requests)
+        answers.write(LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+    return 0
+
+
+def _read_in_fork(graph: bytes, seconds: int, *ours: BinaryIO) -> bytes:
+    """What the fork answers, or what has become of it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for file in (reading, *(file.fileno() for file in ours)):
+            os.close(file)
+        _answer(graph, writing, seconds)
+    os.close(writing)
+    try:
+        most = ANSWER + ANSWER_PER_BYTE * len(graph)
+        answer = _collect(reading, most, time.monotonic() + PATIENCE * seconds)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    if answer is None:
+        return (
+            REASON
+            + f"the ONNX graph takes more than {PATIENCE * seconds} s to read, or has weights without end".encode()
+        )
+    return answer if answer and os.WIFEXITED(status) else REASON + _ending(status, seconds).encode()
+
+
+def _answer(graph: bytes, writing: int, seconds: int) -> None:
+    """In the fork: read the graph, say what is in it, end."""
+    try:
+        limit_resources(memory=address_space() + MEMORY + MEMORY_PER_BYTE * len(graph), cpu_s=seconds)
+        no_new_files()
+        answer = _weights(graph)
+        view = memoryview(answer)
+        while view:
+            view = view[os.write(writing, view) :]
+    finally:
+        os._exit(0)
+
+
+def _weights(graph: bytes) -> bytes:
+    from core.errors import EdgestillError
+    from quant.onnx.weights import read_weights
+    from wire.tensors import encode
+
+    try:
+        return WEIGHTS + encode(read_weights(graph))
+    except EdgestillError as error:
+        return REASON + str(error).encode(errors="replace")
+    except MemoryError:
+        return REASON + b"the ONNX graph takes more memory than its size is worth"
+    except Exception as error:
+        return REASON + f"the ONNX graph cannot be read: {type(error).__name__}".encode()
+
+
+def _small_graph() -> bytes:
+    """One that passes every check: so that all that a graph needs is loaded."""
+    import onnx
+
+    graph = onnx.GraphProto(name="g")
+    graph.initializer.add(name="w", data_type=onnx.TensorProto.FLOAT, dims=[1], raw_data=bytes(4))
+    graph.node.add(op_type="Identity", input=["w"], output=["y"])
+    graph.output.add(name="y").type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    graph.output[0].type.tensor_type.shape.dim.add(dim_value=1)
+    model = onnx.ModelProto(ir_version=8, graph=graph)
+    model.opset_import.add(domain="", version=18)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _collect(reading: int, most: int, until: float) -> bytes | None:
+    """All that comes before the other end is closed; None if that takes too long, or is more than `most` bytes."""
+    pieces: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
+        if not ready or sum(map(len, pieces)) > most:
+            return None
+        piece = os.read(reading, PIECE)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+def _ending(status: int, seconds: int) -> str:
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        spent = f" after {seconds} s of processor time" if name == "SIGKILL" else ""
+        return f"the ONNX graph ended the process that read it ({name}{spent})"
+    return "the ONNX graph ended the process that read it"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""[fusion] of fleet.toml: recipe, overrides, what the aggregator brings; from file, environment and --set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aggregator.config.fleet import FleetConfig, load_fleet_config
+from aggregator.recipes.overrides import read_recipe
+from core.errors import ConfigError
+from tests.aggregator.scripted import write_fleet
+from transport.config import BrokerConfig
+
+pytestmark = pytest.mark.light
+
+
+def loaded(folder: Path, fusion: str, settings: tuple[str, ...] = (), **tables: str) -> FleetConfig:
+    path = write_fleet(folder, BrokerConfig(), ["pi-0"], fusion=fusion, **tables)
+    return load_fleet_config(path, settings, environ={})
+
+
+def test_fields_of_the_recipe_are_flat_keys(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        'recipe = "fedrad"\nsource = "pool.npz"\nsource_classes = [0, 2]\nsteps = 200\nweigh = "uniform"\n'
+        'screen = ["finite"]\nkrum_f = 2\noptions = { mine = 0.5 }\nteachers = ["big.onnx"]',
+    )
+    fusion = config.fusion
+    assert (fusion.name, fusion.source, fusion.source_classes) == ("fedrad", str(tmp_path / "pool.npz"), (0, 2))
+    assert fusion.teachers == (tmp_path / "big.onnx",)
+    recipe = fusion.recipe
+    assert (recipe.distill.steps, recipe.weigh, recipe.screen) == (200, "uniform", ("finite",))
+    assert recipe.options == {"krum_f": 2, "mine": 0.5}
+    assert read_recipe(config.recipe) == recipe
+    facts = json.loads(json.dumps(config.to_json()["fusion"]))
+    assert (facts["recipe"], facts["steps"], facts["teachers"]) == ("fedrad", 200, [str(tmp_path / "big.onnx")])
+
+
+def test_the_environment_and_settings_reach_every_field(tmp_path: Path) -> None:
+    path = write_fleet(tmp_path, BrokerConfig(), ["pi-0"], fusion='recipe = "feddf"\nsteps = 200')
+    environ = {"EDGESTILL_AGGREGATOR_FUSION_STEPS": "300", "EDGESTILL_AGGREGATOR_FUSION_SOURCE": "noise"}
+    config = load_fleet_config(path, ["fusion.lr=0.5", "fusion.source_classes=1,2"], environ=environ)
+    assert (config.fusion.recipe.distill.steps, config.fusion.recipe.distill.lr) == (300, 0.5)
+    assert (config.fusion.source, config.fusion.source_classes) == ("noise", (1, 2))
+
+
+def test_devices_get_what_the_recipe_tells_them_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    plain = loaded(
+        tmp_path, 'recipe = "fedavg"'
+    ).hyper.extra  # what every device is told: clipping, bounds of its steps
+    assert set(plain) == {"clip", "least_steps", "most_steps"}
+    assert loaded(tmp_path, 'recipe = "fedprox"').hyper.extra == {"prox": 0.01, **plain}
+    assert loaded(tmp_path, 'recipe = "fedprox"', train="prox = 0.5").hyper.extra == {"prox": 0.5, **plain}
+    assert loaded(tmp_path, 'recipe = "fedprox"', train="prox = 0.0").hyper.extra == plain
+
+
+@pytest.mark.parametrize(
+    ("fusion", "words"),
+    [
+        ('recipe = "feddf"', "recipe feddf needs samples without labels; give 'source'"),
+        ('recipe = "fedavg"\nstep = 3', "unknown key 'step'; did you mean 'steps'"),
+        ('steps = "3"', "'steps' is '3', expected a whole number"),
+        ('teach = "mean"', "'teach': no such part 'mean'"),
+        ('screen = ["drop-worst"]', "drop-worst, which needs labelled samples"),
+        ('screen = ["drop-worst"]\nvalidation = "none"', "drop-worst, which needs labelled samples"),
+        ('source_classes = ["a"]', "'source_classes' is .* give class numbers"),
+        ('recipe = "fedbe"\nsource = "noise"\nsamples = 0', "'samples' is 0; say how many"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, fusion: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        loaded(tmp_path, fusion)
+    assert "fleet.toml [fusion]" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_drop_worst_is_content_with_samples_of_its_own(tmp_path: Path) -> None:
+    config = loaded(tmp_path, 'screen = ["drop-worst"]\nvalidation = "own.npz"')
+    assert config.fusion.validation == str(tmp_path / "own.npz")

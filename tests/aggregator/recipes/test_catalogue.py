@@ -1,0 +1,74 @@
+"""Recipes by name."""
+
+import pytest
+
+from aggregator.recipes.catalogue import RECIPES, find_recipe
+from core.errors import ConfigError
+
+pytestmark = pytest.mark.light
+NAMES = (
+    "fedavg fedprox fedavgm feddf feddf-median fedbe fedrad comed multi-krum afa fedmgda fedma "
+    "fedgen fedensemble feddistill feddistill+ local edgestill"
+)
+
+
+def test_all_are_there_with_title_and_paper() -> None:
+    assert list(RECIPES) == NAMES.split()
+    for name, recipe in RECIPES.items():
+        assert recipe.name == name
+        assert recipe.title
+        assert "arXiv:" in recipe.paper, name
+
+
+def test_those_that_teach_or_score_need_samples() -> None:
+    needing = {name for name, recipe in RECIPES.items() if recipe.needs_source}
+    assert needing == {"feddf", "feddf-median", "fedbe", "fedrad"}
+    assert find_recipe("fedrad", {"teach": "none"}).needs_source
+    assert {name for name, recipe in RECIPES.items() if recipe.uses_source} - needing == {"edgestill"}
+
+
+def test_those_that_look_at_labelled_samples_say_so() -> None:
+    looking = {name for name, recipe in RECIPES.items() if recipe.looks}
+    assert looking == {"feddf", "feddf-median", "fedrad", "fedmgda", "edgestill"}
+    assert find_recipe("fedavg", {"screen": ["drop-worst"]}).looks
+
+
+def test_fedrad_is_expressible_as_its_authors_have_it() -> None:
+    """Two epochs of SGD in batches of 16, not shuffled, 1e-4 then 2.2e-4; the mean of the two epochs' students."""
+    reference = find_recipe(
+        "fedrad",
+        {
+            "optimizer": "sgd",
+            "lr": 1e-4,
+            "momentum": 0.5,
+            "weight_decay": 1e-4,
+            "epochs": 2,
+            "batch_size": 16,
+            "shuffle": False,
+            "schedule": "swa",
+            "swa": -1,
+            "clip": 0.0,
+        },
+    )
+    assert (reference.weigh, reference.teach, reference.distill.start) == ("median-score", "median-logits", "average")
+    assert not reference.looks
+
+
+def test_what_devices_learn_from_has_a_name() -> None:
+    named = {name: recipe.knowledge for name, recipe in RECIPES.items() if recipe.knowledge is not None}
+    assert named == {
+        "fedgen": "generator:paper",
+        "edgestill": "generator:paper",
+        "feddistill": "label-logits:mean",
+        "feddistill+": "label-logits:mean",
+    }
+    assert {name for name, recipe in RECIPES.items() if recipe.update} == {"feddistill", "local"}
+
+
+def test_fedprox_tells_devices_its_mu() -> None:
+    assert dict(RECIPES["fedprox"].local) == {"prox": 0.01}
+
+
+def test_an_unknown_recipe_gets_a_suggestion_and_the_list() -> None:
+    with pytest.raises(ConfigError, match=r"'fedvag'; did you mean 'fedavg'\?; known: fedavg fedprox"):
+        find_recipe("fedvag")

@@ -1,0 +1,163 @@
+"""The light child's work: the same kind of update, without torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from core.errors import ConfigError, ModelError
+from edge_agent.child.light import run
+from edge_agent.child.supervisor import child_environment
+from edge_agent.objectives.fedgen_weights import PAPER
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from quant.onnx.export import export_onnx
+from quant.onnx.session import open_session, run_graph
+from quant.onnx.weights import read_weights
+from quant.pack import load_packed
+from tests.edge_agent.devices import Device, published, same
+from tests.edge_agent.generators import sealed_generator
+from tests.edge_agent.scripted import CLASSES, LATENT, SHAPE
+from wire.ids import digest_of
+from wire.messages import Hyper
+from wire.tensors import decode
+from wire.tensors.packed import Packed
+
+HYPER = Hyper(batch_size=4, lr=0.05, epochs=10, momentum=0.9, seed=7, extra=PAPER.to_extra())
+
+
+def quiet(event: str, **facts: object) -> None:
+    """Progress is of no interest here."""
+
+
+def light_device(folder: Path, prototype: str = "mlp:fp32") -> Device:
+    """With the published model as a graph."""
+    device = Device(folder, prototype)
+    model = build(PrototypeSpec(*parse_prototype(prototype), SHAPE, CLASSES, LATENT))
+    load_packed(model, published(device))
+    export_onnx(model, torch.zeros(2, *SHAPE), folder / "model.onnx")
+    return device
+
+
+def options(device: Device) -> dict[str, object]:
+    sealed = sealed_generator(CLASSES, LATENT)
+    device.put(digest_of(sealed), sealed)
+    generator = str(device.store.models.path(digest_of(sealed)))
+    return {"graph": str(device.folder / "model.onnx"), "update": "predictor", "generator": generator}
+
+
+@pytest.mark.parametrize("prototype", ["mlp:fp32", "mlp:w1"])
+def test_a_light_device_sends_a_predictor_that_has_learned(tmp_path: Path, prototype: str) -> None:
+    device = light_device(tmp_path, prototype)
+    job = device.job(1, update="predictor", hyper=HYPER)
+    facts = run(device.request(job, **options(device), validation=0.25), quiet)
+    header, body = device.update(job)
+    tensors = decode(body)
+    assert header.update == "predictor"
+    assert sum(header.label_counts) == header.num_examples == 18
+    assert set(tensors) == {"predictor.weight", "predictor.bias"}
+    assert isinstance(tensors["predictor.weight"], Packed) == prototype.endswith("w1")
+    assert facts["steps"] == 50
+    assert facts["accuracy"] >= 0.5  # of three classes
+
+
+def test_the_boards_model_is_the_graph_with_the_new_predictor(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    job = device.job(1, update="predictor", hyper=HYPER)
+    run(device.request(job, **options(device)), quiet)
+    sent = decode(device.update(job)[1])
+    device.settle(job)
+    graph = (device.folder / "state" / "current.onnx").read_bytes()
+    weights = read_weights(graph)
+    assert same({name: weights[name] for name in sent}, sent)
+    before = published(device)
+    assert all(np.array_equal(weights[name], before[name]) for name in before if name.startswith("extractor."))
+    assert run_graph(open_session(graph), np.zeros((2, *SHAPE), np.float32)).shape == (2, CLASSES)
+    assert json.loads((device.folder / "state" / "current.json").read_text())["trained_here"] is True
+
+
+def test_the_same_job_gives_the_same_body_again(tmp_path: Path) -> None:
+    bodies = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        device = light_device(tmp_path / name)
+        job = device.job(1, update="predictor", hyper=HYPER)
+        run(device.request(job, **options(device)), quiet)
+        bodies.append(device.update(job)[1])
+    assert bodies[0] == bodies[1]
+
+
+def test_an_offer_puts_its_predictor_into_the_graph(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    run(device.request(None, graph=str(device.folder / "model.onnx")), quiet)
+    weights = read_weights((device.folder / "state" / "ready" / "offer-x" / "current.onnx").read_bytes())
+    assert np.array_equal(weights["predictor.weight"], published(device)["predictor.weight"])
+
+
+def test_personal_models_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    said: list[str] = []
+
+    def hear(event: str, **facts: object) -> None:
+        said.extend([str(facts["text"])] if event == "warning" else [])
+
+    bodies = []
+    for number, extra in ((1, {}), (2, {"personal": 1.0})):
+        hyper = Hyper(batch_size=4, lr=1e-30, steps=1, extra={**PAPER.to_extra(), **extra})
+        job = device.job(number, update="predictor", hyper=hyper)
+        run(device.request(job, **options(device)), hear)
+        bodies.append(device.update(job)[1])
+    assert said == ["personal models need edgestill[train]; this board runs the predictor that it shares"]
+    assert bodies[0] == bodies[1]  # it takes part all the same
+
+
+def test_a_job_that_shares_no_model_is_refused(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    asked = {**options(device), "update": "none"}
+    with pytest.raises(ConfigError, match="shares no model"):
+        run(device.request(device.job(1, update="none", hyper=HYPER), **asked), quiet)
+
+
+def test_a_worse_model_is_refused_but_its_update_is_sent(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    judged = {**options(device), "validation": 0.25, "refuse_worse": True}
+    good = device.job(1, update="predictor", hyper=HYPER)
+    run(device.request(good, **judged), quiet)
+    device.settle(good)
+    bad = device.job(2, update="predictor", hyper=Hyper(batch_size=4, lr=1e-30, steps=1))
+    facts = run(device.request(bad, **judged), quiet)
+    assert facts["refused"] == 1.0
+    assert len(device.store.outbox()) == 1
+
+
+def test_a_graph_that_is_missing_or_of_another_latent_is_told(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    job = device.job(1, update="predictor")
+    with pytest.raises(ConfigError, match=r"\[model\] graph: .*nowhere.onnx: No such file"):
+        run(device.request(job, graph=str(tmp_path / "nowhere.onnx")), quiet)
+    other = build(PrototypeSpec(*parse_prototype("mlp"), SHAPE, CLASSES, LATENT + 1))
+    export_onnx(other, torch.zeros(2, *SHAPE), tmp_path / "other.onnx")
+    with pytest.raises(ModelError, match="the fleet's latent is 8"):
+        run(device.request(job, graph=str(tmp_path / "other.onnx")), quiet)
+
+
+def test_a_real_light_child_trains_without_torch(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    job = device.job(1, update="predictor", hyper=HYPER)
+    request = device.request(job, **options(device))
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.modules['brevitas'] = None; "  # importing them fails
+        "from edge_agent.child.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=request.encode(), capture_output=True, env=child_environment(1), check=False
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, (told[-1:], done.stderr[-500:])
+    assert told[-1]["event"] == "done"
+    assert told[-1]["memory_mb"] < 100
+    assert device.update(job)[0].update == "predictor"

@@ -1,0 +1,63 @@
+"""`edgestill report`, as a user runs it."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from core.errors import ConfigError, DataError, EdgestillError
+from edgestill.cli import output
+from edgestill.cli.main import app
+from edgestill.cli.simulation.report import _where
+from tests.fleet.report.made import written
+
+
+def call(*arguments: object) -> str:
+    """What the command prints; errors of ours propagate, as `main` wants them to."""
+    done = CliRunner().invoke(app, ["report", *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.out, "width", 300)
+
+
+def test_the_report_of_one_run_is_in_its_folder(tmp_path: Path) -> None:
+    run = written(tmp_path / "run")
+    said = call(run / "run.json")
+    assert f"wrote {run / 'report.html'} and 6 figures beside it" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert ["run", "cnn:fp32", "90.0", "%", "90.0", "%", "3"] in rows
+    assert ["run", "cnn:w1", "65.0", "%", "65.0", "%", "not", "reached"] in rows
+    assert len(list(run.glob("report-*.png"))) == 6
+
+
+def test_the_report_of_several_runs_is_where_one_is(tmp_path: Path) -> None:
+    runs = [written(tmp_path / name) for name in ("a", "b")]
+    assert _where(runs) == Path("report.html")
+    assert _where(runs[:1]) == _where([runs[0] / "run.json"]) == runs[0] / "report.html"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        (["nowhere"], DataError, "not a readable run.json"),
+        (["run", "--target", "0"], ConfigError, "--target 0: give an accuracy in %"),
+        (["run", "--target", "nan"], ConfigError, "--target nan"),
+        (["run", "--out", "page.pdf"], ConfigError, "ends in .html"),
+        (["run", "--out", "none/page.html"], ConfigError, "a folder that exists"),
+        (["run", "run"], ConfigError, "given twice"),
+        (["run"] * 25, ConfigError, "give at most 24"),
+    ],
+)
+def test_wrong_input_is_told_in_one_line_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], kind: type[EdgestillError], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "run")
+    with pytest.raises(kind, match=says) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["run", "run.json"]

@@ -1,0 +1,173 @@
+"""ONNX graphs of devices are read in a process of its own, within limits; whatever ends it refuses the graph alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from core.errors import ModelError, TensorError
+from quant.onnx import sandbox as onnx_sandbox
+from quant.onnx.apart import MAX_BYTES, Reader
+from quant.onnx.weights import read_weights
+from tests.quant.onnx.graphs import BIAS, WEIGHT, linear
+from wire.tensors import Limits
+
+pytestmark = pytest.mark.light
+ROOT = Path(__file__).resolve().parents[3]
+GOOD = linear().SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    made = Reader()
+    yield made
+    made.close()
+
+
+def test_the_weights_are_those_that_are_read_here(reader: Reader) -> None:
+    apart, here = reader.read(GOOD, Limits()), read_weights(GOOD)
+    assert apart.keys() == here.keys() == {"fc.weight", "fc.bias"}
+    np.testing.assert_array_equal(apart["fc.weight"], WEIGHT)
+    np.testing.assert_array_equal(apart["fc.bias"], BIAS)
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [
+        ([1] * 70, "70 dimensions, at most 8"),
+        ([2**31, 2**31, 0], "has shape"),
+        ([-1, 3], "has shape"),
+        ([2**62], "has shape"),
+        ([0], "24 bytes, its shape needs 0"),
+    ],
+)
+def test_hostile_dimensions_are_a_refusal_here_and_there(reader: Reader, dims: list[int], words: str) -> None:
+    model = linear()
+    model.graph.initializer[0].dims[:] = dims
+    for read in (read_weights, lambda data: reader.read(data, Limits())):
+        with pytest.raises(ModelError, match=words):
+            read(model.SerializeToString())
+
+
+def test_data_in_another_file_is_not_looked_for(reader: Reader, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(24))
+    model = linear()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=str(secret))
+    with pytest.raises(ModelError, match="in another file"):
+        reader.read(model.SerializeToString(), Limits())
+
+
+def test_what_exceeds_the_callers_limits_is_refused_by_them(reader: Reader) -> None:
+    with pytest.raises(TensorError, match=r"over 3 values|absurd"):
+        reader.read(GOOD, Limits(max_values=3))
+    with pytest.raises(ModelError, match="at most"):
+        reader.read(bytes(MAX_BYTES + 1), Limits())
+
+
+def test_a_sandbox_that_was_killed_is_replaced(reader: Reader) -> None:
+    reader.read(GOOD, Limits())
+    first = reader.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert reader.read(GOOD, Limits()).keys() == {"fc.weight", "fc.bias"}
+    assert reader.pid != first
+
+
+def test_the_sandbox_ends_with_the_process_that_started_it() -> None:
+    code = (
+        "import os, signal, sys; from quant.onnx.apart import Reader; from wire.tensors import Limits; r = Reader();"
+        "r.read(sys.stdin.buffer.read(), Limits()); print(r.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], input=GOOD, capture_output=True, env=env, check=False)
+    pid = int(done.stdout)
+    until = time.monotonic() + 10
+    while _alive(pid):
+        assert time.monotonic() < until, f"process {pid} lives on"
+        time.sleep(0.02)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# what a fork can do: code put in the place of `read_weights`, in a real fork
+
+
+def in_fork(act: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch, seconds: int = 1) -> bytes:
+    monkeypatch.setattr(onnx_sandbox, "_weights", lambda graph: act())
+    answer = onnx_sandbox._read_in_fork(GOOD, seconds)
+    return answer[1:] if answer[:1] == onnx_sandbox.REASON else answer
+
+
+def refusal_of(act: Callable[[], object]) -> bytes:
+    try:
+        act()
+    except (OSError, MemoryError) as error:
+        return b"\0" + type(error).__name__.encode()
+    return b"\0done"
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda: Path("/etc/hostname").read_bytes(), b"OSError"),
+        (lambda: Path("/tmp/edgestill-planted").write_bytes(b"x"), b"OSError"),
+        (socket.socket, b"OSError"),
+        (os.pipe, b"OSError"),
+        (lambda: bytearray(2**31), b"MemoryError"),
+    ],
+    ids=["read", "write", "socket", "pipe", "memory"],
+)
+def test_a_fork_opens_nothing_and_has_little_memory(
+    act: Callable[[], object], error: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert in_fork(lambda: refusal_of(act), monkeypatch) == b"\0" + error
+
+
+def test_a_fork_that_computes_without_end_is_ended_after_its_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever() -> bytes:
+        while True:
+            pass
+
+    monkeypatch.setattr(onnx_sandbox, "PATIENCE", 60)  # a busy machine takes long to give it a second
+    assert b"SIGKILL after 1 s of processor time" in in_fork(forever, monkeypatch)
+
+
+def test_a_fork_that_sleeps_is_ended_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_sandbox, "PATIENCE", 1)
+    started = time.monotonic()
+    assert b"takes more than 1 s" in in_fork(lambda: bytes(int(time.sleep(60) or 0)), monkeypatch)
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT], ids=lambda n: n.name)
+def test_a_fork_that_crashes_refuses_its_graph(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash() -> bytes:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return b""
+
+    assert number.name.encode() in in_fork(crash, monkeypatch)
+
+
+def test_a_fork_that_answers_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_sandbox, "ANSWER", 1000)
+    assert b"without end" in in_fork(lambda: bytes(10**7), monkeypatch)
