@@ -22,6 +22,40 @@ ORDER = [
     "edgestill",
 ]
 FORBIDDEN = {("aggregator", "edge_agent"), ("edge_agent", "aggregator")}
+#: Inside a package, a room imports only rooms before it; modules on the first floor, after the rooms, may use them all.
+ROOMS = {
+    "edge_agent": [
+        "config",
+        "host",
+        "protocol",
+        "state",
+        "training",
+        "objectives",
+        "light",
+        "child",
+        "remote_settings",
+    ],
+    "aggregator": [
+        "tensor_checks",
+        "evaluate",
+        "recipes",
+        "config",
+        "storage",
+        "rounds",
+        "fusion",
+        "fusion/numerics",
+        "fusion/screens",
+        "fusion/teachers",
+        "fusion/generator",
+        "fusion/averages",
+        "fusion/weights",
+        "fusion/students",
+        "fusion/pipeline",
+        "intake",
+        "downlink",
+        "worker",
+    ],
+}
 TORCH_FREE = [
     "core.*",
     "wire.*",
@@ -65,6 +99,46 @@ def test_a_package_imports_only_what_is_above_it(package: str) -> None:
     assert modules
     for module in modules:
         assert imported_packages(module) <= allowed, f"{module.relative_to(ROOT)} imports downwards"
+
+
+def room_of(module: str) -> str:
+    """The room of a dotted module: its folder inside the package, or the module itself on the first floor."""
+    package, *inside = module.split(".")
+    folder = inside if (ROOT / package).joinpath(*inside).is_dir() else inside[:-1]
+    while "/".join(folder) not in ROOMS[package] and len(folder) > 1:
+        folder = folder[:-1]  # a room inside a room
+    return "/".join(folder) or inside[-1]
+
+
+def imported_modules(path: Path, package: str) -> set[str]:
+    """Modules of its own package that a module imports to run; those for annotations alone do not count."""
+    tree = ast.parse(path.read_text())
+    typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    skipped = {id(inner) for node in typing for inner in ast.walk(node)}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name for name in inside if (ROOT / f"{name.replace('.', '/')}.py").exists()} or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.startswith(f"{package}.")}
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_a_room_imports_only_rooms_before_it(package: str) -> None:
+    order = ROOMS[package]
+    for path in (ROOT / package).rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if module == package:
+            continue
+        mine = room_of(module)
+        if mine not in order:
+            assert path.parent == ROOT / package, f"{path.relative_to(ROOT)}: its room is in no order"
+            continue
+        allowed = {*order[: order.index(mine) + 1]}
+        others = {room_of(name) for name in imported_modules(path, package)}
+        assert others <= allowed, f"{path.relative_to(ROOT)} imports {sorted(others - allowed)}"
 
 
 def test_every_module_says_what_it_is_for() -> None:

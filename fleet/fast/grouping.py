@@ -1,4 +1,4 @@
-"""Devices that one worker trains as one computation (`stacked.py`): who may, how many, and their answers."""
+"""Devices that one worker trains as one computation (`stacked_perceptrons.py`): which, how many, their answers."""
 
 from __future__ import annotations
 

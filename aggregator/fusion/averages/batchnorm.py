@@ -1,4 +1,4 @@
-"""BatchNorm's running statistics in averages: which tensors they are, and FedDF's way with them."""
+"""BatchNorm's running statistics in averages, and FedDF's way with them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from aggregator.fusion.averages.mean import trusted
+from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.types import State, View
 
-__all__ = ["is_statistic", "statistics_of", "statistics_of_last"]
-
-
-def is_statistic(name: str) -> bool:
-    """Whether the tensor called `name` is a running statistic: measured, not trained."""
-    return name.rpartition(".")[2] in ("running_mean", "running_var")
+__all__ = ["statistics_of", "statistics_of_last"]
 
 
 def statistics_of_last(view: View, weights: Sequence[float], average: State) -> State:

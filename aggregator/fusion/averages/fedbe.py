@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aggregator.fusion.averages.batchnorm import is_statistic
 from aggregator.fusion.averages.mean import trusted, weighted_mean
+from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.options import number
 from aggregator.fusion.types import State, View
 from core.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from aggregator.fusion.averages.batchnorm import is_statistic
+from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.types import State, View
 from core.errors import ConfigError
 

@@ -1,6 +1,6 @@
 """What devices are given to learn from beside their models, made at the end of a round.
 
-FedGen: a generator, trained from the predictors of all prototypes (`generate.py`), and p(y). FedDistill: the mean
+FedGen: a generator, trained from the predictors of all prototypes (`train.py`), and p(y). FedDistill: the mean
 logits of every label. Both are published like a model (`Knowledge` has what its header says), one for the whole fleet.
 Generator and Adam's moments live in the recipe's memory, so that they go on after a restart.
 """

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from aggregator.fusion.averages.batchnorm import is_statistic
-from aggregator.fusion.numerics.vectors import VALUES, blocks, to_vector
+from aggregator.fusion.numerics.vectors import VALUES, blocks, is_statistic, to_vector
 
 __all__ = ["distances_to", "gram", "squared_distances"]
 

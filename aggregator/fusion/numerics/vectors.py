@@ -9,10 +9,15 @@ from torch import Tensor
 
 from aggregator.fusion.types import Received, State
 
-__all__ = ["States", "blocks", "to_state", "to_vector"]
+__all__ = ["States", "blocks", "is_statistic", "to_state", "to_vector"]
 
 VALUES = 2**26  # of all updates together, held at once: 256 MB
 AT_ONCE = 2**21  # of them, given at once: whoever copies them to float64 needs 16 MB more
+
+
+def is_statistic(name: str) -> bool:
+    """Whether the tensor called `name` is a running statistic: measured, not trained."""
+    return name.rpartition(".")[2] in ("running_mean", "running_var")
 
 
 class States(Sequence[Mapping[str, Tensor]]):

@@ -1,8 +1,8 @@
 """One round, fused: every prototype's updates in, the next model of each out. Pure: no disk, no clock but a stopwatch.
 
     cap                            no claimed number of examples is beyond a multiple of the median (example_cap.py)
-    screen -> weigh -> average     per prototype, over the whole models that came in time (courses.py)
-    teach                          once, over the whole models of all prototypes, late ones too (teaching.py)
+    screen -> weigh -> average     per prototype, over the whole models that came in time (prototype.py)
+    teach                          once, over the whole models of all prototypes, late ones too (distillation.py)
     distill                        per prototype: the student starts from its own average
     generate                       once: what devices learn from in the next round, from everybody's predictors
 

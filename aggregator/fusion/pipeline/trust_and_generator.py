@@ -1,7 +1,7 @@
 """The stages of a round that go by predictors alone: trust without samples, and what devices learn from next.
 
 trust       before the averages: what speaks against each device (doubts.py), on samples where there are some, else on
-            generated latents; without samples nobody goes much further than the others (reach.py)
+            generated latents; without samples nobody goes much further than the others (norm_bound.py)
 knowledge   after them: the generator from everybody's predictors, trusted ones more; or the logits by label
 refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
 """

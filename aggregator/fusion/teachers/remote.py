@@ -1,7 +1,7 @@
 """Teachers' passes in the workers of a cluster: states and samples go there as files, logits come back.
 
-On one machine teachers run as threads of this process (`forward.py`), which copies nothing. A pool whose workers may be
-elsewhere says so by `far` (`pool.py`).
+On one machine teachers run as threads of this process (`logits.py`), which copies nothing. A pool whose workers may be
+elsewhere says so by `far` (`process_pool.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What speaks against a device, from signals of different kinds. One of them alone excludes nobody.
 
     scarce      its median score is below `cut` of its prototype's mean                        trust.py
-    far         || w_k - w || > reach median_j || w_j - w ||                                   reach.py
-    one label   its bias drifts to one label over all of its rounds (leaning.py), or it answers
+    far         || w_k - w || > reach median_j || w_j - w ||                                   norm_bound.py
+    one label   its bias drifts to one label over all of its rounds (single_label.py), or it answers
                 ALWAYS of all samples with one label where the others do not
     senseless   mean over its rounds of rho_k < SENSE, with c the label that it answers most,
                 rho_k = rank correlation over x of  log p_k(c | x)  and  p(c | x),

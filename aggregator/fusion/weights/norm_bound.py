@@ -19,7 +19,7 @@ from statistics import median
 
 from torch import Tensor
 
-from aggregator.fusion.averages.batchnorm import is_statistic
+from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.types import Received
 
 __all__ = ["REACH", "drawn_back", "far_off"]

@@ -1,7 +1,7 @@
 """FedGen's fleet (Zhu et al. 2021): 20 users with MNIST, ten of them in a round, and its rounds.
 
 Rounds are made of the parts that the aggregator has, without the wire between them (`fuse_round`); the users of a round
-train as one (`fedgen_stack.py`), which a test holds against what devices do. The order of a round is the authors':
+train as one (`stack.py`), which a test holds against what devices do. The order of a round is the authors':
 select, send to everybody, train, generator, average.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aggregator.fusion.averages.batchnorm import is_statistic
 from aggregator.fusion.generator.side_artifact import Knowledge
+from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server, State
 from aggregator.recipes.catalogue import Recipe, find_recipe

@@ -1,4 +1,4 @@
-"""The losses of FedGen's tables as soft targets of stacked models (see fedgen_stack.py): columns are samples.
+"""The losses of FedGen's tables as soft targets of stacked models (see stack.py): columns are samples.
 
     cross-entropy       onehot(y) / B
     FedGen              real columns + b p_generated / B;  drawn ones s a onehot(y~) / B_G;  mirrored ones 0

@@ -14,7 +14,7 @@ LAST, TOGETHER = 10, 5
 
 
 def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bool = False) -> Facts:
-    """Run the fleet of `plan`; scores by round, in percent (`fedgen_scores.py`), and CPU seconds."""
+    """Run the fleet of `plan`; scores by round, in percent (`scores.py`), and CPU seconds."""
     import torch
 
     from fleet.data import hold_out, load

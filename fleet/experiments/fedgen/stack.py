@@ -2,7 +2,7 @@
 
 A single `cnn:fp32` (models/zoo/cnn.py) is so small that a step of it is mostly waiting between kernels. Stacked along
 a first dimension, and with the samples of a batch along the last one, ten of them take a third of the time that ten
-take one after another; a test holds the two against each other. Convolutions are products (fedgen_patches.py).
+take one after another; a test holds the two against each other. Convolutions are products (patches.py).
 
     norm      y = gamma (x - m) / sqrt(v + 1e-5) + beta,   m and v over the last dimension, per model and channel
 

@@ -1,7 +1,7 @@
 """FedRAD's fleet (Sturluson et al. 2021): 30 devices with MNIST, some of them faulty or malicious, and its rounds.
 
 The rounds are made of the parts that devices and aggregator have, without the wire between them: local training, the
-attacks of `fleet/attacks/builtin.py`, `fuse_round`. Only the gradient is taken by hand (`fedrad_step.py`).
+attacks of `fleet/attacks/builtin.py`, `fuse_round`. Only the gradient is taken by hand (`step.py`).
 """
 
 from __future__ import annotations

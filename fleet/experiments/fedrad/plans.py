@@ -24,7 +24,7 @@ class Plan:
     server_momentum: float = 0.0  # of all recipes
     validation: int = 0  # of that set, labelled images that decide which student is kept
     withhold: bool = True  # the server's set is kept from the devices of recipes that need none, too
-    authors: bool = False  # the loss and the dropout of the authors' code (fedrad_authors.py)
+    authors: bool = False  # the loss and the dropout of the authors' code (authors.py)
     train_faulty: bool = False  # noise of deviation 20 leaves nothing of what a faulty device has learned
 
     def of_round(self, number: int) -> LocalTraining:
