@@ -54,6 +54,8 @@ def _is_numbers(x: Tensor) -> bool:
     """Whether x is single floats on the CPU: exporters and torch.func's transforms want an operation of torch's own."""
     if not _HAS_MKL:  # many small products at once are fast with it; without, this was not measured
         return False
+    if not isinstance(x, Tensor):  # torch.fx traces with proxies
+        return False
     if torch._C._is_tracing() or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):
         return False
     return x.ndim == 4 and x.dtype == torch.float32 and x.device.type == "cpu"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from core.errors import ModelError
 from quant.layers import ActQuant, act_quant, effective_weight, is_quantized, quantized_weight
+from quant.spectral import Conv2d
 from wire.tensors import Packed
 
 __all__ = ["WithSteps", "freeze", "packed_weights"]
@@ -113,8 +114,8 @@ def packed_weights(model: nn.Module) -> dict[str, Packed]:
 
 
 def freeze(model: nn.Module) -> nn.Module:
-    """A copy of `model` in evaluation mode with the same state-dict names: quantized layers become torch's own, with
-    the weight that they compute with; quantized activations become arithmetic. The model itself is not touched."""
+    """A copy of `model` in evaluation mode with the same state-dict names: our layers become torch's own, with the
+    weight that they compute with; quantized activations become arithmetic. The model itself is not touched."""
     memo: dict[int, nn.Module] = {}  # what deepcopy takes for the copy of a module: Brevitas' own copy is slow
     for path, module in model.named_modules():
         plain = _plain(module, path)
@@ -125,7 +126,7 @@ def freeze(model: nn.Module) -> nn.Module:
 
 def _plain(module: nn.Module, path: str) -> nn.Module | None:
     """What stands in for `module`, or None where it can stay."""
-    if is_quantized(module):
+    if is_quantized(module) or isinstance(module, Conv2d):  # a graph is torch's own operations alone
         return _plain_layer(module, path)
     quant = act_quant(module)
     if quant is None:

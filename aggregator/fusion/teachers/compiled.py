@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 from collections.abc import Callable, Mapping
 
 import torch
@@ -19,8 +20,9 @@ from models.split import Prototype
 from quant.onnx.export import export_onnx
 from quant.onnx.freeze import freeze
 
-__all__ = ["frozen_module", "graph_template", "prepare"]
+__all__ = ["folded", "frozen_module", "graph_template", "prepare"]
 
+log = logging.getLogger("edgestill.aggregator")
 _KEPT = 32  # prototypes; a fleet has a few
 
 
@@ -45,7 +47,8 @@ def _traced(spec: PrototypeSpec) -> nn.Module:
     module = freeze(_seeded(spec))
     try:
         return symbolic_trace(module)
-    except Exception:  # control flow that depends on data: whatever tracing raises, the module itself is good
+    except Exception as error:  # a user's architecture may branch on data: the module itself is good, only slower
+        log.warning("%s: its teachers keep their BatchNorms, torch.fx cannot trace it (%r)", spec, error)
         return module
 
 
@@ -55,16 +58,19 @@ def prepare(spec: PrototypeSpec, where: torch.device) -> None:
         _traced(spec)
 
 
-def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch.device) -> Callable[[Tensor], Tensor]:
-    """The prototype in torch, in evaluation mode: a function from a batch to float32 logits on the CPU."""
+def folded(spec: PrototypeSpec, state: Mapping[str, Tensor]) -> nn.Module:
+    """The prototype in plain torch with these weights, in evaluation mode, BatchNorms folded into the convolutions."""
     module = copy.deepcopy(_traced(spec))
     missing, unexpected = module.load_state_dict(dict(state), strict=False)
     wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
     if wrong:
         raise ModelError(f"{spec}: a teacher lacks or has too much: {wrong[0]!r}")
-    if isinstance(module, GraphModule):
-        module = fuse(module, no_trace=True)  # BatchNorm into the convolution before it
-    module = module.to(where)
+    return fuse(module, no_trace=True) if isinstance(module, GraphModule) else module
+
+
+def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch.device) -> Callable[[Tensor], Tensor]:
+    """The prototype in torch: a function from a batch to float32 logits on the CPU."""
+    module = folded(spec, state).to(where)
     images = any(p.ndim == 4 for p in module.parameters())
     if images:
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
