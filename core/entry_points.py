@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import ConfigError
 
-__all__ = ["load_function", "origin"]
+__all__ = ["load_function", "load_object", "origin"]
 
 
 def origin(point: EntryPoint) -> str:
@@ -17,13 +17,18 @@ def origin(point: EntryPoint) -> str:
     return f"entry point {point.value!r} of {package}"
 
 
-def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
-    """The function that `point` names; `what` is what it should be, such as "attack tamper.mine"."""
+def load_object(point: EntryPoint, what: str) -> Any:
+    """What `point` names; `what` is what it should be, such as "recipe mine"."""
     try:
-        found = point.load()
+        return point.load()
     except Exception as error:  # whatever a user's module raises while it is imported
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{origin(point)}: {what} does not load ({reason})") from error
+
+
+def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
+    """The function that `point` names; `what` is what it should be, such as "attack tamper.mine"."""
+    found = load_object(point, what)
     if not callable(found):
         raise ConfigError(f"{origin(point)}: {what} is no function but a {type(found).__name__}")
     return found  # type: ignore[no-any-return]

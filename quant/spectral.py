@@ -50,11 +50,11 @@ def _is_plain(layer: nn.Conv2d) -> bool:
     return plain and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
-def _is_numbers(x: Tensor) -> bool:
+def _is_numbers(x: object) -> bool:
     """Whether x is single floats on the CPU: exporters and torch.func's transforms want an operation of torch's own."""
     if not _HAS_MKL:  # many small products at once are fast with it; without, this was not measured
         return False
-    if not isinstance(x, Tensor):  # torch.fx traces with proxies
+    if not isinstance(x, Tensor):  # a proxy of torch.fx
         return False
     if torch._C._is_tracing() or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):
         return False

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aggregator.recipes.catalogue import RECIPES, Recipe, find_recipe
+from aggregator.recipes.catalogue import Recipe, find_recipe, recipe_names
 from aggregator.recipes.overrides import KEYS, check_overrides, recipe_text
 from core.config_keys import Key
-from core.errors import ConfigError
+from core.errors import ConfigError, did_you_mean
 from core.limits import SAMPLES
 
 __all__ = ["FUSION_KEYS", "NOISE", "FusionConfig", "fusion_config", "list_of_words"]
 
 NOISE = ("noise", "noise:gaussian")
 _OWN: dict[str, Key] = {
-    "recipe": Key(str, "fedavg", choices=tuple(RECIPES)),
+    "recipe": Key(str, "fedavg"),
     "source": Key(str, "none"),
     "source_size": Key(int, None, least=1, most=SAMPLES.most),
     "source_fraction": Key(float, 1.0, least=0, most=1),
@@ -75,8 +75,12 @@ def fusion_config(values: Mapping[str, Any], where: str, base: Path, *, labelled
     classes = own.pop("source_classes")
     if not all(label.isdecimal() for label in classes):
         raise ConfigError(f"{where}: 'source_classes' is {list(classes)}; give class numbers from 0, such as [0, 3]")
+    name = own.pop("recipe")
+    if name not in recipe_names():
+        hint = did_you_mean(name, recipe_names())
+        raise ConfigError(f"{where}: 'recipe' is {name!r}{hint}; give one of {' '.join(recipe_names())}")
     config = FusionConfig(
-        name=own.pop("recipe"),
+        name=name,
         overrides=overrides,
         source=_path(own.pop("source"), ("none", *NOISE), base),
         source_classes=tuple(map(int, classes)),

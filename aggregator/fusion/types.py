@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aggregator.fusion.generator.side_artifact import Knowledge
     from aggregator.fusion.teachers.ensemble import Ensemble
 
-__all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "View"]
+__all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "Trusted", "View"]
 
 State = dict[str, Tensor]
 
@@ -88,7 +88,10 @@ class View:
     options: Mapping[str, Any]  # of the recipe's parts
     server: Server
     ensemble: Ensemble | None = None  # all teachers of all prototypes, where there is a source
-    trust: Mapping[str, float] = field(default_factory=dict)  # by device, for weigh.trust: 1 is a fair share
+    alone: Sequence[Received] = ()  # predictors that came without an extractor: for trust parts
+    scores: Mapping[str, float] = field(default_factory=dict)  # by device: FedRAD's, where whole models were asked
+    latents: Tensor | None = None  # (N, D) of the generator, Gaussian before there is one: for trust parts
+    trust: Mapping[str, float] = field(default_factory=dict)  # by device, what the trust part said: 1 is fully
 
     @property
     def num_examples(self) -> list[int]:
@@ -100,9 +103,24 @@ class View:
         """Who sent them."""
         return [update.device for update in self.updates]
 
+    @property
+    def members(self) -> list[Received]:
+        """Everybody whose predictor is here, by id."""
+        return sorted((*self.updates, *self.alone), key=lambda update: update.device)
+
     def rng(self, *purpose: object) -> torch.Generator:
         """Randomness for `purpose`, by seed, round and prototype."""
         return torch_rng(self.server.seed, "fusion", self.number, str(self.spec), *purpose)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trusted:
+    """What a trust part says of one prototype's devices."""
+
+    shares: Mapping[str, float]  # by device: 0 is not at all, 1 is fully; 0 does not teach either
+    excluded: Mapping[str, str] = field(default_factory=dict)  # device: why
+    scores: Mapping[str, float] = field(default_factory=dict)  # by device, for reports
+    updates: Sequence[Received] | None = None  # in place of the view's, where some are bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

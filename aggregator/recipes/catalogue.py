@@ -1,27 +1,32 @@
 """Recipes: named compositions of fusion parts, as data. Imports no torch: the command line and the config read it.
 
-    cap -> screen -> weigh -> average    per prototype; cap: no device counts for many times the others' examples
-    teach                                over all prototypes
-    distill                              per prototype
-    generate                             over all
+    cap -> screen -> trust -> weigh -> average    per prototype; cap: how much any device's examples may count for
+    teach                                         over all prototypes
+    distill                                       per prototype
+    generate                                      over all
 
-A recipe names the parts; `aggregator/recipes/parts.py` finds them. `[fusion]` of fleet.toml names a recipe and may
-override any field of it.
+A recipe names the parts; `aggregator/recipes/parts.py` finds them and knows what each needs. `[fusion]` of fleet.toml
+names a recipe and may override any field of it. Users' recipes come by the entry point `edgestill.recipes`: an object
+`Recipe` under its name.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
 from aggregator.recipes.generator import PAPER, Generation
+from aggregator.recipes.parts import part_needs
+from core.entry_points import load_object, origin
 from core.errors import ConfigError, did_you_mean
 from wire.messages import MODEL_STAYS
 
-__all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe"]
+__all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe", "recipe_names"]
 
 #: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
 MAX_EXAMPLES_RATIO = 3.0
@@ -81,6 +86,7 @@ class Recipe:
     paper: str  # where it comes from
     max_examples_ratio: float = MAX_EXAMPLES_RATIO  # of what a device counts for to its prototype's median; 0: any
     screen: tuple[str, ...] = ()  # besides shapes and finiteness, which every update passed before
+    trust: str | None = None  # how far each device is trusted; None: all fully
     weigh: str = "examples"
     average: str = "mean"
     bn: str = "mean"  # or last: BatchNorm's statistics of the last update, as FedDF's code has them
@@ -99,19 +105,26 @@ class Recipe:
     local: Mapping[str, float] = field(default_factory=dict)  # what devices are told, unless the user says otherwise
 
     @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Its parts by kind and name, in the order of the stages."""
+        screens = tuple(("screen", name) for name in self.screen)
+        stages = (("trust", self.trust), ("weigh", self.weigh), ("average", self.average), ("teach", self.teach))
+        return screens + tuple((kind, name) for kind, name in stages if name is not None)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What its parts need of a round (`aggregator/recipes/parts.py`)."""
+        return frozenset().union(*(part_needs(kind, name) for kind, name in self.parts))
+
+    @property
     def uses_source(self) -> bool:
-        """Whether samples without labels have any use."""
-        return self.teach is not None or self.weigh == "median-score"
+        """Whether unlabeled samples have any use."""
+        return "unlabeled" in self.needs
 
     @property
     def needs_source(self) -> bool:
-        """Whether the aggregator needs samples without labels."""
+        """Whether the aggregator needs unlabeled samples."""
         return self.uses_source and not self.source_optional
-
-    @property
-    def scored(self) -> bool:
-        """Whether devices get scores."""
-        return self.weigh in ("median-score", "trust")
 
     @property
     def knowledge(self) -> str | None:
@@ -123,7 +136,7 @@ class Recipe:
     @property
     def uses_label_counts(self) -> bool:
         """Whether any part of it goes by the devices' label counts."""
-        return self.knowledge is not None or self.average == "by-label"
+        return self.knowledge is not None or "label_counts" in self.needs
 
     def check_update(self, kind: str) -> None:
         """Refuse a kind of update that devices would send for nothing."""
@@ -143,8 +156,12 @@ class Recipe:
     @property
     def looks(self) -> bool:
         """Whether labelled samples of the aggregator have a say in the result, where it has some."""
-        how = self.distill
-        return (self.teach is not None and not how.swa) or "drop-worst" in self.screen or self.weigh == "fedmgda"
+        return (self.teach is not None and not self.distill.swa) or "labels" in self.needs
+
+    def check(self) -> None:
+        """Refuse a composition whose parts do not fit together."""
+        if "trust" in self.needs and self.trust is None:
+            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; give trust = 'two-doubts'")
 
 
 _FEDDF = "Lin et al. 2020, arXiv:2006.07242"
@@ -262,6 +279,7 @@ _RECIPES = (
         name="edgestill",
         title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
+        trust="two-doubts",
         weigh="trust",
         teach="mean-logits",
         source_optional=True,
@@ -269,14 +287,35 @@ _RECIPES = (
         refine=20,
     ),
 )
-#: By name.
+#: The built-in ones by name.
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _RECIPES})
+GROUP = "edgestill.recipes"
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Every name that `find_recipe` knows: the built-in ones, then users'."""
+    users = {point.name for point in entry_points(group=GROUP)}
+    return (*RECIPES, *sorted(users - RECIPES.keys()))
 
 
 def find_recipe(name: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
     """The recipe called `name`, with `overrides` in place of its own fields: flat, those of distillation among them."""
-    if name not in RECIPES:
-        raise ConfigError(f"unknown recipe {name!r}{did_you_mean(name, RECIPES)}; known: {' '.join(RECIPES)}")
     from aggregator.recipes.overrides import override
 
-    return override(RECIPES[name], overrides)
+    recipe = override(RECIPES.get(name) or _users_recipe(name), overrides)
+    recipe.check()
+    return recipe
+
+
+@functools.cache  # looking through installed packages takes milliseconds
+def _users_recipe(name: str) -> Recipe:
+    points = tuple(entry_points(group=GROUP, name=name))
+    if not points:
+        known = recipe_names()
+        raise ConfigError(f"unknown recipe {name!r}{did_you_mean(name, known)}; known: {' '.join(known)}")
+    if len(points) > 1:
+        raise ConfigError(f"recipe {name} comes from {' and '.join(map(origin, points))}; uninstall one")
+    found = load_object(points[0], f"recipe {name}")
+    if not isinstance(found, Recipe):
+        raise ConfigError(f"{origin(points[0])}: recipe {name} is no Recipe but a {type(found).__name__}")
+    return replace(found, name=name)

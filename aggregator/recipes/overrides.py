@@ -94,6 +94,7 @@ PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight":
 KEYS: Mapping[str, Key] = {
     "max_examples_ratio": Key(float, None, least=0, most=1e6),
     "screen": Key(tuple, None),
+    "trust": Key(str, None),
     "weigh": Key(str, None),
     "average": Key(str, None),
     "bn": Key(str, None, choices=("mean", "last")),
@@ -130,7 +131,7 @@ KEYS: Mapping[str, Key] = {
     **OPTIONS,
     "options": Key(dict, None),
 }
-_PARTS = ("screen", "weigh", "average", "teach")
+_PARTS = ("screen", "trust", "weigh", "average", "teach")
 
 
 def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
@@ -198,7 +199,7 @@ def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict
 
 
 def _check_part(kind: str, name: str, where: str) -> None:
-    known = (*part_names(kind), *((NONE,) if kind == "teach" else ()))
+    known = (*part_names(kind), *((NONE,) if kind in ("trust", "teach") else ()))
     if name not in known:
         hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
         raise ConfigError(f"{where}: '{kind}': no such part {name!r}{hint}")

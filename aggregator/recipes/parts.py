@@ -8,11 +8,13 @@ A user's package declares its part in `pyproject.toml`, under the kind and the n
 The kinds, and what a part of each is called with (`aggregator/fusion/types.py`):
 
     screen    (view) -> list[str | None]     why an update is left out, None where it stays
+    trust     (view) -> Trusted              how far each device of a prototype is trusted, and who is excluded
     weigh     (view) -> Sequence[float]      one weight >= 0 per update, not all zero
     average   (view, weights) -> State       the prototype's average
     teach     (logits (K, B, C)) -> (B, C)   what K teachers say together of B samples, as logits
 
-The built-in names are reserved.
+What a part needs beyond updates, it says in an attribute: `mine.needs = ("scores",)`; `NEEDS` lists what a round can
+provide. The built-in names are reserved.
 """
 
 from __future__ import annotations
@@ -21,43 +23,69 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.entry_points import load_function, origin
 from core.errors import ConfigError, did_you_mean
 
-__all__ = ["GROUP", "PARTS", "find_part", "part_names"]
+__all__ = ["GROUP", "NEEDS", "PARTS", "find_part", "part_names", "part_needs"]
 
 GROUP = "edgestill.fusion"
 Part = Callable[..., Any]
 _HERE = "aggregator.fusion"
-#: By kind and name: where the part is.
-PARTS: Mapping[str, Mapping[str, str]] = {
+
+
+class BuiltIn(NamedTuple):
+    """A part of ours: where it is, and what it needs."""
+
+    where: str  # module:function
+    needs: frozenset[str] = frozenset()
+
+
+def _at(where: str, *needs: str) -> BuiltIn:
+    return BuiltIn(f"{_HERE}.{where}", frozenset(needs))
+
+
+#: What a part can need, and a round then provides; a part of a user's names them in its attribute `needs`.
+NEEDS: Mapping[str, str] = {
+    "unlabeled": "unlabeled samples of the aggregator: without them a round is refused, unless they are optional",
+    "labels": "labelled samples of the aggregator",
+    "label_counts": "how many examples of each label a device has",
+    "scores": "FedRAD's median scores, `view.scores` and `view.ensemble.scores()`, where there are unlabeled samples",
+    "answers": "what all models say to some of the samples, `view.ensemble.answers()`, where there are any",
+    "latents": "generated latents, `view.latents`",
+    "trust": "a trust part before it",
+}
+#: By kind and name.
+PARTS: Mapping[str, Mapping[str, BuiltIn]] = {
     "screen": {
-        "finite": f"{_HERE}.screens.outliers:finite",
-        "drop-worst": f"{_HERE}.screens.outliers:drop_worst",
-        "afa-blocked": f"{_HERE}.weights.afa:blocked",
-        "fedmgda-blocked": f"{_HERE}.weights.fedmgda:blocked",
+        "finite": _at("screens.outliers:finite"),
+        "drop-worst": _at("screens.outliers:drop_worst", "labels"),
+        "afa-blocked": _at("weights.afa:blocked"),
+        "fedmgda-blocked": _at("weights.fedmgda:blocked"),
+    },
+    "trust": {
+        "two-doubts": _at("weights.two_doubts:two_doubts", "scores", "answers", "latents", "label_counts"),
     },
     "weigh": {
-        "examples": f"{_HERE}.weights.simple:examples",
-        "uniform": f"{_HERE}.weights.simple:uniform",
-        "median-score": f"{_HERE}.teachers.median_score:median_score",
-        "trust": f"{_HERE}.weights.trust:trusted_examples",
-        "multi-krum": f"{_HERE}.weights.krum:krum",
-        "afa": f"{_HERE}.weights.afa:afa",
-        "fedmgda": f"{_HERE}.weights.fedmgda:fedmgda",
+        "examples": _at("weights.simple:examples"),
+        "uniform": _at("weights.simple:uniform"),
+        "median-score": _at("teachers.median_score:median_score", "unlabeled", "scores"),
+        "trust": _at("weights.trust:trusted_examples", "trust"),
+        "multi-krum": _at("weights.krum:krum"),
+        "afa": _at("weights.afa:afa"),
+        "fedmgda": _at("weights.fedmgda:fedmgda", "labels"),
     },
     "average": {
-        "mean": f"{_HERE}.averages.mean:mean",
-        "median": f"{_HERE}.averages.median:median",
-        "matched": f"{_HERE}.averages.fedma:matched",
-        "by-label": f"{_HERE}.averages.per_label:by_label",
+        "mean": _at("averages.mean:mean"),
+        "median": _at("averages.median:median"),
+        "matched": _at("averages.fedma:matched"),
+        "by-label": _at("averages.per_label:by_label", "label_counts"),
     },
     "teach": {
-        "mean-logits": f"{_HERE}.teachers.combine:mean_logits",
-        "median-logits": f"{_HERE}.teachers.combine:median_logits",
-        "mean-probabilities": f"{_HERE}.teachers.combine:mean_probabilities",
+        "mean-logits": _at("teachers.combine:mean_logits", "unlabeled"),
+        "median-logits": _at("teachers.combine:median_logits", "unlabeled"),
+        "mean-probabilities": _at("teachers.combine:mean_probabilities", "unlabeled"),
     },
 }
 
@@ -76,7 +104,7 @@ def find_part(kind: str, name: str) -> Part:
     if built_in is not None:
         if points:
             raise ConfigError(f"{origin(points[0])}: {kind}.{name} is a built-in part; rename the entry point")
-        module, _, function = built_in.partition(":")
+        module, _, function = built_in.where.partition(":")
         part: Part = getattr(importlib.import_module(module), function)
         return part
     if not points:
@@ -86,3 +114,17 @@ def find_part(kind: str, name: str) -> Part:
     if len(points) > 1:
         raise ConfigError(f"part {kind}.{name} comes from {' and '.join(map(origin, points))}; uninstall one")
     return load_function(points[0], f"part {points[0].name}")
+
+
+@functools.cache
+def part_needs(kind: str, name: str) -> frozenset[str]:
+    """What a part needs (`NEEDS`). A teach part needs unlabeled samples, whether it says so or not."""
+    built_in = PARTS[kind].get(name)
+    if built_in is not None:
+        return built_in.needs
+    needs = frozenset(getattr(find_part(kind, name), "needs", ()))
+    unknown = sorted(needs - NEEDS.keys())
+    if unknown:
+        hint = did_you_mean(unknown[0], NEEDS) or f"; known: {' '.join(NEEDS)}"
+        raise ConfigError(f"part {kind}.{name} needs {unknown[0]!r}, which no round provides{hint}")
+    return needs | {"unlabeled"} if kind == "teach" else needs

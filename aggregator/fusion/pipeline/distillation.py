@@ -68,8 +68,8 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
         x,
         teach=None if recipe.teach is None else find_part("teach", recipe.teach),
         temperature=recipe.distill.temperature,
-        scored=recipe.scored,
-        keep=recipe.weigh == "trust",
+        scored="scores" in recipe.needs,
+        keep="answers" in recipe.needs,
         where=server.device,
     )
 
@@ -77,8 +77,8 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
 def teach(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, server: Server) -> Ensemble:
     """The ensemble that teaches, its targets computed; with FedBE's sampled models, where the recipe has them.
 
-    Who is not trusted at all (recipe edgestill) does not teach either: attackers that are a third of the teachers pull
-    every median to their side.
+    Untrusted devices are excluded as teachers: adversarial ones that are a third of the teachers pull every median to
+    their side.
     """
     ensemble = lesson.ensemble.without({d for course in courses for d, t in course.view.trust.items() if not t})
     if recipe.sample is not None:

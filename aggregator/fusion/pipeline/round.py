@@ -1,10 +1,11 @@
 """One round, fused: every prototype's updates in, the next model of each out. Pure: no disk, no clock but a stopwatch.
 
     cap                            no claimed number of examples is beyond a multiple of the median (example_cap.py)
-    screen -> weigh -> average     per prototype, over the whole models that came in time (prototype.py)
+    screen -> trust                per prototype: who is left out, and how far the others are trusted (trust.py)
+    weigh -> average               per prototype, over the whole models that came in time (prototype.py)
     teach                          once, over the whole models of all prototypes, late ones too (distillation.py)
     distill                        per prototype: the student starts from its own average
-    generate                       once: what devices learn from in the next round, from everybody's predictors
+    generate                       once: what devices learn from in the next round, from all predictors (generator.py)
 
 The same inputs and the same memory give the same bits.
 """
@@ -74,7 +75,7 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
         course.keep_if_broken()
     knowledge = None
     if recipe.knowledge is not None:
-        from aggregator.fusion.pipeline.trust_and_generator import make_knowledge
+        from aggregator.fusion.pipeline.generator import make_knowledge
 
         with watch("generate"):
             knowledge = make_knowledge(recipe, courses, server, number, memory)
@@ -95,8 +96,8 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
 
 def _averaged(this: _Round) -> None:
     with this.watch("weigh"):
-        if this.recipe.weigh == "trust":
-            from aggregator.fusion.pipeline.trust_and_generator import put_trust
+        if this.recipe.trust is not None:
+            from aggregator.fusion.pipeline.trust import put_trust
 
             put_trust(this.recipe, this.courses, this.server, this.number, this.memory, this.scores)
         for course in this.courses:
@@ -116,7 +117,7 @@ def _taught(this: _Round) -> None:
         _averaged(this)
         return
     ensemble = lesson.ensemble
-    if recipe.scored:
+    if "scores" in recipe.needs:
         with watch("teach"):  # one pass gives scores and targets
             this.scores.update(zip(ensemble.devices, ensemble.scores().tolist(), strict=True))
     for course in courses:

@@ -22,12 +22,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("list")
 def list_recipes(as_json: Json = False) -> None:
     """List all recipes."""
-    from aggregator.recipes.catalogue import RECIPES
+    from aggregator.recipes.catalogue import find_recipe, recipe_names
 
+    recipes = [find_recipe(name) for name in recipe_names()]
     if as_json:
-        print_json([_facts(recipe) for recipe in RECIPES.values()])
+        print_json([_facts(recipe) for recipe in recipes])
         return
-    rows = [[r.name, "yes" if r.needs_source else "if any" if r.uses_source else "", r.title] for r in RECIPES.values()]
+    rows = [[r.name, "yes" if r.needs_source else "if any" if r.uses_source else "", r.title] for r in recipes]
     print_table("", ["recipe", "needs samples", "what it does"], rows)
     out.print("\nsamples: the aggregator's own, without labels. `edgestill recipe show NAME` has the composition.")
 
@@ -56,6 +57,8 @@ def show(
         out.print(f"{stage:10s} {words}", markup=False, soft_wrap=True)
     needs = "yes" if recipe.needs_source else "no, but uses them" if recipe.uses_source else "no"
     out.print(f"\nneeds samples without labels: {needs}")
+    if recipe.needs:
+        out.print(f"its parts need: {', '.join(sorted(recipe.needs))}")
     if recipe.looks:
         out.print("labelled samples of the aggregator have a say, where it has some")
 
@@ -63,6 +66,7 @@ def show(
 def _facts(recipe: Recipe) -> dict[str, Any]:
     facts = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "distill"}
     facts |= {"options": dict(recipe.options), "local": dict(recipe.local), "needs_source": recipe.needs_source}
+    facts["needs"] = sorted(recipe.needs)
     facts["generation"] = None if recipe.generation is None else asdict(recipe.generation)
     facts["distill"] = None if recipe.teach is None else asdict(recipe.distill)
     return facts
@@ -82,6 +86,7 @@ def _stages(recipe: Recipe) -> dict[str, str]:
         "devices": ", ".join(f"{name} = {value:g}" for name, value in recipe.local.items()) or "as configured",
         "cap": _cap(recipe.max_examples_ratio),
         "screen": ", ".join(("shapes and finiteness", *recipe.screen)),
+        "trust": recipe.trust or "all alike",
         "weigh": recipe.weigh,
         "average": average,
         "teach": recipe.teach or "no",

@@ -2,8 +2,9 @@
 
 import torch
 
+from aggregator.fusion.averages.batchnorm import statistics_of_last
 from aggregator.fusion.averages.mean import weighted_mean
-from aggregator.fusion.numerics.vectors import is_statistic, statistics_of_last
+from aggregator.fusion.numerics.vectors import is_statistic
 from tests.aggregator.fusion.views import view_of
 
 

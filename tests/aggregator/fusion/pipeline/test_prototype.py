@@ -108,7 +108,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> object:
 
     def put(kind: str, function: object) -> Recipe:
         globals()["_part"] = function
-        monkeypatch.setitem(parts.PARTS, kind, {**parts.PARTS[kind], "of-a-test": f"{__name__}:_part"})
+        monkeypatch.setitem(parts.PARTS, kind, {**parts.PARTS[kind], "of-a-test": parts.BuiltIn(f"{__name__}:_part")})
         parts.find_part.cache_clear()
         return find_recipe("fedavg", {kind: ("of-a-test",) if kind == "screen" else "of-a-test"})
 

@@ -31,9 +31,7 @@ def test_every_prototype_of_the_zoo_is_traced(arch: str) -> None:
     assert isinstance(folded_of(f"{arch}:fp32"), GraphModule)
 
 
-@pytest.mark.parametrize(
-    "name", ["cnn", "resnet8", "vgg9", "mcmahan_cnn", "cnn:w1", "resnet8:w1a1"]
-)
+@pytest.mark.parametrize("name", ["cnn", "resnet8", "vgg9", "mcmahan_cnn", "cnn:w1", "resnet8:w1a1"])
 def test_no_batchnorm_is_left_behind_a_convolution(name: str) -> None:
     assert [m for m in folded_of(name).modules() if isinstance(m, nn.BatchNorm2d)] == []
 

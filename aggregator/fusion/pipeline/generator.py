@@ -1,0 +1,69 @@
+"""The stages after the averages that go by predictors alone.
+
+knowledge   what devices learn from next: the generator from everybody's predictors, trusted ones more; or the logits
+            by label
+refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aggregator.fusion.generator.refine import refine_predictor
+from aggregator.fusion.generator.side_artifact import (
+    Knowledge,
+    generator_of,
+    make_generator,
+    make_label_logits,
+    predictors_of,
+)
+from aggregator.fusion.pipeline.prototype import Course
+from aggregator.fusion.types import Memory, Server
+from aggregator.recipes.catalogue import Recipe
+from aggregator.recipes.generator import Generation
+
+__all__ = ["make_knowledge"]
+
+
+def make_knowledge(
+    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory
+) -> Knowledge | None:
+    """What is published beside the models; None where nobody has sent what it needs."""
+    if recipe.generation is None:
+        return _label_logits(recipe, courses)
+    members = [update for course in courses for update in course.members]
+    if not members:
+        return None
+    known = {device: t for course in courses for device, t in course.view.trust.items()}
+    trust = [known.get(update.device, 1.0) for update in members] if any(known.values()) else None
+    made = make_generator(recipe.generation, members, server, number, memory, trust)
+    if recipe.refine and server.source is None:
+        _refine(recipe.generation, recipe.refine, courses, server, number, memory)
+    return made
+
+
+def _refine(
+    how: Generation, steps: int, courses: Sequence[Course], server: Server, number: int, memory: Memory
+) -> None:
+    """Teach every prototype's predictor what the median of all trusted ones says of generated latents."""
+    trusted = [u for course in courses for u in course.members if course.view.trust.get(u.device, 1.0)]
+    if not trusted:
+        return
+    teachers = predictors_of(trusted)
+    _, classes, latent = teachers.weight.shape
+    generator, _, labels = generator_of(how, classes, latent, server, memory)
+    if labels is None:
+        return
+    for course in courses:
+        if course.members:
+            rng = course.view.rng("refine")
+            course.state = refine_predictor(course.state, teachers, generator, labels, steps, rng=rng)
+            course.keep_if_broken()
+
+
+def _label_logits(recipe: Recipe, courses: Sequence[Course]) -> Knowledge | None:
+    sent = [update for course in courses for update in course.group.updates if not update.late]
+    if not sent:
+        return None
+    classes, latent = courses[0].view.previous["predictor.weight"].shape
+    return make_label_logits(sent, classes, latent, reference=recipe.label_logits == "all")
