@@ -21,8 +21,9 @@ PAGE = "docs/fusion.md"
 def test_the_recipes_are_those_that_there_are() -> None:
     rows = table_rows(PAGE, "Recipes")
     assert [names_in(row[0])[0] for row in rows] == list(RECIPES)
-    for name, weigh, average, teach, paper in rows:
+    for name, trust, weigh, average, teach, paper in rows:
         recipe = RECIPES[names_in(name)[0]]
+        assert trust == (recipe.trust or ""), name
         assert weigh == recipe.weigh, name
         assert average.split(",")[0].split(";")[0] == recipe.average, name
         assert teach.split(",")[0] == (recipe.teach or ""), name
@@ -54,7 +55,7 @@ def test_the_own_part_of_the_page_weighs_a_fleet_as_the_page_says(tmp_path: Path
     page = snippets(ROOT / PAGE)
     (code,) = [s.code for s in page if s.language == "python" and "def bounded(" in s.code]
     assert len(code.splitlines()) <= 20
-    (project,) = [s.code for s in page if s.language == "toml" and "entry-points" in s.code]
+    (project,) = [s.code for s in page if s.language == "toml" and "edgestill.fusion" in s.code]
     declared = ConfigParser()
     declared.read_string(project)
     ((name, target),) = declared['project.entry-points."edgestill.fusion"'].items()
@@ -73,4 +74,4 @@ def test_the_own_part_of_the_page_weighs_a_fleet_as_the_page_says(tmp_path: Path
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if RECIPES[r].needs_source])
 def test_the_page_says_what_needs_samples(recipe: str) -> None:
     (row,) = [row for row in table_rows(PAGE, "Recipes") if names_in(row[0]) == [recipe]]
-    assert row[3] or row[1] == "median-score"
+    assert row[4] or row[2] == "median-score"

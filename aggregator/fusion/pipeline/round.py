@@ -121,7 +121,7 @@ def _taught(this: _Round) -> None:
         with watch("teach"):  # one pass gives scores and targets
             this.scores.update(zip(ensemble.devices, ensemble.scores().tolist(), strict=True))
     for course in courses:
-        course.view = replace(course.view, ensemble=ensemble)
+        course.view = replace(course.view, ensemble=ensemble, scores=this.scores)
     _averaged(this)
     if recipe.teach is not None:
         try:

@@ -34,7 +34,7 @@ def put_trust(
             continue
         if latents is None and "latents" in recipe.needs:
             latents = _latents(recipe.generation, course, server, number, memory)
-        view = replace(course.view, alone=course.alone, scores=scores, latents=latents)
+        view = replace(course.view, alone=course.alone, scores=dict(scores), latents=latents)
         trusted: Trusted = part(view)
         _check(recipe, course, trusted)
         scores.update({device: score for device, score in trusted.scores.items() if device not in scores})

@@ -72,3 +72,20 @@ def test_fedprox_tells_devices_its_mu() -> None:
 def test_an_unknown_recipe_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(ConfigError, match=r"'fedvag'; did you mean 'fedavg'\?; known: fedavg fedprox"):
         find_recipe("fedvag")
+
+
+def test_parts_say_what_they_need_and_recipes_sum_it_up() -> None:
+    assert find_recipe("fedavg").needs == frozenset()
+    assert find_recipe("fedavg", {"screen": ["drop-worst"]}).needs == {"labels"}
+    assert find_recipe("fedavg", {"average": "by-label"}).uses_label_counts
+    assert find_recipe("fedrad").needs == {"unlabeled", "scores"}
+    assert find_recipe("edgestill").needs >= {"scores", "answers", "latents", "trust"}
+
+
+def test_a_weight_that_goes_by_trust_needs_a_trust_part() -> None:
+    with pytest.raises(ConfigError, match="goes by trust; give trust = 'two-doubts'"):
+        find_recipe("fedavg", {"weigh": "trust"})
+    with pytest.raises(ConfigError, match="goes by trust"):
+        find_recipe("edgestill", {"trust": "none"})
+    assert find_recipe("fedavg", {"weigh": "trust", "trust": "two-doubts"}).needs_source is False
+    assert find_recipe("edgestill", {"trust": "none", "weigh": "examples"}).trust is None
