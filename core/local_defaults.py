@@ -17,7 +17,7 @@ from typing import Any
 from core.errors import ConfigError
 from core.limits import BATCH
 
-__all__ = ["BATCH_SIZE", "CLIP", "MOMENTUM", "auto_lr", "check_bounds", "check_momentum", "with_defaults"]
+__all__ = ["BATCH_SIZE", "CLIP", "FAST", "MOMENTUM", "auto_lr", "check_bounds", "check_momentum", "with_defaults"]
 
 BASE_LR = 0.3  # without momentum, at BASE_BATCH
 BASE_BATCH = 32
@@ -27,6 +27,8 @@ CLIP = 1.0
 EPOCHS = 2
 LEAST_STEPS = 50
 MOST_STEPS = 100
+#: Whether hand-written fast paths may be taken.
+FAST = ("auto", "off")
 
 
 def auto_lr(batch_size: int, momentum: float) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 from core.config_keys import Key, read_toml, sub_table, take
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
+from core.local_defaults import FAST
 from core.logs import FORMATS, LEVELS
 from models.spec import parse_prototype
 from quant.precision import Precision
@@ -67,6 +68,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "memory_mb": Key(int, None, least=64, most=MEGABYTES.most),
         "max_seconds": Key(float, 300.0, least=1, most=SECONDS.most),
         "nice": Key(int, 5, least=0, most=19),
+        "fast": Key(str, "auto", choices=FAST),
     },
     "update": {
         "kind": Key(str, "job", choices=KINDS),
@@ -97,6 +99,7 @@ class TrainConfig:
     memory_mb: int | None = None
     max_seconds: float = 300.0  # without any progress
     nice: int = 5
+    fast: str = "auto"  # or off: local SGD without hand-written fast paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

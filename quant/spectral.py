@@ -15,6 +15,9 @@ numbers are torch's own within float32's rounding, and nearer to the exact ones,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,13 +25,24 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Conv2d", "convolve", "pays"]
+__all__ = ["Conv2d", "convolve", "pays", "torchs_own"]
 
 #: Multiplications that must be saved, as a factor, before the frequency domain is faster: its products are smaller.
 WORTH = 3.0
 #: Samples at a time: their frequencies then stay in the cache.
 CHUNK = 32
 _HAS_MKL = torch.backends.mkl.is_available()
+_off: ContextVar[bool] = ContextVar("spectral convolutions are off", default=False)
+
+
+@contextmanager
+def torchs_own() -> Iterator[None]:
+    """Within it, convolutions are torch's own: the plain path."""
+    token = _off.set(True)
+    try:
+        yield
+    finally:
+        _off.reset(token)
 
 
 class Conv2d(nn.Conv2d):
@@ -40,7 +54,7 @@ class Conv2d(nn.Conv2d):
 
 def convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     """`layer`, with `weight` for its weight, of x (B, c_in, H, W)."""
-    if _is_plain(layer) and _is_numbers(x) and pays(x.shape, weight.shape, layer.padding):
+    if _is_plain(layer) and _is_numbers(x) and not _off.get() and pays(x.shape, weight.shape, layer.padding):
         return _Spectral.apply(x, weight, layer.bias, layer.padding)  # type: ignore[no-any-return]
     return layer._conv_forward(x, weight, layer.bias)  # type: ignore[no-any-return]
 

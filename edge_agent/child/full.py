@@ -100,7 +100,7 @@ def _train(
         start_state(request.update, work.published, own),
         torch.from_numpy(work.train.x),
         torch.from_numpy(work.train.y),
-        local_training(request.hyper),
+        local_training(request.hyper, request.fast),
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
         objective=make_objective(
@@ -174,7 +174,7 @@ def _train_personal(
         {name: w.clone() for name, w in model.state_dict().items()},
         torch.from_numpy(work.train.x),
         torch.from_numpy(work.train.y),
-        local_training(request.hyper),
+        local_training(request.hyper, request.fast),
         asked=asked,
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),

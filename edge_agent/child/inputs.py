@@ -83,8 +83,8 @@ def open_assignment(request: Request) -> Assignment:
     )
 
 
-def local_training(hyper: Hyper) -> LocalTraining:
-    """A job's hyper-parameters as the training loop takes them."""
+def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
+    """A job's hyper-parameters as the training loop takes them; `fast` is the board's own choice."""
     return LocalTraining(
         lr=hyper.lr,
         batch_size=hyper.batch_size,
@@ -96,6 +96,7 @@ def local_training(hyper: Hyper) -> LocalTraining:
         clip=hyper.extra.get("clip", 0.0),
         least_steps=int(hyper.extra.get("least_steps", 0)),
         most_steps=int(hyper.extra.get("most_steps", 0)),
+        fast=fast,
     )
 
 

@@ -38,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threads: int
     nice: int
     memory_mb: int | None
+    fast: str = "auto"
     round: int | None = None
     hyper: Hyper | None = None
     update: str = "state"
@@ -92,6 +93,7 @@ def make_request(
         threads=config.train.threads,
         nice=config.train.nice,
         memory_mb=config.train.memory_mb,
+        fast=config.train.fast,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
         update="predictor" if light and kind != "none" else kind,  # a light child refuses none

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT
-from core.local_defaults import check_bounds, check_momentum, with_defaults
+from core.local_defaults import FAST, check_bounds, check_momentum, with_defaults
 
 __all__ = ["DEFAULTS", "LocalTraining", "local_training"]
 
@@ -26,6 +26,7 @@ class LocalTraining:
     clip: float = 0.0  # greatest L2 norm of a mini-batch's gradient, over all parameters; 0: any
     least_steps: int = 0  # mini-batches that `epochs` are extended to where a device has few samples; 0: none
     most_steps: int = 0  # and cut to where it has many; 0: all
+    fast: str = "auto"  # or off: no hand-written fast path (edge_agent/training/trainer.py), a check of those
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -42,6 +43,8 @@ class LocalTraining:
         for value, name in ((self.least_steps, "least steps"), (self.most_steps, "most steps")):
             if value != 0:
                 STEPS.check(value, f"local training: {name}")
+        if self.fast not in FAST:
+            raise ConfigError(f"local training: fast is {self.fast!r}; give {' or '.join(FAST)}")
         check_bounds(self.steps, self.least_steps, self.most_steps)
 
 

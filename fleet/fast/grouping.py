@@ -28,15 +28,16 @@ def in_batches(
 ) -> list[Sequence[SimulatedDevice]]:
     """`devices`, all of the prototype `model`, in batches that every worker gets about the same number of.
 
-    `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where devices start from models of
-    their own, learn from more than their samples, or have a network that is not a plain perceptron.
+    `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where fast paths are off, devices start
+    from models of their own, learn from more than their samples, or have a network that is not a plain perceptron.
     """
     if not devices:  # such as where none is reachable in virtual time
         return []
     size = size_that_pays(model)
     if size > 1 and at_most:
         size = at_most
-    if news.update != "state" or news.guide is not None or counts_logits(news.extra):
+    alone = news.update != "state" or news.guide is not None or counts_logits(news.extra)
+    if alone or devices[0].how(news).fast == "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))
     count = -(-len(devices) // size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +23,9 @@ from torch.nn import functional as F
 
 from edge_agent.training.fast.perceptron import learns_here
 from edge_agent.training.params import LocalTraining
+from edge_agent.training.trainer import Autograd, LossFunction
 
-__all__ = ["Stepping", "layers_that_may"]
+__all__ = ["FusedStep", "Stepping", "layers_that_may"]
 
 LARGE = 2**18  # weights: a megabyte
 
@@ -69,6 +70,19 @@ class Stepping:
                 del layer.forward
                 if call.stepped:
                     moved.add(id(layer.weight))
+
+
+class FusedStep(Autograd):
+    """Autograd, but that large layers have moved when the backward pass is over."""
+
+    def __init__(
+        self, layers: Sequence[nn.Linear], model: nn.Module, how: LocalTraining, loss_fn: LossFunction
+    ) -> None:
+        super().__init__(model, how, loss_fn, None)
+        self._stepping = Stepping(layers, how)
+
+    def _within_step(self) -> AbstractContextManager[set[int]]:
+        return self._stepping.within()
 
 
 def _forward(layer: nn.Linear, call: _Call, x: Tensor) -> Tensor:

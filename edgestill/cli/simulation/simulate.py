@@ -146,6 +146,12 @@ def simulate(
     prox: Annotated[
         float | None, typer.Option(help="mu of FedProx; 0 is off [what the recipe says].", rich_help_panel=TRAIN)
     ] = None,
+    fast: Annotated[
+        str,
+        typer.Option(
+            help="Hand-written fast paths of local training: auto, or off to check them.", rich_help_panel=TRAIN
+        ),
+    ] = DEFAULTS.fast,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -295,6 +301,7 @@ def simulate(
             momentum=momentum,
             prox=prox,
             clip=clip,
+            fast=fast,
         ),
         partition=partition,
         alpha=alpha,

@@ -1,0 +1,28 @@
+"""Which fast path a model's steps can take, if any."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from edge_agent.training.fast.fused_step import FusedStep, layers_that_may
+from edge_agent.training.fast.perceptron import Chain, chain_of
+from edge_agent.training.params import LocalTraining
+from edge_agent.training.trainer import LossFunction, Objective, Trainer
+
+__all__ = ["fast_trainer"]
+
+
+def fast_trainer(
+    model: nn.Module, x: Tensor, y: Tensor, how: LocalTraining, loss_fn: LossFunction, objective: Objective | None
+) -> Trainer | None:
+    """The fastest trainer that takes the steps of `Autograd`, to rounding; None where that is `Autograd` itself."""
+    if objective is not None:  # it may ask for gradients of its own, or call a layer for something else
+        return None
+    if loss_fn is F.cross_entropy and x.dtype == torch.float32 and y.ndim == 1:
+        layers = chain_of(model)
+        if layers is not None:
+            return Chain(layers, how)
+    large = layers_that_may(model, how)
+    return FusedStep(large, model, how, loss_fn) if large else None
