@@ -485,7 +485,7 @@ class Conductor:
         row = self.journal.last_round()
         if not self._in_round or row is None:
             return {}
-        generator = self._generator(row)
+        side_artifact = self._side_artifact(row)
         numbers = self.journal.model_numbers()
         return {
             i.device: Job(
@@ -496,7 +496,7 @@ class Conductor:
                 hyper=row.hyper,
                 model=i.model,
                 bits=row.bits,  # type: ignore[arg-type]
-                generator=generator,
+                side_artifact=side_artifact,
                 device=i.device,
                 epoch=self.epoch,
                 number=numbers[i.model],
@@ -504,8 +504,8 @@ class Conductor:
             for i in self.journal.invitations(row.number)
         }
 
-    def _generator(self, row: RoundRow) -> str | None:
+    def _side_artifact(self, row: RoundRow) -> str | None:
         """What devices learn from in this round beside their models: made at the end of one before it."""
-        name = read_recipe(row.recipe).knowledge
+        name = read_recipe(row.recipe).side_artifact
         made = None if name is None else self.journal.current().get(name)
         return None if made is None else made.digest

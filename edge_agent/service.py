@@ -372,14 +372,14 @@ class Service:
             self._events.append(TrainingDone(action.key, spooled))
             return
         now = time.monotonic()
-        generator = action.instruction.generator
+        side_artifact = action.instruction.side_artifact
         try:
             self._child = self._make_child(
                 make_request(
                     self.config,
                     action,
                     model=self.store.models.path(action.instruction.model),
-                    generator=None if generator is None else self.store.models.path(generator),
+                    side_artifact=None if side_artifact is None else self.store.models.path(side_artifact),
                     aggregator=public_key_hex(self._aggregator),
                     now=now,
                 ),

@@ -138,7 +138,7 @@ class Job(Message, frozen=True, kw_only=True, tag="job"):
     hyper: Hyper
     model: Digest  # of the artifact to start from
     bits: Literal[1, 2, 4, 8] | None = None  # of a delta
-    generator: Digest | None = None
+    side_artifact: Digest | None = None  # what to learn from beside the model
     device: IdOrNone = ""  # envelopes of version 1 do not name it
     epoch: Count = 0  # of the aggregator's journal: a restored backup begins a new one
     number: Count = 0  # of the model, in the order of publication
@@ -155,7 +155,7 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
     round: Count  # after which it was fused; 0: the start
     prototype: PrototypeName
     model: Digest
-    generator: Digest | None = None
+    side_artifact: Digest | None = None  # what to learn from beside the model
     device: IdOrNone = ""  # as in `Job`
     epoch: Count = 0
     number: Count = 0

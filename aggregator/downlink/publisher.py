@@ -68,7 +68,7 @@ class Publisher:
         for device, instruction in instructions.items():
             if device in self._said and self._said[device] == instruction:
                 continue
-            if instruction is not None and {instruction.model, instruction.generator} & self._damaged.keys():
+            if instruction is not None and {instruction.model, instruction.side_artifact} & self._damaged.keys():
                 continue
             if not self._publish(str(DeviceTopic(self._fleet, device, "job")), self._payload(instruction), True):
                 return count

@@ -18,7 +18,7 @@ from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 
 if TYPE_CHECKING:
-    from aggregator.fusion.generator.side_artifact import Knowledge
+    from aggregator.fusion.generator.side_artifact import SideArtifact
     from aggregator.fusion.teachers.ensemble import Ensemble
 
 __all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "Trusted", "View"]
@@ -142,7 +142,7 @@ class Fused:
     devices: Mapping[str, DeviceReport]
     metrics: Mapping[str, dict[str, float]]  # by prototype: average_accuracy, ensemble_accuracy, distill_steps, ...
     seconds: Mapping[str, float]  # by stage: screen, weigh, average, teach, score, distill, generate
-    knowledge: Knowledge | None = None  # what devices learn from in the next round, beside their models
+    side_artifact: SideArtifact | None = None  # what devices learn from in the next round, beside their models
 
     def counted(self, device: str, claimed: int) -> int:
         """The examples that a device counted for in this round."""

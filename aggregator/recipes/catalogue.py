@@ -127,7 +127,7 @@ class Recipe:
         return self.uses_source and not self.source_optional
 
     @property
-    def knowledge(self) -> str | None:
+    def side_artifact(self) -> str | None:
         """The name under which what devices learn from is published."""
         if self.generation is not None:
             return f"generator:{self.generation.noise}"
@@ -136,7 +136,7 @@ class Recipe:
     @property
     def uses_label_counts(self) -> bool:
         """Whether any part of it goes by the devices' label counts."""
-        return self.knowledge is not None or "label_counts" in self.needs
+        return self.side_artifact is not None or "label_counts" in self.needs
 
     def check_update(self, kind: str) -> None:
         """Refuse a kind of update that devices would send for nothing."""

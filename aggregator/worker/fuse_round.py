@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from aggregator.evaluate import mean_train_loss, score_state
-from aggregator.fusion.generator.side_artifact import Knowledge
+from aggregator.fusion.generator.side_artifact import SideArtifact
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
 from aggregator.recipes.catalogue import Recipe
@@ -109,8 +109,8 @@ class Fuser:
                     metrics=metrics,
                 )
             )
-        if fused.knowledge is not None:
-            made.append(self._publish_knowledge(fused.knowledge, number, recipe.name))
+        if fused.side_artifact is not None:
+            made.append(self._publish_side_artifact(fused.side_artifact, number, recipe.name))
         return made, fused
 
     def compute(
@@ -126,7 +126,7 @@ class Fuser:
         taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
         return fuse_round(recipe, taken, self.server, number, memory)
 
-    def _publish_knowledge(self, made: Knowledge, number: int, recipe: str) -> tuple[str, ModelHeader]:
+    def _publish_side_artifact(self, made: SideArtifact, number: int, recipe: str) -> tuple[str, ModelHeader]:
         """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
         header = ModelHeader(
             round=number,

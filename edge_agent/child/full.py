@@ -104,7 +104,7 @@ def _train(
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
         objective=make_objective(
-            work.knowledge,
+            work.side_artifact,
             request.hyper.extra,
             seed=request.hyper.seed,
             number=request.round,

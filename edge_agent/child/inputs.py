@@ -1,4 +1,4 @@
-"""What a training child starts from, opened and checked: model, generator, samples. Imports no torch."""
+"""What a training child starts from, opened and checked: model, side artifact, samples. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from core.errors import DataError, ModelError
 from edge_agent.child.outbox import make_staging
 from edge_agent.child.request import Request
-from edge_agent.objectives.side_artifact import Knowledge, open_knowledge
+from edge_agent.objectives.side_artifact import SideArtifact, open_side_artifact
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.samples import split
 from models.samples import Samples, load_samples
@@ -37,7 +37,7 @@ class Assignment:
     request: Request
     header: ModelHeader
     published: bytes  # tensors
-    knowledge: Knowledge
+    side_artifact: SideArtifact
     train: Samples
     held: Samples | None
     folder: Path  # in staging/
@@ -56,17 +56,19 @@ class Assignment:
 
 
 def open_assignment(request: Request) -> Assignment:
-    """Check and unpack the model and the generator, read the samples."""
+    """Check and unpack the model and the side artifact, read the samples."""
     key = public_key_from_hex(request.aggregator)
     sealed = Path(request.model).read_bytes()
     envelope = open_envelope(sealed, public_key=key, fleet=request.fleet, sender=AGGREGATOR, kinds=("model",))
     header, published = decode_model(envelope.payload)
     if header.prototype != request.prototype:
         raise ModelError(f"model {request.base[:12]}… is {header.prototype}, this device has {request.prototype}")
-    knowledge = Knowledge()
-    if request.generator is not None and request.round is not None:
-        where = Path(request.generator)
-        knowledge = open_knowledge(where, key=key, fleet=request.fleet, classes=header.classes, latent=header.latent)
+    side_artifact = SideArtifact()
+    if request.side_artifact is not None and request.round is not None:
+        where = Path(request.side_artifact)
+        side_artifact = open_side_artifact(
+            where, key=key, fleet=request.fleet, classes=header.classes, latent=header.latent
+        )
     samples = load_samples(Path(request.data))
     if samples.x.shape[1:] != header.input_shape or int(samples.y.max()) >= header.classes:
         shapes = f"samples of {samples.x.shape[1:]} in {int(samples.y.max()) + 1} classes"
@@ -76,7 +78,7 @@ def open_assignment(request: Request) -> Assignment:
         request=request,
         header=header,
         published=published,
-        knowledge=knowledge,
+        side_artifact=side_artifact,
         train=train,
         held=held,
         folder=make_staging(request),

@@ -21,7 +21,7 @@ from edge_agent.child.outbox import leave, spool
 from edge_agent.child.request import Request
 from edge_agent.light.extractor import latents_of
 from edge_agent.light.predictor import LightPredictor
-from edge_agent.light.train import Guide, light_batches, train_predictor
+from edge_agent.light.train import GeneratedTerm, light_batches, train_predictor
 from edge_agent.objectives.fedgen_weights import Guidance
 from edge_agent.state.store import CURRENT, PERSONAL
 from models.samples import Samples
@@ -94,10 +94,10 @@ def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str,
     z = work.train.x
     how = local_training(request.hyper)
     order = np.random.default_rng(derive_seed(seed, "train", *who))
-    guide = None
-    if work.knowledge.latents is not None:
-        guide = Guide(
-            work.knowledge.latents,
+    generated = None
+    if work.side_artifact.latents is not None:
+        generated = GeneratedTerm(
+            work.side_artifact.latents,
             Guidance.from_extra(request.hyper.extra),
             request.round,
             rng=np.random.default_rng(derive_seed(seed, "generated", *who)),
@@ -108,7 +108,7 @@ def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str,
         work.train.y,
         how,
         epoch=lambda: light_batches(len(z), how.batch_size, order),
-        guide=guide,
+        generated=generated,
         should_stop=stopper(request.stop_at, tell),
     )
     facts = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}

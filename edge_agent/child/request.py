@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hyper: Hyper | None = None
     update: str = "state"
     bits: int | None = None
-    generator: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
+    side_artifact: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
     graph: str | None = None  # of a light device, which trains its predictor without torch
     count_epsilon: float | None = None  # of label counts
     count_bins: int | None = None
@@ -66,9 +66,9 @@ def make_request(
     model: Path,
     aggregator: str,
     now: float,
-    generator: Path | None = None,
+    side_artifact: Path | None = None,
 ) -> Request:
-    """What the child is told about a job or an offer whose model lies at `model`, and its generator at `generator`."""
+    """What the child is told of a job or an offer; its model lies at `model`, its side artifact at `side_artifact`."""
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
     kind, bits = config.update.kind, config.update.delta_bits
@@ -98,7 +98,7 @@ def make_request(
         hyper=job.hyper if job else None,
         update="predictor" if light and kind != "none" else kind,  # a light child refuses none
         bits=None if light else bits,
-        generator=None if generator is None else str(generator.resolve()),
+        side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,
         count_epsilon=config.data.count_epsilon,
         count_bins=config.data.count_bins,

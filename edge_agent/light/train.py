@@ -19,13 +19,13 @@ from edge_agent.training.params import LocalTraining
 from edge_agent.training.schedule import Trained, clip_factor, schedule
 from models.latents import Drawer, Latents
 
-__all__ = ["Guide", "light_batches", "train_predictor"]
+__all__ = ["GeneratedTerm", "light_batches", "train_predictor"]
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 
-class Guide:
+class GeneratedTerm:
     """A received generator and how to use it in round `number`; it is asked once per step, in order."""
 
     def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
@@ -59,7 +59,7 @@ def train_predictor(
     how: LocalTraining,
     *,
     epoch: Callable[[], Iterator[Labels]],
-    guide: Guide | None = None,
+    generated: GeneratedTerm | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train `predictor` in place on latents `z` (N, D) and labels `y`; `epoch` gives an epoch's batches of indices.
@@ -75,7 +75,7 @@ def train_predictor(
     for counts, chosen in schedule(epoch, how):
         if should_stop():
             return Trained(total / max(counted, 1), steps, True)
-        loss, grads = _loss(predictor, z[chosen], y[chosen], guide, steps)
+        loss, grads = _loss(predictor, z[chosen], y[chosen], generated, steps)
         if how.clip:
             _clip(grads, how.clip)
         _step(params, grads, velocity, received, how)
@@ -86,13 +86,13 @@ def train_predictor(
 
 
 def _loss(
-    predictor: LightPredictor, z: Floats, y: Labels, guide: Guide | None, step: int
+    predictor: LightPredictor, z: Floats, y: Labels, term: GeneratedTerm | None, step: int
 ) -> tuple[float, list[Floats]]:
     """The loss of one batch and its gradients."""
     real, labels, rows, b = len(y), y, np.full(len(y), 1 / len(y), np.float32), 0.0
-    if guide is not None and (not guide.how.steps or step < guide.how.steps):
-        how, (a, b) = guide.how, guide.weights
-        generated, drawn = guide.step(y)
+    if term is not None and (not term.how.steps or step < term.how.steps):
+        how, (a, b) = term.how, term.weights
+        generated, drawn = term.step(y)
         z, labels = np.concatenate((z, generated)), np.concatenate((y, drawn))
         a *= how.batch / real if how.by_size else 1.0
         rows = np.concatenate((rows, np.full(how.batch, a / how.batch, np.float32)))

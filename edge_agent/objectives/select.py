@@ -18,7 +18,7 @@ from core.seeds import derive_seed
 from edge_agent.objectives.feddistill import DistilledObjective, LabelLogits
 from edge_agent.objectives.fedgen import GeneratedObjective
 from edge_agent.objectives.fedgen_weights import Guidance
-from edge_agent.objectives.side_artifact import Knowledge
+from edge_agent.objectives.side_artifact import SideArtifact
 from edge_agent.training.sgd import Objective
 from models.roles import LABEL_LOGITS
 
@@ -38,7 +38,7 @@ def guidance_rng(seed: int, number: int, device: str) -> np.random.Generator:
 
 
 def make_objective(
-    knowledge: Knowledge,
+    side_artifact: SideArtifact,
     extra: Mapping[str, float],
     *,
     seed: int,
@@ -49,9 +49,9 @@ def make_objective(
     """The objective; `seen` counts the logits if the job asks for them, and is changed by training."""
     if counts_logits(extra):
         assert seen is not None, f"{LABEL_LOGITS} are counted somewhere"
-        teacher = None if knowledge.label_logits is None else torch.from_numpy(knowledge.label_logits)
+        teacher = None if side_artifact.label_logits is None else torch.from_numpy(side_artifact.label_logits)
         return DistilledObjective(seen, teacher, weight=extra[WEIGHT])
-    if knowledge.latents is None:
+    if side_artifact.latents is None:
         return None
     rng = guidance_rng(seed, number, device)
-    return GeneratedObjective(knowledge.latents, Guidance.from_extra(extra), number, rng=rng)
+    return GeneratedObjective(side_artifact.latents, Guidance.from_extra(extra), number, rng=rng)

@@ -1,4 +1,4 @@
-"""What a device is given to learn from beside the model: a generator, or the fleet's logits by label. Imports no torch.
+"""The side artifact, what a device learns from beside its model: a generator, or logits by label. Imports no torch.
 
 It is published like a model, signed and named by its digest; the prototype in its header says what it is:
 
@@ -25,35 +25,35 @@ from wire.messages import ModelHeader
 from wire.tensors import Tensor, decode
 from wire.tensors.packed import Packed
 
-__all__ = ["Knowledge", "open_knowledge", "read_knowledge"]
+__all__ = ["SideArtifact", "open_side_artifact", "read_side_artifact"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
-    """One of the two, or nothing."""
+class SideArtifact:
+    """Either field may be set, never both."""
 
     latents: Latents | None = None
     label_logits: NDArray[np.float32] | None = None
 
 
-def open_knowledge(path: Path, *, key: Ed25519PublicKey, fleet: str, classes: int, latent: int) -> Knowledge:
+def open_side_artifact(path: Path, *, key: Ed25519PublicKey, fleet: str, classes: int, latent: int) -> SideArtifact:
     """Check the artifact at `path` and read it; it must fit a model of `classes` and `latent`."""
     envelope = open_envelope(path.read_bytes(), public_key=key, fleet=fleet, sender=AGGREGATOR, kinds=("model",))
     header, body = decode_model(envelope.payload)
     if (header.classes, header.latent) != (classes, latent):
         fits = f"{header.classes} classes and latent {header.latent}"
         raise ModelError(f"{header.prototype} is for {fits}, the model has {classes} and {latent}")
-    return read_knowledge(header, decode(body))
+    return read_side_artifact(header, decode(body))
 
 
-def read_knowledge(header: ModelHeader, tensors: dict[str, Tensor]) -> Knowledge:
+def read_side_artifact(header: ModelHeader, tensors: dict[str, Tensor]) -> SideArtifact:
     """From an artifact that was opened."""
     kind = header.prototype.partition(":")[0]
     if kind == PROTOTYPE:
-        return Knowledge(latents=Latents.from_tensors(tensors, header))
+        return SideArtifact(latents=Latents.from_tensors(tensors, header))
     if kind == LABEL_LOGITS:
         logits = tensors.get(LABEL_LOGITS)
         if logits is None or isinstance(logits, Packed) or logits.shape != (header.classes, header.classes):
             raise ModelError(f"{header.prototype} without logits of {header.classes} classes")
-        return Knowledge(label_logits=logits.astype(np.float32))
+        return SideArtifact(label_logits=logits.astype(np.float32))
     raise ModelError(f"{header.prototype} is nothing that this agent can learn from; update it")

@@ -352,8 +352,8 @@ def seconds_left(deadline: float, wall_clock: float) -> float | None:
 
 
 def _digests(instruction: Job | Offer) -> set[str]:
-    generator = instruction.generator
-    return {instruction.model} | ({generator} if generator is not None else set())
+    side_artifact = instruction.side_artifact
+    return {instruction.model} | ({side_artifact} if side_artifact is not None else set())
 
 
 def _name(instruction: Job | Offer) -> str:

@@ -64,7 +64,7 @@ def instruction_key(instruction: Job | Offer) -> str:
         return f"{epoch}offer-{instruction.model[:32]}"
     job = instruction
     # the fields that jobs had before there were epochs: an upgrade in place finds the work of the open round
-    same = ("job", job.round, 0.0, job.prototype, job.update, job.hyper, job.model, job.bits, job.generator)
+    same = ("job", job.round, 0.0, job.prototype, job.update, job.hyper, job.model, job.bits, job.side_artifact)
     digest = hashlib.blake2b(msgspec.msgpack.encode(same), digest_size=8).hexdigest()
     return f"{epoch}{job.round:010d}-{digest}"
 

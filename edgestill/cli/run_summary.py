@@ -35,8 +35,8 @@ def print_summary(run: Run) -> None:
     if attackers:
         share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
         out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
-    if last.guide_bytes:
-        out.print(f"\nwhat guides the devices beside their models: {last.guide_bytes / 1000:.1f} kB")
+    if last.side_artifact_bytes:
+        out.print(f"\nwhat guides the devices beside their models: {last.side_artifact_bytes / 1000:.1f} kB")
     if missed := lost_in_all(run.rounds):
         out.print(f"\n{missed}", soft_wrap=True)
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))

@@ -258,15 +258,18 @@ class Pooled(ABC):
 
 
 def _tell(worker: Worker, news: News) -> None:
-    guide: dict[str, Any] | None = None
+    side_artifact: dict[str, Any] | None = None
     artifacts = list(news.published.values())
-    if news.guide is not None:
-        artifacts.append(news.guide.body)
-        guide = {"header": msgspec.to_builtins(news.guide.header), "digest": news.guide.body.digest}
+    if news.side_artifact is not None:
+        artifacts.append(news.side_artifact.body)
+        side_artifact = {
+            "header": msgspec.to_builtins(news.side_artifact.header),
+            "digest": news.side_artifact.body.digest,
+        }
     worker.hold(artifacts)
     published = {name: artifact.digest for name, artifact in news.published.items()}
     facts = {"number": news.number, "published": published, "update": news.update, "extra": dict(news.extra)}
-    worker.channel.send("round", {**facts, "guide": guide})
+    worker.channel.send("round", {**facts, "side_artifact": side_artifact})
 
 
 def _answer(frame: Frame) -> Answer:

@@ -19,7 +19,7 @@ from core.errors import EdgestillError
 from fleet.engines.channel import Channel, Frame
 from fleet.engines.heap import keep_freed_memory
 from fleet.engines.work import Bench, call
-from fleet.simulation.round_message import Artifact, Guide, News
+from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from wire.messages import ModelHeader
 
 __all__ = ["FAULTS", "fault_text", "obey", "run"]
@@ -94,14 +94,14 @@ def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> N
 
 
 def _news(facts: dict[str, Any], held: dict[str, Artifact]) -> News:
-    guide = None
-    if facts["guide"] is not None:
-        header = msgspec.convert(facts["guide"]["header"], ModelHeader)
-        guide = Guide(header, held[facts["guide"]["digest"]])
+    side_artifact = None
+    if facts["side_artifact"] is not None:
+        header = msgspec.convert(facts["side_artifact"]["header"], ModelHeader)
+        side_artifact = PublishedSideArtifact(header, held[facts["side_artifact"]["digest"]])
     return News(
         number=facts["number"],
         published={name: held[digest] for name, digest in facts["published"].items()},
         update=facts["update"],
         extra=facts["extra"],
-        guide=guide,
+        side_artifact=side_artifact,
     )

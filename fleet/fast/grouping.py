@@ -36,7 +36,7 @@ def in_batches(
     size = size_that_pays(model)
     if size > 1 and at_most:
         size = at_most
-    alone = news.update != "state" or news.guide is not None or counts_logits(news.extra)
+    alone = news.update != "state" or news.side_artifact is not None or counts_logits(news.extra)
     if alone or devices[0].how(news).fast == "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))

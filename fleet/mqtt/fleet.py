@@ -180,8 +180,8 @@ class MqttSimulation:
             invited, updates = journal.invitations(row.number), journal.updates(row.number)
             report, lost = journal.report(row.number), self._lost(journal, row)
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
-        told = self.simulation.recipe.knowledge
-        guide = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
+        told = self.simulation.recipe.side_artifact
+        side_artifact = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
         own: dict[str, OwnScore] = {}
         if last and self.config.scores_devices(self.config.rounds):
             stored = stored_updates(self.state / "blobs", updates, {i.device: i.model for i in invited})
@@ -199,7 +199,7 @@ class MqttSimulation:
                 train_loss=metrics.get("train_loss"),
                 devices=len(mine),
                 bytes_up=sum(u.size for u in mine),
-                bytes_down=sum(models[i.model].size + guide for i in invited if i.prototype == name),
+                bytes_down=sum(models[i.model].size + side_artifact for i in invited if i.prototype == name),
                 **reported_metrics(metrics),
                 **self.simulation.spread(group, own),
             )

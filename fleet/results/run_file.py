@@ -35,7 +35,7 @@ Those of a prototype are the means over its honest devices that answered; `own_w
 `devices` also says what fusion made of each update: its share of its prototype's average (of that of
 predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
 and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `lost`, where there are
-any, are the devices that were asked and sent nothing that could be used, each with the reason. `guide_bytes`,
+any, are the devices that were asked and sent nothing that could be used, each with the reason. `side_artifact_bytes`,
 where there are any, are those of the generator or the logits by label that every device of the next round is sent;
 they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
 leaves what it has.
@@ -122,7 +122,7 @@ class RoundResult:
     seconds_by: dict[str, float] = field(default_factory=dict)
     virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
     lost: dict[str, str] = field(default_factory=dict)  # devices without an update, and why
-    guide_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
+    side_artifact_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> RoundResult:
@@ -136,7 +136,7 @@ class RoundResult:
                 devices=dict(facts["devices"]),
                 seconds_by={stage: float(seconds) for stage, seconds in facts["seconds_by"].items()},
                 lost={str(device): str(reason) for device, reason in facts.get("lost", {}).items()},
-                guide_bytes=int(facts.get("guide_bytes", 0)),
+                side_artifact_bytes=int(facts.get("side_artifact_bytes", facts.get("guide_bytes", 0))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"run.json: a round that cannot be read ({error}); start the run anew") from error
@@ -174,7 +174,7 @@ class RoundResult:
             },
             **({"lost": self.lost} if self.lost else {}),
             **({"virtual": self.virtual} if self.virtual else {}),
-            **({"guide_bytes": self.guide_bytes} if self.guide_bytes else {}),
+            **({"side_artifact_bytes": self.side_artifact_bytes} if self.side_artifact_bytes else {}),
         }
 
 

@@ -1,7 +1,7 @@
 """A simulation's state on disk after every round, so that `--resume` goes on from it to the same bits.
 
-    checkpoint/7.safetensors        after round 7: state/PROTOTYPE/TENSOR, memory/NAME, and `guide`, the bytes of what
-                                    devices learn from beside their models; facts as JSON in the metadata
+    checkpoint/7.safetensors        after round 7: state/PROTOTYPE/TENSOR, memory/NAME, and `guide`, the bytes of the
+                                    side artifact; facts as JSON in the metadata
     checkpoint/kept/sim-03.7        what device sim-03 has kept since round 7, its files by name
 
 Which file of which round is each device's stands in the facts. A round writes the files of its devices first, then its
@@ -28,7 +28,7 @@ from torch import Tensor
 from aggregator.fusion.types import Memory
 from core.errors import DataError
 from core.files import read_regular, write_atomic
-from fleet.simulation.round_message import Artifact, Guide
+from fleet.simulation.round_message import Artifact, PublishedSideArtifact
 from fleet.simulation.simulation import Simulation
 from wire.messages import ModelHeader
 
@@ -36,7 +36,7 @@ __all__ = ["Checkpoints"]
 
 MAX_CHECKPOINT = 2**36
 
-STATE, MEMORY, GUIDE = "state/", "memory/", "guide"
+STATE, MEMORY, SIDE_ARTIFACT = "state/", "memory/", "guide"  # its name in files since the first ones
 
 
 class Checkpoints:
@@ -54,11 +54,11 @@ class Checkpoints:
             write_atomic(path, save({name: _as_tensor(data) for name, data in device.kept.items()}))
         self._kept |= {device.id: number for device in simulation.changed}
         simulation.changed.clear()
-        guide = simulation.guide
+        side_artifact = simulation.side_artifact
         facts = {
             "round": number,
             "memory": simulation.memory.facts,
-            "guide": None if guide is None else msgspec.to_builtins(guide.header),
+            "guide": None if side_artifact is None else msgspec.to_builtins(side_artifact.header),
             "kept": self._kept,
         }
         write_atomic(self._path(number), save(_tensors(simulation), metadata={"facts": json.dumps(facts)}))
@@ -81,7 +81,9 @@ class Checkpoints:
             simulation.memory = Memory(tensors=named, facts=facts["memory"])
             if facts["guide"] is not None:
                 header = msgspec.convert(facts["guide"], ModelHeader)
-                simulation.guide = Guide(header, Artifact(tensors[GUIDE].numpy().tobytes()))
+                simulation.side_artifact = PublishedSideArtifact(
+                    header, Artifact(tensors[SIDE_ARTIFACT].numpy().tobytes())
+                )
             self._kept = dict(facts["kept"])
             for device in simulation.devices:
                 if device.id in self._kept:
@@ -112,8 +114,8 @@ def _tensors(simulation: Simulation) -> dict[str, Tensor]:
         f"{STATE}{group.name}/{name}": w.contiguous() for group in simulation.groups for name, w in group.state.items()
     }
     tensors |= {f"{MEMORY}{name}": w.detach().cpu().contiguous() for name, w in simulation.memory.tensors.items()}
-    if simulation.guide is not None:
-        tensors[GUIDE] = _as_tensor(simulation.guide.body.data)
+    if simulation.side_artifact is not None:
+        tensors[SIDE_ARTIFACT] = _as_tensor(simulation.side_artifact.body.data)
     return {name: w.clone() for name, w in tensors.items()}  # safetensors takes no memory twice
 
 

@@ -178,7 +178,7 @@ class SimulatedDevice:
             floats=self.floats(model),
             generator=self.rng(news),
             objective=make_objective(
-                news.knowledge, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
+                news.learned_from, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
         )
         return self.to_send(model, news, tensors), trained.loss, seen

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from edge_agent.objectives.side_artifact import Knowledge, read_knowledge
+from edge_agent.objectives.side_artifact import SideArtifact, read_side_artifact
 from wire.messages import ModelHeader
 from wire.tensors import Tensor, decode
 
-__all__ = ["Artifact", "Guide", "News"]
+__all__ = ["Artifact", "News", "PublishedSideArtifact"]
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Artifact:
 
 
 @dataclass(frozen=True)
-class Guide:
+class PublishedSideArtifact:
     """A generator or the fleet's logits by label, as it is published."""
 
     header: ModelHeader
     body: Artifact
 
     @cached_property
-    def knowledge(self) -> Knowledge:
+    def content(self) -> SideArtifact:
         """As a device reads it."""
-        return read_knowledge(self.header, dict(self.body.tensors))
+        return read_side_artifact(self.header, dict(self.body.tensors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ class News:
     published: Mapping[str, Artifact]  # by prototype
     update: str = "state"
     extra: Mapping[str, float] = field(default_factory=dict)
-    guide: Guide | None = None
+    side_artifact: PublishedSideArtifact | None = None
 
     @property
-    def knowledge(self) -> Knowledge:
+    def learned_from(self) -> SideArtifact:
         """What the devices learn from beside samples."""
-        return Knowledge() if self.guide is None else self.guide.knowledge
+        return SideArtifact() if self.side_artifact is None else self.side_artifact.content

@@ -17,7 +17,7 @@ import torch
 
 from aggregator.evaluate import Score, mean_train_loss
 from aggregator.fusion import types as fusion
-from aggregator.fusion.generator import side_artifact as fusion_knowledge
+from aggregator.fusion.generator import side_artifact as fusion_side_artifact
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.process_pool import lent
 from aggregator.fusion.types import Memory, Received
@@ -35,7 +35,7 @@ from fleet.simulation.device import Answer, SimulatedDevice, make_devices
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
-from fleet.simulation.round_message import Artifact, Guide, News
+from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from fleet.simulation.seeds import numpy_rng, torch_rng
 from fleet.simulation.server_side import server_side
 from models.build import build
@@ -78,7 +78,7 @@ class Simulation:
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
         self.devices = make_devices(config, dataset)
         self.memory = Memory()
-        self.guide: Guide | None = None
+        self.side_artifact: PublishedSideArtifact | None = None
         self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
         self.groups = [self._make_group(name, dataset) for name in config.prototypes]
         bench = Bench(
@@ -113,9 +113,9 @@ class Simulation:
         return self.recipe.update or self.config.update
 
     @property
-    def guide_bytes(self) -> int:
+    def side_artifact_bytes(self) -> int:
         """Of what devices are sent to learn from beside their models."""
-        return 0 if self.guide is None else len(self.guide.body.data)
+        return 0 if self.side_artifact is None else len(self.side_artifact.body.data)
 
     def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
         """max(C * K, 1) of the group's K devices, uniformly (McMahan et al. 2017, Algorithm 1), by seed and round."""
@@ -138,8 +138,8 @@ class Simulation:
         fused = self._fuse(groups, number, scored=scored)
         facts = {group.name: self._facts(group, published[group.name], sent, fused) for group in self.groups}
         self.memory = fused.memory
-        if fused.knowledge is not None:
-            self.guide = self._guide(fused.knowledge)
+        if fused.side_artifact is not None:
+            self.side_artifact = self._side_artifact(fused.side_artifact)
         for group in self.groups:
             group.state = dict(fused.states[group.name])
         begun = time.perf_counter()
@@ -155,7 +155,7 @@ class Simulation:
                 for name in facts
             },
             seconds=end - start,
-            guide_bytes=self.guide_bytes,
+            side_artifact_bytes=self.side_artifact_bytes,
             devices=with_scores({name: asdict(report) for name, report in fused.devices.items()}, own),
             lost={s.device.id: s.answer.reason for s in sent if s.update is None},
             seconds_by={
@@ -177,7 +177,7 @@ class Simulation:
         floats = self.config.floats_of(group.model.spec.precision.quantized)
         return encode(pack_state(group.state, floats=floats))
 
-    def _guide(self, made: fusion_knowledge.Knowledge) -> Guide:
+    def _side_artifact(self, made: fusion_side_artifact.SideArtifact) -> PublishedSideArtifact:
         """What devices learn from in the next round, as they read it from the wire."""
         header = ModelHeader(
             round=0,
@@ -187,12 +187,14 @@ class Simulation:
             latent=made.latent,
             recipe=self.recipe.name,
         )
-        return Guide(header, Artifact(encode(pack_state(made.tensors, floats="fp16"))))
+        return PublishedSideArtifact(header, Artifact(encode(pack_state(made.tensors, floats="fp16"))))
 
     def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
         """Have the invited devices train; what they sent, in the order of their numbers."""
         extra = self.recipe.local
-        news = News(number=number, published=published, update=self.update, extra=extra, guide=self.guide)
+        news = News(
+            number=number, published=published, update=self.update, extra=extra, side_artifact=self.side_artifact
+        )
         self.engine.open(news)
         shapes = {group.name: group.shapes for group in self.groups}
 
@@ -234,7 +236,7 @@ class Simulation:
             "train_loss": mean_train_loss(losses),
             "devices": len(mine),
             "bytes_up": sum(s.size for s in mine),
-            "bytes_down": (len(published.data) + self.guide_bytes) * len(mine),
+            "bytes_down": (len(published.data) + self.side_artifact_bytes) * len(mine),
         }
 
     def _scores(self) -> dict[str, dict[str, Any]]:

@@ -63,7 +63,7 @@ class VirtualSimulation(Simulation):
 
     def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
         """As in real time; `virtual` of the result tells how long it took, and what it cost the boards."""
-        self._published_bytes = {g.name: len(self._published(g)) + self.guide_bytes for g in self.groups}
+        self._published_bytes = {g.name: len(self._published(g)) + self.side_artifact_bytes for g in self.groups}
         if self.virtual.buffer:
             flush = self._flush = next(self._flushes)
             self._chosen = {arrival.device for arrival in flush.arrivals}

@@ -1,7 +1,7 @@
-"""What devices are given to learn from beside their models, made at the end of a round.
+"""The side artifact: what devices are given to learn from beside their models, made at the end of a round.
 
 FedGen: a generator, trained from the predictors of all prototypes (`train.py`), and p(y). FedDistill: the mean
-logits of every label. Both are published like a model (`Knowledge` has what its header says), one for the whole fleet.
+logits of every label. Both are published like a model (`SideArtifact` has what its header says), one for the fleet.
 Generator and Adam's moments live in the recipe's memory, so that they go on after a restart.
 """
 
@@ -24,7 +24,7 @@ from models.latents import LABELS, prototype_of
 from models.roles import LABEL_LOGITS, slice_state
 from models.seeding import torch_rng
 
-__all__ = ["Knowledge", "generator_of", "label_counts", "make_generator", "make_label_logits", "predictors_of"]
+__all__ = ["SideArtifact", "generator_of", "label_counts", "make_generator", "make_label_logits", "predictors_of"]
 
 _STATE, _FIRST, _SECOND, _STEPS = "generator.state.", "generator.first.", "generator.second.", "generator.steps"
 _SHARES = "generator.labels"
@@ -32,7 +32,7 @@ NOT_KEPT = "num_batches_tracked"  # BatchNorm's momentum is set, so nothing read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class SideArtifact:
     """One artifact for all devices."""
 
     prototype: str
@@ -85,7 +85,7 @@ def make_generator(
     number: int,
     memory: Memory,
     trust: Sequence[float] | None = None,
-) -> Knowledge | None:
+) -> SideArtifact | None:
     """Train the generator for this round, remember it in `memory`, and give what is to be published.
 
     None, and the memory as it was, if predictors near the end of float32 have broken it, or nobody who is trusted
@@ -117,7 +117,7 @@ def make_generator(
     memory.tensors[_SHARES] = trained.labels
     memory.facts[_STEPS] = adam.steps
     losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
-    return Knowledge(
+    return SideArtifact(
         prototype=prototype_of(how.noise),
         input_shape=(how.noise_width,),
         classes=classes,
@@ -127,14 +127,16 @@ def make_generator(
     )
 
 
-def make_label_logits(updates: Sequence[Received], classes: int, latent: int, *, reference: bool) -> Knowledge | None:
+def make_label_logits(
+    updates: Sequence[Received], classes: int, latent: int, *, reference: bool
+) -> SideArtifact | None:
     """FedDistill's average; None where nobody has sent logits. `reference`: zeros of unseen labels count too."""
     read = [(update, update.extra()) for update in updates]
     sent = [(update, extra[LABEL_LOGITS]) for update, extra in read if LABEL_LOGITS in extra]
     if not sent:
         return None
     seen = None if reference else label_counts([u for u, _ in sent], classes) > 0
-    return Knowledge(
+    return SideArtifact(
         prototype=f"{LABEL_LOGITS}:mean",
         input_shape=(classes,),
         classes=classes,

@@ -1,8 +1,7 @@
 """The stages after the averages that go by predictors alone.
 
-knowledge   what devices learn from next: the generator from everybody's predictors, trusted ones more; or the logits
-            by label
-refine      without samples: predictors learn what the median of all says of generated latents (refine.py)
+side artifact   what devices learn from next: the generator from all predictors, trusted ones more; or logits by label
+refine          without samples: predictors learn what the median of all says of generated latents (refine.py)
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 
 from aggregator.fusion.generator.refine import refine_predictor
 from aggregator.fusion.generator.side_artifact import (
-    Knowledge,
+    SideArtifact,
     generator_of,
     make_generator,
     make_label_logits,
@@ -22,12 +21,12 @@ from aggregator.fusion.types import Memory, Server
 from aggregator.recipes.catalogue import Recipe
 from aggregator.recipes.generator import Generation
 
-__all__ = ["make_knowledge"]
+__all__ = ["make_side_artifact"]
 
 
-def make_knowledge(
+def make_side_artifact(
     recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory
-) -> Knowledge | None:
+) -> SideArtifact | None:
     """What is published beside the models; None where nobody has sent what it needs."""
     if recipe.generation is None:
         return _label_logits(recipe, courses)
@@ -61,7 +60,7 @@ def _refine(
             course.keep_if_broken()
 
 
-def _label_logits(recipe: Recipe, courses: Sequence[Course]) -> Knowledge | None:
+def _label_logits(recipe: Recipe, courses: Sequence[Course]) -> SideArtifact | None:
     sent = [update for course in courses for update in course.group.updates if not update.late]
     if not sent:
         return None

@@ -73,12 +73,12 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
         _averaged(this)
     for course in courses:
         course.keep_if_broken()
-    knowledge = None
-    if recipe.knowledge is not None:
-        from aggregator.fusion.pipeline.generator import make_knowledge
+    side_artifact = None
+    if recipe.side_artifact is not None:
+        from aggregator.fusion.pipeline.generator import make_side_artifact
 
         with watch("generate"):
-            knowledge = make_knowledge(recipe, courses, server, number, memory)
+            side_artifact = make_side_artifact(recipe, courses, server, number, memory)
     if recipe.ensemble and server.test is not None:
         from aggregator.fusion.pipeline.distillation import report_together
 
@@ -90,7 +90,7 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
         devices={name: report for course in courses for name, report in course.reports(this.scores, capped).items()},
         metrics={course.name: course.metrics for course in courses},
         seconds=watch.seconds,
-        knowledge=knowledge,
+        side_artifact=side_artifact,
     )
 
 

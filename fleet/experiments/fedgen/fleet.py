@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aggregator.fusion.generator.side_artifact import Knowledge
+from aggregator.fusion.generator.side_artifact import SideArtifact
 from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server, State
@@ -67,14 +67,14 @@ class Fleet:
         self.state: State = {n: t.clone() for n, t in start.items() if not n.endswith("num_batches_tracked")}
         self.models = Stack.of([self.state] * plan.devices)  # every user's own
         self.server = Server(seed=seed, source=users.proxy)
-        self._memory, self._knowledge = Memory(), None
+        self._memory, self._side_artifact = Memory(), None
         self._scratch = Scratch()
         self._lr = torch.full((plan.devices,), plan.lr)
         self._streams = [Stream(own, numpy_rng(seed, "batches", k)) for k, own in enumerate(users.own)]
         classes = users.classes
         self._labels = _Labels(torch.zeros(plan.devices, classes, classes), torch.ones(plan.devices, classes))
 
-    _knowledge: Knowledge | None
+    _side_artifact: SideArtifact | None
 
     def rounds(self) -> Iterator[int]:
         """After every round: its number. `send` has then not been called, so `models` are as they were trained."""
@@ -84,7 +84,7 @@ class Fleet:
             drawn = self._train(chosen, number)
             fused = self._fuse(chosen, drawn, number)
             self.state = dict(fused.states[str(self.spec)])
-            self._memory, self._knowledge = fused.memory, fused.knowledge or self._knowledge
+            self._memory, self._side_artifact = fused.memory, fused.side_artifact or self._side_artifact
             yield number
 
     def send(self) -> None:
@@ -129,12 +129,12 @@ class Fleet:
     def _targets(self, y: Tensor, drawn: Tensor | None, number: int) -> Targets:
         if drawn is not None:
             return guided(y, drawn, Guidance.from_extra(self.recipe.local), number)
-        if self.recipe.label_logits is not None and self._knowledge is not None:
-            return distilled(y, self._knowledge.tensors[LABEL_LOGITS], self.recipe.local["label_logits"])
+        if self.recipe.label_logits is not None and self._side_artifact is not None:
+            return distilled(y, self._side_artifact.tensors[LABEL_LOGITS], self.recipe.local["label_logits"])
         return cross_entropy(y)
 
     def _generated(self, chosen: Tensor, y: Tensor, how: Guidance, number: int) -> Generated | None:
-        made = self._knowledge
+        made = self._side_artifact
         if made is None or self.recipe.generation is None:
             return None
         tensors = {name: tensor.numpy() for name, tensor in made.tensors.items()}

@@ -191,7 +191,7 @@ def test_the_generator_draws_labels_by_bounded_counts() -> None:
     """Of seven devices one claims 2^53 examples of label 0: (3 + 6/3) / 9 of the draws, and not all."""
     liar = replace(sent(MLP, 0, LIE), label_counts=(LIE, 0, 0))
     group = Group(spec=MLP, previous=start(MLP), updates=[liar, *(sent(MLP, n, 90) for n in range(1, 7))])
-    made = fuse_round(find_recipe("fedgen"), [group], Server(seed=1), 1, Memory()).knowledge
+    made = fuse_round(find_recipe("fedgen"), [group], Server(seed=1), 1, Memory()).side_artifact
     assert made is not None
     assert made.tensors["labels"].tolist() == pytest.approx([5 / 9, 2 / 9, 2 / 9])
 
@@ -205,6 +205,6 @@ def test_where_nobody_exceeds_the_cap_the_bits_are_those_without_it(recipe: str)
     }
     for name, state in capped.states.items():
         assert all(torch.equal(tensor, free.states[name][key]) for key, tensor in state.items())
-    if capped.knowledge is not None:
-        assert free.knowledge is not None
-        assert all(torch.equal(t, free.knowledge.tensors[n]) for n, t in capped.knowledge.tensors.items())
+    if capped.side_artifact is not None:
+        assert free.side_artifact is not None
+        assert all(torch.equal(t, free.side_artifact.tensors[n]) for n, t in capped.side_artifact.tensors.items())

@@ -55,7 +55,7 @@ def test_fedrad_is_expressible_as_its_authors_have_it() -> None:
 
 
 def test_what_devices_learn_from_has_a_name() -> None:
-    named = {name: recipe.knowledge for name, recipe in RECIPES.items() if recipe.knowledge is not None}
+    named = {name: recipe.side_artifact for name, recipe in RECIPES.items() if recipe.side_artifact is not None}
     assert named == {
         "fedgen": "generator:paper",
         "edgestill": "generator:paper",

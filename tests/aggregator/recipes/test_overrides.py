@@ -45,8 +45,8 @@ def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
     mine = find_recipe("fedgen", {"generator": "reference", "generator_steps": 7, "generated_kl": 1.0})
     assert mine.generation == dataclasses.replace(REFERENCE, steps=7)
     assert mine.local == {**reference.local, "generated_kl": 1.0}
-    assert find_recipe("fedgen", {"generator": "none"}).knowledge is None
-    assert find_recipe("fedavg", {"generator": "paper"}).knowledge == "generator:paper"
+    assert find_recipe("fedgen", {"generator": "none"}).side_artifact is None
+    assert find_recipe("fedavg", {"generator": "paper"}).side_artifact == "generator:paper"
     assert find_recipe("feddistill", {"label_logits_weight": 0.5}).local == {"label_logits": 0.5}
 
 

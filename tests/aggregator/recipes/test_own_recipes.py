@@ -47,7 +47,7 @@ for source in (None, torch.randn(40, 12, generator=rng)):
     for name, w in ours.states["mlp:fp32"].items():
         assert torch.equal(w, mine.states["mlp:fp32"][name]), name
     assert ours.devices == mine.devices
-    assert all(torch.equal(t, mine.knowledge.tensors[n]) for n, t in ours.knowledge.tensors.items())
+    assert all(torch.equal(t, mine.side_artifact.tensors[n]) for n, t in ours.side_artifact.tensors.items())
 print("equal")
 """
 

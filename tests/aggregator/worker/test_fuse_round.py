@@ -247,7 +247,7 @@ def test_a_generator_is_published_like_a_model_and_counts_come_from_the_updates(
     header, body = open_artifact(fuser.blobs.read(made[1][0]))
     assert (header.round, header.recipe, header.input_shape, header.classes, header.latent) == (1, "fedgen", (4,), 3, 8)
     assert decode(body)["labels"].tolist() == pytest.approx([1 / 3] * 3, abs=1e-3)  # they tell none: all alike
-    assert fused.knowledge is not None
+    assert fused.side_artifact is not None
     assert fuser.fuse(recipe, 1, [StoredGroup(spec=FP32, base=base, rows=rows)], Memory())[0] == made
 
 

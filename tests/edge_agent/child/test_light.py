@@ -47,7 +47,7 @@ def options(device: Device) -> dict[str, object]:
     sealed = sealed_generator(CLASSES, LATENT)
     device.put(digest_of(sealed), sealed)
     generator = str(device.store.models.path(digest_of(sealed)))
-    return {"graph": str(device.folder / "model.onnx"), "update": "predictor", "generator": generator}
+    return {"graph": str(device.folder / "model.onnx"), "update": "predictor", "side_artifact": generator}
 
 
 @pytest.mark.parametrize("prototype", ["mlp:fp32", "mlp:w1"])

@@ -71,10 +71,10 @@ def test_a_light_device_sends_its_predictor_whatever_the_job_asks() -> None:
         train=TrainConfig(mode="light"),
     )
     action = StartTraining("k", JOB, 1, None)
-    made = make_request(config, action, model=Path("m"), aggregator="ab" * 32, now=0.0, generator=Path("g"))
+    made = make_request(config, action, model=Path("m"), aggregator="ab" * 32, now=0.0, side_artifact=Path("g"))
     assert (made.update, made.bits) == ("predictor", None)
     assert made.graph == str(Path("cnn.onnx").resolve())
-    assert made.generator == str(Path("g").resolve())
+    assert made.side_artifact == str(Path("g").resolve())
     assert (made.count_epsilon, made.count_bins) == (0.5, 4)
     assert request().graph is None
-    assert request().generator is None
+    assert request().side_artifact is None

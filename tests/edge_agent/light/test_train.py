@@ -9,7 +9,7 @@ import torch
 
 from core.errors import ConfigError, DivergedError
 from edge_agent.light.predictor import LightPredictor
-from edge_agent.light.train import Guide, light_batches, train_predictor
+from edge_agent.light.train import GeneratedTerm, light_batches, train_predictor
 from edge_agent.objectives.fedgen import GeneratedObjective
 from edge_agent.objectives.fedgen_weights import PAPER, REFERENCE, Guidance
 from edge_agent.training.params import LocalTraining
@@ -61,8 +61,8 @@ def test_twenty_steps_agree_with_torch(precision: str, guidance: Guidance | None
     light = LightPredictor.from_tensors(tensors, parse_precision(precision))
     objective = guidance and GeneratedObjective(latents, guidance, 3, rng=np.random.default_rng(7))
     theirs = train_local(net, Z, Y, how, generator=torch.Generator().manual_seed(5), objective=objective)
-    guide = guidance and Guide(latents, guidance, 3, rng=np.random.default_rng(7))
-    ours = train_predictor(light, Z.numpy(), Y.numpy(), how, epoch=torch_epochs(how), guide=guide)  # type: ignore[arg-type]
+    generated = guidance and GeneratedTerm(latents, guidance, 3, rng=np.random.default_rng(7))
+    ours = train_predictor(light, Z.numpy(), Y.numpy(), how, epoch=torch_epochs(how), generated=generated)  # type: ignore[arg-type]
     assert ours.steps == theirs.steps == STEPS
     assert ours.loss == pytest.approx(theirs.loss, abs=1e-5)
     np.testing.assert_allclose(light.weight, net.predictor.weight.detach().numpy(), atol=1e-5)

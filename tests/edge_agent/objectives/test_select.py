@@ -8,19 +8,19 @@ from edge_agent.objectives.feddistill import DistilledObjective, LabelLogits
 from edge_agent.objectives.fedgen import GeneratedObjective
 from edge_agent.objectives.fedgen_weights import REFERENCE
 from edge_agent.objectives.select import counts_logits, guidance_rng, make_objective
-from edge_agent.objectives.side_artifact import Knowledge
+from edge_agent.objectives.side_artifact import SideArtifact
 from edge_agent.training.sgd import Objective
 from tests.edge_agent.generators import small_latents
 
-GENERATOR = Knowledge(latents=small_latents(3, 4))
+GENERATOR = SideArtifact(latents=small_latents(3, 4))
 
 
-def made(knowledge: Knowledge, extra: dict[str, float], seen: LabelLogits | None = None) -> Objective | None:
-    return make_objective(knowledge, extra, seed=1, number=2, device="pi-1", seen=seen)
+def made(side_artifact: SideArtifact, extra: dict[str, float], seen: LabelLogits | None = None) -> Objective | None:
+    return make_objective(side_artifact, extra, seed=1, number=2, device="pi-1", seen=seen)
 
 
 def test_without_anything_to_learn_from_it_is_the_plain_loss() -> None:
-    assert made(Knowledge(), {"prox": 0.1}) is None
+    assert made(SideArtifact(), {"prox": 0.1}) is None
 
 
 def test_a_generator_guides_by_the_numbers_of_the_job() -> None:
@@ -44,7 +44,7 @@ def test_devices_and_rounds_draw_differently() -> None:
 @pytest.mark.parametrize("logits", [None, np.eye(3, dtype=np.float32)])
 def test_a_job_that_asks_for_logits_counts_them(logits: np.ndarray | None) -> None:
     seen = LabelLogits.fresh(3)
-    objective = made(Knowledge(label_logits=logits), {"label_logits": 1.0}, seen)
+    objective = made(SideArtifact(label_logits=logits), {"label_logits": 1.0}, seen)
     assert isinstance(objective, DistilledObjective)
     objective(torch.nn.Linear(4, 3), torch.zeros(2, 4), torch.tensor([0, 2]))
     assert seen.counts.tolist() == [1.0, 0.0, 1.0]

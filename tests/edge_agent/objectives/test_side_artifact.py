@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.errors import ModelError, SignatureError
-from edge_agent.objectives.side_artifact import Knowledge, open_knowledge
+from edge_agent.objectives.side_artifact import SideArtifact, open_side_artifact
 from tests.edge_agent.generators import sealed_generator, sealed_label_logits, small_latents
 from tests.edge_agent.scripted import FLEET, KEY
 from wire.keys import generate_key
@@ -14,24 +14,24 @@ from wire.keys import generate_key
 LOGITS = np.arange(9.0).reshape(3, 3)
 
 
-def opened(folder: Path, sealed: bytes, **other: object) -> Knowledge:
+def opened(folder: Path, sealed: bytes, **other: object) -> SideArtifact:
     (folder / "artifact").write_bytes(sealed)
     facts = {"key": KEY.public_key(), "fleet": FLEET, "classes": 3, "latent": 8}
-    return open_knowledge(folder / "artifact", **{**facts, **other})  # type: ignore[arg-type]
+    return open_side_artifact(folder / "artifact", **{**facts, **other})  # type: ignore[arg-type]
 
 
 def test_a_generator_gives_latents(tmp_path: Path) -> None:
-    knowledge = opened(tmp_path, sealed_generator(3, 8))
-    assert knowledge.label_logits is None
-    assert knowledge.latents is not None
+    side_artifact = opened(tmp_path, sealed_generator(3, 8))
+    assert side_artifact.label_logits is None
+    assert side_artifact.latents is not None
     noise, y = np.ones((3, 4), np.float32), np.arange(3)
-    np.testing.assert_array_equal(knowledge.latents.decode(noise, y), small_latents(3, 8).decode(noise, y))
+    np.testing.assert_array_equal(side_artifact.latents.decode(noise, y), small_latents(3, 8).decode(noise, y))
 
 
 def test_label_logits_are_taken_as_they_are(tmp_path: Path) -> None:
-    knowledge = opened(tmp_path, sealed_label_logits(3, 8, LOGITS))
-    assert knowledge.latents is None
-    np.testing.assert_array_equal(knowledge.label_logits, LOGITS)
+    side_artifact = opened(tmp_path, sealed_label_logits(3, 8, LOGITS))
+    assert side_artifact.latents is None
+    np.testing.assert_array_equal(side_artifact.label_logits, LOGITS)
 
 
 @pytest.mark.parametrize(

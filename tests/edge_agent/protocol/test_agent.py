@@ -101,7 +101,7 @@ def test_a_job_fetches_its_model_then_trains() -> None:
 
 def test_a_job_with_a_generator_waits_for_both() -> None:
     device = agent()
-    both = job(generator=G)
+    both = job(side_artifact=G)
     assert doing(device.handle(Instructed(both))) == [Look(A), Look(G)]
     assert device.handle(Fetched(G)) == []
     assert isinstance(device.handle(Fetched(A))[0], StartTraining)
@@ -292,7 +292,7 @@ def test_a_new_epoch_is_followed_by_a_job_for_another_prototype_too() -> None:
 def test_an_upgrade_in_place_keeps_the_work_of_the_open_round() -> None:
     """Keys of before epochs existed: these two were computed by that edgestill."""
     one, two = "0000000003-4ca4efefe6a2befc", "0000000012-d7a4616c1e93c38a"
-    jobs = [job(3), job(12, update="delta", bits=4, generator=B)]
+    jobs = [job(3), job(12, update="delta", bits=4, side_artifact=B)]
     device = agent(finished=[one], outbox=[Spooled(two, 12, "t", 1)])
     for of_now in jobs:
         actions = device.handle(Instructed(of_now))

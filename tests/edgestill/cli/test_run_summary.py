@@ -53,10 +53,10 @@ def test_the_headline_of_a_quantized_prototype_is_what_boards_run(capsys: pytest
 
 
 def test_the_size_of_a_generator_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    guided = RoundResult(round=1, prototypes=result(1, 0.5).prototypes, seconds=1.0, guide_bytes=41_000)
+    guided = RoundResult(round=1, prototypes=result(1, 0.5).prototypes, seconds=1.0, side_artifact_bytes=41_000)
     assert "41.0 kB" in shown(capsys, guided)
-    assert guided.to_json()["guide_bytes"] == 41_000
-    assert RoundResult.from_json(guided.to_json()).guide_bytes == 41_000
+    assert guided.to_json()["side_artifact_bytes"] == 41_000
+    assert RoundResult.from_json(guided.to_json()).side_artifact_bytes == 41_000
 
 
 def test_what_was_lost_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

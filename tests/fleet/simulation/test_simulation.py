@@ -266,9 +266,9 @@ def test_fleets_that_learn_from_more_than_a_model_learn(changes: dict) -> None:
     simulation = Simulation(replace(CONFIG, prototypes=("mlp:fp32",), **changes), toy())
     results = [simulation.run_round(n) for n in range(1, 6)]
     assert results[-1].prototypes["mlp:fp32"].accuracy > 0.8
-    assert simulation.guide_bytes > 0
+    assert simulation.side_artifact_bytes > 0
     first, second = (r.prototypes["mlp:fp32"].bytes_down for r in results[:2])
-    assert second == first + 6 * simulation.guide_bytes
+    assert second == first + 6 * simulation.side_artifact_bytes
     assert "generate" in results[-1].seconds_by
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aggregator.fusion.generator.side_artifact import (
-    Knowledge,
+    SideArtifact,
     generator_of,
     label_counts,
     make_generator,
@@ -131,7 +131,7 @@ def test_label_logits_are_averaged_over_who_has_the_label_or_over_all() -> None:
     assert make_label_logits([silent], 2, 8, reference=False) is None
 
 
-def made(*arguments: object) -> Knowledge:
+def made(*arguments: object) -> SideArtifact:
     """Of predictors that break nothing."""
     found = make_generator(*arguments)  # type: ignore[arg-type]
     assert found is not None

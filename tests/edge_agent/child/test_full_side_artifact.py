@@ -11,7 +11,7 @@ from core.seeds import derive_seed
 from edge_agent.child.full import local_training, run
 from edge_agent.objectives.fedgen_weights import PAPER, REFERENCE
 from edge_agent.objectives.select import make_objective
-from edge_agent.objectives.side_artifact import Knowledge
+from edge_agent.objectives.side_artifact import SideArtifact
 from edge_agent.training.label_privacy import told_counts
 from edge_agent.training.local_round import local_update
 from models.build import build
@@ -38,7 +38,7 @@ def quiet(event: str, **facts: object) -> None:
 
 def give(device: Device, sealed: bytes) -> dict[str, str]:
     device.put(digest_of(sealed), sealed)
-    return {"generator": str(device.store.models.path(digest_of(sealed)))}
+    return {"side_artifact": str(device.store.models.path(digest_of(sealed)))}
 
 
 @pytest.mark.parametrize("how", [PAPER, REFERENCE], ids=["paper", "reference"])
@@ -57,7 +57,7 @@ def test_a_guided_job_gives_what_its_simulated_twin_gives(device: Device, how: o
         floats="fp32",
         generator=torch.Generator().manual_seed(derive_seed(7, "train", 3, DEVICE)),
         objective=make_objective(
-            Knowledge(latents=small_latents(CLASSES, LATENT)), hyper.extra, seed=7, number=3, device=DEVICE
+            SideArtifact(latents=small_latents(CLASSES, LATENT)), hyper.extra, seed=7, number=3, device=DEVICE
         ),
     )
     assert same(ours, theirs)

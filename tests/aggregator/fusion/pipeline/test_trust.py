@@ -64,18 +64,18 @@ def test_fedgen_averages_as_fedavg_and_leaves_a_generator() -> None:
     plain, guided = fuse("fedavg", groups), fuse("fedgen", groups, **SMALL)
     for name, state in plain.states.items():
         assert all(torch.equal(w, guided.states[name][key]) for key, w in state.items())
-    assert plain.knowledge is None
-    assert guided.knowledge is not None
-    assert guided.knowledge.latent == 6
+    assert plain.side_artifact is None
+    assert guided.side_artifact is not None
+    assert guided.side_artifact.latent == 6
     assert set(guided.seconds) >= {"average", "generate"}
 
 
 def test_predictors_alone_are_enough_for_the_generator() -> None:
     fused = fuse("fedgen", [group(MLP, [alone(update) for update in GOOD])], **SMALL)
-    assert fused.knowledge is not None
+    assert fused.side_artifact is not None
     whole = fuse("fedgen", [group(MLP, GOOD)], **SMALL)
-    assert whole.knowledge is not None
-    assert torch.equal(fused.knowledge.tensors["fc1.weight"], whole.knowledge.tensors["fc1.weight"])
+    assert whole.side_artifact is not None
+    assert torch.equal(fused.side_artifact.tensors["fc1.weight"], whole.side_artifact.tensors["fc1.weight"])
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -110,8 +110,8 @@ def test_without_samples_edgestill_finds_devices_that_teach_one_label_alone() ->
 
 def test_a_faulty_device_has_no_say_in_the_generator() -> None:
     """What it says does not matter, as long as it is faulty."""
-    one = fuse("edgestill", [group(MLP, [*GOOD, faulty(MLP, "x0")])], **SMALL).knowledge
-    two = fuse("edgestill", [group(MLP, [*GOOD, faulty(MLP, "x0", label_counts=(90, 0, 0))])], **SMALL).knowledge
+    one = fuse("edgestill", [group(MLP, [*GOOD, faulty(MLP, "x0")])], **SMALL).side_artifact
+    two = fuse("edgestill", [group(MLP, [*GOOD, faulty(MLP, "x0", label_counts=(90, 0, 0))])], **SMALL).side_artifact
     assert one is not None
     assert two is not None
     assert torch.equal(one.tensors["fc2.weight"], two.tensors["fc2.weight"])
@@ -138,7 +138,7 @@ def test_with_samples_edgestill_teaches_by_medians_and_scores_whole_models() -> 
     fused = fuse_round(recipe, groups, Server(seed=5, source=source), 1, Memory())
     assert fused.devices["x0"].weight == 0.0
     assert fused.metrics["mlp:fp32"]["distill_steps"] == 4
-    assert fused.knowledge is not None
+    assert fused.side_artifact is not None
 
 
 def test_with_samples_who_is_not_trusted_does_not_teach(teachers: list[list[str]]) -> None:
@@ -163,8 +163,8 @@ def test_feddistill_averages_no_model_and_leaves_logits() -> None:
 
     fused = fuse("feddistill", [group(MLP, [sent("a", 1.0), sent("b", 3.0)])])
     assert all(torch.equal(w, published(MLP)[name]) for name, w in fused.states["mlp:fp32"].items())
-    assert fused.knowledge is not None
-    assert fused.knowledge.tensors["label-logits"].unique().tolist() == [2.0]
+    assert fused.side_artifact is not None
+    assert fused.side_artifact.tensors["label-logits"].unique().tolist() == [2.0]
 
 
 def test_fedensemble_reports_how_good_the_models_are_together() -> None:
@@ -190,9 +190,9 @@ def test_predictors_are_refined_only_without_samples() -> None:
             "predictor.weight",
             "predictor.bias",
         }
-    assert plain.knowledge is not None
-    assert refined.knowledge is not None
-    assert torch.equal(plain.knowledge.tensors["fc1.weight"], refined.knowledge.tensors["fc1.weight"])
+    assert plain.side_artifact is not None
+    assert refined.side_artifact is not None
+    assert torch.equal(plain.side_artifact.tensors["fc1.weight"], refined.side_artifact.tensors["fc1.weight"])
     source = torch.randn(24, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     told = {**SMALL, "steps": 2, "batch_size": 8, "refine": 3}
     taught, same = (
