@@ -184,9 +184,9 @@ def test_a_retained_update_is_not_read_at_a_restart_and_a_live_one_is(broker: Br
         wait_until(lambda: not link.pending())
         service.start()
         if isinstance(broker, Mosquitto):  # the embedded broker does not even retain it
-            wait_until(lambda: service.log.exists() and "chunk: retained, not read" in service.log.read_text(), 60)
+            wait_until(lambda: service.log.exists() and "chunk: retained, not read" in service.log.read_text(), 120)
         else:
-            wait_until(lambda: service.log.exists() and "connected to" in service.log.read_text(), 60)
+            wait_until(lambda: service.log.exists() and "connected to" in service.log.read_text(), 120)
         journal = service.journal()
         assert journal.updates(1) == []
         for name, data in arrived:

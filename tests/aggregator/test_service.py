@@ -118,7 +118,7 @@ def test_killed_once_in_every_round_it_comes_to_the_same_models(
         for point in points:
             rough.start("--until-done", crash_at=point)
             if point == "worker-fusing":
-                wait_until(lambda: "worker process ended with code -9" in rough.log.read_text(), 90)
+                wait_until(lambda: "worker process ended with code -9" in rough.log.read_text(), 120)
                 rough.end(signal.SIGKILL)
             assert rough.wait(60) == -signal.SIGKILL, point
         rough.start("--until-done")
@@ -206,7 +206,7 @@ def test_a_broker_that_has_forgotten_everything_is_told_everything_again(
         for device in devices:
             device.busy = False
         service.start("--until-done")
-        wait_until(lambda: all(d.instructions and d.model(d.instructions[-1].model) for d in devices), 20)
+        wait_until(lambda: all(d.instructions and d.model(d.instructions[-1].model) for d in devices), 120)
         mosquitto.kill()
         for device in devices:
             device.instructions.clear()

@@ -95,17 +95,17 @@ def test_agents_follow_a_restored_backup_at_once_and_refuse_what_was_recorded(tm
         for kind, number in ((Job, 3), (Job, 2), (Offer, 3)):
             recorder.replay(recorded[kind, number][1])
         recorder.replay(again[Job, 2])
-        wait_for(lambda: log.read_text().count("refused") >= 4, 20)
+        wait_for(lambda: log.read_text().count("refused") >= 4, 120)
         lines = [line for line in log.read_text().splitlines() if "refused" in line]
         assert [f"its epoch {old} is older than {new}" in line for line in lines] == [True, True, True, False], lines
         assert "job refused: round 3 was begun before" in lines[3]
         assert all(" WARNING " in line for line in lines)
         assert trainings() == before
         told = tmp_path / "fleet" / "aggregator.log"
-        wait_for(lambda: "sim-0': round 3: job refused" in told.read_text(), 20)
+        wait_for(lambda: "sim-0': round 3: job refused" in told.read_text(), 120)
 
         simulation.processes.kill("sim-0")  # what the disk remembers is refused after a restart too
         simulation.start_agent("sim-0")
-        wait_for(lambda: log.read_text().count("round 3 was begun before") == 2, 20)
+        wait_for(lambda: log.read_text().count("round 3 was begun before") == 2, 120)
         assert trainings() == before
         recorder.link.stop()

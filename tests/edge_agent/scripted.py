@@ -171,7 +171,8 @@ def start_agent(config: Path, **environment: str) -> subprocess.Popen:
         )
 
 
-def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+    """Until `what` holds. The deadline only ends a test that hangs: a busy machine may take its time."""
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "nothing came of it"

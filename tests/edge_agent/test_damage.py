@@ -207,7 +207,7 @@ def test_with_every_file_damaged_at_once_the_next_round_is_done(
         if damage != "garbage":  # another child, another 5 s
             aggregator.instruct(make_offer(DIGEST, 2))
             taken = folder / "state" / "taken"
-            wait_for(lambda: taken.is_file() and taken.read_text() == DIGEST, 60)
+            wait_for(lambda: taken.is_file() and taken.read_text() == DIGEST, 120)
         assert aggregator.of_kind(State)[-1].status == "online"
     log = (folder / "agent.log").read_text()
     assert "Traceback" not in log
@@ -242,9 +242,9 @@ def test_an_agent_outlives_its_start_up_helper_and_counts_again_later(
         found: list[int] = []
         wait_for(lambda: found or found.extend(filter(None, [helper_of(process)])))
         os.kill(found[0], number)
-        wait_for(lambda: aggregator.states() == ["online"], 60)
+        wait_for(lambda: aggregator.states() == ["online"], 120)
         assert process.poll() is None
-        wait_for(lambda: [a.label_counts for a in aggregator.abouts()] == [(), (8, 8, 8)], 60)
+        wait_for(lambda: [a.label_counts for a in aggregator.abouts()] == [(), (8, 8, 120)], 60)
     log = (tmp_path / "pi" / "agent.log").read_text()
     assert log.count("the samples are not counted") == 1
     assert ("SIGKILL" if number == signal.SIGKILL else "no answer for 30 s") in log

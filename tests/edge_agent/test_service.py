@@ -185,7 +185,7 @@ def test_a_new_epoch_ends_the_training_of_the_old_one_at_once(mosquitto: Mosquit
         wait_for(lambda: "training in process" in log_of(folder))
         (child,) = children(process)
         aggregator.instruct(make_job(digest, 1, epoch=EPOCH + 1, hyper=ENDLESS))
-        wait_for(lambda: log_of(folder).count("training in process") == 2, 10)
+        wait_for(lambda: log_of(folder).count("training in process") == 2, 120)
         assert _gone(child)
         end(process)
 
@@ -248,8 +248,8 @@ def test_a_kill_ends_the_child_too_and_the_will_is_heard(mosquitto: Mosquitto, f
         (child,) = children(process)
         process.kill()
         process.wait(10)
-        wait_for(lambda: _gone(child), 5)
-        wait_for(lambda: aggregator.states()[-1] == "lost", 10)
+        wait_for(lambda: _gone(child), 120)
+        wait_for(lambda: aggregator.states()[-1] == "lost", 120)
 
 
 @pytest.mark.broker

@@ -78,7 +78,7 @@ def trips_while(fleet: Fleet, flood: Callable[[mqtt.Client, int], None], until: 
         while not until(time.monotonic() - started):
             count += 1
             assert honest.publish(f"{BASE}/pi-01/metrics", str(count).encode())
-            assert wait_for(aggregator, Received, 20).payload == str(count).encode()
+            assert wait_for(aggregator, Received, 120).payload == str(count).encode()
             time.sleep(0.02)
     finally:
         stop.set()

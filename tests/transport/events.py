@@ -11,7 +11,7 @@ from transport.link import Connected, Event, Link, Received
 E = TypeVar("E")
 
 
-def wait_for(link: Link, kind: type[E], timeout: float = 10.0, where: Callable[[E], bool] = lambda _: True) -> E:
+def wait_for(link: Link, kind: type[E], timeout: float = 60.0, where: Callable[[E], bool] = lambda _: True) -> E:
     """The next event of a kind; others before it are dropped."""
     until = time.monotonic() + timeout
     seen: list[Event] = []
@@ -31,12 +31,12 @@ def connected(link: Link) -> Link:
     return link
 
 
-def messages(link: Link, count: int, timeout: float = 10.0) -> list[Received]:
+def messages(link: Link, count: int, timeout: float = 60.0) -> list[Received]:
     """The next `count` messages."""
     return [wait_for(link, Received, timeout) for _ in range(count)]
 
 
-def eventually(claim: Callable[[], bool], timeout: float = 10.0) -> bool:
+def eventually(claim: Callable[[], bool], timeout: float = 60.0) -> bool:
     """Whether the claim becomes true."""
     until = time.monotonic() + timeout
     while not claim():

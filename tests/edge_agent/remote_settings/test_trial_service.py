@@ -54,9 +54,9 @@ def test_settings_are_applied_reported_and_rolled_back_when_the_child_cannot_tra
         wait_for(lambda: aggregator.of_kind(Reported)[-1].version == 7)
         aggregator.publish_model(digest_and_model[1])
         aggregator.instruct(make_job(digest_and_model[0]))
-        wait_for(lambda: aggregator.of_kind(Reported)[-1].status == "rolled-back", 60)
+        wait_for(lambda: aggregator.of_kind(Reported)[-1].status == "rolled-back", 120)
         assert "the training child" in aggregator.of_kind(Reported)[-1].reason
-        wait_for(lambda: list((state / "finished").glob("*.accepted")), 60)  # in the same round, with the old settings
+        wait_for(lambda: list((state / "finished").glob("*.accepted")), 120)  # in the same round, with the old settings
         agents[0].send_signal(signal.SIGTERM)
         assert agents[0].wait(10) == 0
     assert json.loads((state / "settings.json").read_bytes())["settings"] == {"log.level": "debug"}

@@ -184,7 +184,7 @@ def test_ctrl_c_leaves_the_rounds_that_are_done(tmp_path: Path) -> None:
         while not (tmp_path / "run.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors

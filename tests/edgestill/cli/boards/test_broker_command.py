@@ -26,7 +26,7 @@ def running(*args: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -53,14 +53,14 @@ def test_it_says_that_it_is_for_demos_and_what_it_lacks() -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("broker on 127.0.0.1:")
         process.send_signal(signal.SIGTERM)
-        text = process.communicate(timeout=10)[1]
+        text = process.communicate(timeout=120)[1]
         assert "demos on this machine only" in text
         assert "MQTT 5" in text
 
 
 def test_other_machines_are_refused_in_one_line() -> None:
     with running("--host", "0.0.0.0") as process:
-        _, text = process.communicate(timeout=20)
+        _, text = process.communicate(timeout=120)
     assert process.returncode == 3
     assert text == (
         "edgestill: the embedded broker listens on loopback only, not on '0.0.0.0'; run Mosquitto instead\n"
@@ -71,6 +71,6 @@ def test_a_taken_port_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with running("--port", str(port)) as process:
-            _, text = process.communicate(timeout=20)
+            _, text = process.communicate(timeout=120)
     assert process.returncode == 8
     assert text == f"edgestill: embedded broker: cannot listen on 127.0.0.1:{port}: address already in use\n"
