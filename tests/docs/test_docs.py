@@ -294,3 +294,14 @@ def test_the_architecture_page_lists_the_packages_in_the_order_of_their_imports(
     )
     assert order
     assert packages == ast.literal_eval(order[1])
+
+
+def test_the_walks_of_the_architecture_page_lead_through_functions_that_exist() -> None:
+    section = (ROOT / "docs/architecture.md").read_text().partition("## Four walks\n")[2].partition("\n## ")[0]
+    walks = [re.findall(r"^\| `([\w/]+\.py):(\w+)`", walk, re.MULTILINE) for walk in section.split("\n**")[1:]]
+    assert [len(walk) > 8 for walk in walks] == [True] * 4
+    for walk in walks:
+        files = [file for file, _ in walk]
+        assert len(set(files)) == len(files), "a module is visited twice"
+        for file, function in walk:
+            assert re.search(rf"^\s*def {function}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}:{function}"
