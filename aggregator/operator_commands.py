@@ -15,10 +15,9 @@ from aggregator.storage.models import roll_back
 from aggregator.storage.rows import Command
 from core.errors import ConfigError, EdgestillError
 
-__all__ = ["VERBS", "run_command"]
+__all__ = ["run_command"]
 
 log = logging.getLogger("edgestill.aggregator")
-VERBS = ("pause", "resume", "stop", "skip", "revoke", "allow", "rollback")
 HOLDS = {"pause": "paused", "resume": "running", "stop": "stopped"}
 EVENTS: dict[str, type[Pause] | type[Resume] | type[Stop]] = {"pause": Pause, "resume": Resume, "stop": Stop}
 

@@ -25,7 +25,7 @@ from wire.ids import digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 from wire.messages import About, Accepted, Job, Missing, Offer, Rejected, State, UpdateHeader
 from wire.storage import MemoryStorage
-from wire.topics import agent_filters, model_filter
+from wire.topics import ModelChunk, agent_filters
 from wire.transfer import Receiver
 
 __all__ = ["LightDevice", "fetch_tensors", "until"]
@@ -146,7 +146,7 @@ async def fetch_tensors(port: int, digest: str, aggregator: Ed25519PublicKey) ->
             done.set_result(bytes(held))
 
     link = await open_connection(port, "bench-scout", heard)
-    await link.subscribe([model_filter(FLEET, digest)])
+    await link.subscribe([str(ModelChunk(FLEET, digest, 0))[:-1] + "+"])
     sealed = await asyncio.wait_for(done, 30)
     link.close()
     return decode_model(open_envelope(sealed, public_key=aggregator, fleet=FLEET).payload)[1]

@@ -22,8 +22,7 @@ import struct
 from dataclasses import dataclass
 
 from core.errors import TransferError
-from wire.ids import check_digest, digest_of
-from wire.storage import Source, blocks
+from wire.ids import check_digest
 
 __all__ = [
     "DEFAULT_CHUNK",
@@ -33,7 +32,6 @@ __all__ = [
     "Content",
     "decode_chunk",
     "decode_place",
-    "describe",
     "encode_chunk",
     "fingerprint",
 ]
@@ -87,11 +85,6 @@ class Chunk:
     n: int
     hash: bytes
     data: memoryview
-
-
-def describe(source: Source, size: int, *, chunk_size: int = DEFAULT_CHUNK) -> Content:
-    """The content of the first `size` bytes of `source`, hashed piece by piece."""
-    return Content(digest=digest_of(blocks(source, size)), size=size, chunk_size=chunk_size)
 
 
 def encode_chunk(content: Content, n: int, data: bytes) -> bytes:

@@ -1,11 +1,11 @@
-"""Where the bytes of a transfer lie: memory or a file, owned by the caller. Chunks are read and written in place."""
+"""Where the bytes of a transfer lie: owned by the caller. Chunks are read and written in place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
-__all__ = ["FileStorage", "MemoryStorage", "Source", "Storage", "blocks"]
+__all__ = ["MemoryStorage", "Source", "Storage", "blocks"]
 
 BLOCK = 2**20
 
@@ -42,21 +42,6 @@ class MemoryStorage:
         if end > len(self.data):
             self.data.extend(bytes(end - len(self.data)))
         self.data[offset:end] = data
-
-
-class FileStorage:
-    """A file opened for reading, or for reading and writing ("r+b", "w+b"); flushing and syncing are the caller's."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-
-    def read(self, offset: int, size: int) -> bytes:
-        self.file.seek(offset)
-        return self.file.read(size)
-
-    def write(self, offset: int, data: bytes | memoryview) -> None:
-        self.file.seek(offset)
-        self.file.write(data)
 
 
 def blocks(source: Source, size: int) -> Iterator[bytes | memoryview]:

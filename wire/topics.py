@@ -38,8 +38,6 @@ __all__ = [
     "UpdateChunk",
     "agent_filters",
     "aggregator_filters",
-    "matches",
-    "model_filter",
     "parse",
 ]
 
@@ -127,7 +125,7 @@ def parse(text: str) -> Topic:
 
 
 def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
-    """What a device subscribes to from the start; artifacts follow by `model_filter` as jobs name them.
+    """What a device subscribes to from the start; chunks of artifacts follow as jobs name them.
 
     Its own state is among them: the will of a broken connection may come after the next one's `online`. `desired` is
     not, and is asked for once the connection stands: an access list older than it may refuse that.
@@ -135,31 +133,11 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
     return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
 
-def model_filter(fleet: str, digest: str) -> str:
-    """All chunks of one artifact."""
-    return str(ModelChunk(fleet, digest, 0))[:-1] + "+"
-
-
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """What the aggregator subscribes to: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
     ends = ("state", "about", "metrics", "reported", "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """Whether a subscription to `pattern` receives `topic`, by the rules of MQTT.
-
-    >>> matches("a/+/c", "a/b/c"), matches("a/#", "a"), matches("#", "$SYS/uptime")
-    (True, True, False)
-    """
-    wanted, levels = pattern.split("/"), topic.split("/")
-    if topic.startswith("$") and wanted[0] in ("+", "#"):
-        return False  # the broker's own topics are never swept up by a leading wildcard
-    if wanted[-1] == "#":
-        wanted.pop()
-        levels = levels[: len(wanted)]
-    return len(wanted) == len(levels) and all(w in ("+", level) for w, level in zip(wanted, levels, strict=True))
 
 
 def _check_text(text: str) -> None:

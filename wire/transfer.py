@@ -1,35 +1,31 @@
-"""Both ends of a transfer, without I/O: the caller publishes, subscribes, and owns the bytes.
+"""The receiving end of a transfer, without I/O: the caller subscribes, answers, and owns the bytes.
 
-    Sender                                     Receiver
-    next() -> numbers; publish chunk(n)   ->   accept(bytes), in any order, any number of times
-    acked(n) on the broker's PUBACK
+    sender                                     Receiver
+    publishes chunks                      ->   accept(bytes), in any order, any number of times
                                           <-   missing() after a while without progress
-    resend(ranges)
-                                               complete, finish(): the digest of the whole is checked
+    publishes those again                 ->   complete, finish(): the digest of the whole is checked
+                                               save(), restore(): across a restart
 
 Nothing here depends on what the broker remembers: after a restart of either side, a reconnection or a loss, the
-receiver says what it lacks and the sender sends that. Every call may be repeated without harm.
+receiver says what it lacks and the sender sends that. Every call may be repeated without harm. An agent sends updates
+by `edge_agent/protocol/upload.py`, the aggregator models by `aggregator/downlink/publisher.py`.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from core.errors import TopicError, TransferError
-from wire.chunks import HASH_BYTES, Chunk, Content, decode_chunk, encode_chunk, fingerprint
+from wire.chunks import HASH_BYTES, Chunk, Content, decode_chunk, fingerprint
 from wire.ids import digest_of
 from wire.ranges import Gaps, Ranges, expand, to_ranges
-from wire.storage import Source, Storage, blocks
+from wire.storage import Storage, blocks
 
-__all__ = ["WINDOW", "Receiver", "Sender"]
+__all__ = ["Receiver"]
 
-#: Chunks in flight at once; paho's own default.
-WINDOW = 20
 MAX_RANGES = 1024
 
 
@@ -120,58 +116,3 @@ class Receiver:
     def _hold(self, n: int, digest: bytes) -> None:
         self._hashes[n] = digest
         self._gaps.fill(n)
-
-
-class Sender:
-    """Decides which chunks to publish; reads each from its source only then."""
-
-    def __init__(self, content: Content, source: Source, *, window: int = WINDOW, delivered: Ranges = ()) -> None:
-        self.content = content
-        self._source = source
-        self._window = window
-        self._delivered = set(expand(delivered, content.count))
-        self._in_flight: set[int] = set()
-        self._waiting = [n for n in range(content.count) if n not in self._delivered]  # a heap: lowest first
-
-    def next(self) -> list[int]:
-        """The chunks to publish now, in flight from here on; empty while the window is full or all are sent."""
-        numbers = []
-        while self._waiting and len(self._in_flight) < self._window:
-            n = heapq.heappop(self._waiting)
-            self._in_flight.add(n)
-            numbers.append(n)
-        return numbers
-
-    def chunk(self, n: int) -> bytes:
-        """Chunk `n` as it travels."""
-        return encode_chunk(self.content, n, self._source.read(*self.content.span(n)))
-
-    def acked(self, n: int) -> None:
-        """The broker has taken chunk `n`; does nothing if it was not in flight."""
-        self.content.span(n)
-        if n in self._in_flight:
-            self._in_flight.remove(n)
-            self._delivered.add(n)
-
-    def resend(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """The receiver lacks these: those not waiting or in flight are sent again."""
-        lacking = set(expand(ranges, self.content.count))
-        for n in sorted(lacking & self._delivered):
-            self._delivered.remove(n)
-            heapq.heappush(self._waiting, n)
-
-    def reconnected(self) -> None:
-        """Whatever was in flight may be lost: send it again."""
-        for n in self._in_flight:
-            heapq.heappush(self._waiting, n)
-        self._in_flight.clear()
-
-    @property
-    def delivered(self) -> Ranges:
-        """The chunks that the broker has taken: give them to a new `Sender` after a restart."""
-        return to_ranges(sorted(self._delivered))
-
-    @property
-    def idle(self) -> bool:
-        """Whether all is sent and the receiver has the word."""
-        return len(self._delivered) == self.content.count

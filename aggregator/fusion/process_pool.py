@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
@@ -25,8 +24,6 @@ from core.errors import EdgestillError, RoundError
 from core.python_child import import_path, module_arguments
 
 __all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class _Process:

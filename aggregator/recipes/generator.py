@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from core.errors import ConfigError, did_you_mean
 
-__all__ = ["FORMS", "GUIDANCE", "LABELS", "LOSSES", "NOISES", "PAPER", "REFERENCE", "Generation", "generation_form"]
+__all__ = ["FORMS", "GUIDANCE", "LABELS", "LOSSES", "NOISES", "PAPER", "REFERENCE", "Generation"]
 
 LOSSES = ("mean-logits", "per-teacher")
 NOISES = ("paper", "reference")
@@ -85,10 +85,3 @@ GUIDANCE: Mapping[str, Mapping[str, float]] = MappingProxyType(
         },
     }
 )
-
-
-def generation_form(name: str) -> Generation:
-    """`paper` or `reference`."""
-    if name not in FORMS:
-        raise ConfigError(f"unknown form of generation {name!r}; known: {' '.join(FORMS)}")
-    return FORMS[name]

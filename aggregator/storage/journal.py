@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from aggregator.storage.rows import Command, DeviceRow, Invitation, ModelRow, Refusal, RoundRow, UpdateRow
 from aggregator.storage.schema import connect
@@ -27,7 +27,6 @@ __all__ = ["Journal"]
 REFUSALS = 200
 REPORTS = 50  # rounds whose reports are kept
 RESTORE = "put a backup back with `edgestill aggregator restore`"
-T = TypeVar("T")
 
 
 class Journal:
@@ -59,10 +58,6 @@ class Journal:
         except sqlite3.Error:
             self.db.close()
             self.db = self._open()
-
-    def changed_elsewhere(self) -> int:
-        """A number that changes when another process has written."""
-        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
 
     # small facts
 

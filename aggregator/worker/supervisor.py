@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -20,7 +19,6 @@ __all__ = ["WorkerProcess"]
 
 log = logging.getLogger("edgestill.aggregator")
 TRIES = 2  # of one request; then whoever asked must find out why
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess:

@@ -52,7 +52,7 @@ Train = Callable[[Prototype, News, Kept], Result]
 class Answer:
     """What a device gives back for a round."""
 
-    message: bytes | None  # the update, unsigned: see `SimulatedDevice.answer`; None: there is none
+    message: bytes | None  # the encoded update, not sealed: see `SimulatedDevice.answer`; None: there is none
     reason: str = ""  # why there is no message
     kept: Kept = field(default_factory=dict)
     train_s: float = 0.0
@@ -61,7 +61,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedDevice:
-    """One device: its prototype, its own samples, its signing key."""
+    """One device: its prototype, its own samples, its key."""
 
     number: int  # from 0
     id: str
@@ -85,7 +85,7 @@ class SimulatedDevice:
 
     @cached_property
     def key(self) -> Ed25519PrivateKey:
-        """What it signs with."""
+        """What its agent signs with over MQTT; label counts are noised by it in both."""
         return Ed25519PrivateKey.from_private_bytes(numpy_rng(self.config.seed, "key", self.number).bytes(32))
 
     @cached_property

@@ -1,7 +1,8 @@
 """A fleet on one machine: N devices, one model per prototype, rounds of local training and fusion.
 
-Every update passes through the real encoding (`wire/`), signed, so the bytes that a run reports are those that would
-cross the air. Where the devices train is the engine's business (`fleet/engines/`).
+Every update passes through the real encoding (`wire/`). It is not signed; its size is counted as that of the sealed
+update, so the bytes that a run reports are those that would cross the air. The engine (`fleet/engines/`) decides where
+the devices train.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from core.errors import ModelError
 from core.python_child import import_path, module_arguments
@@ -24,7 +23,6 @@ __all__ = ["MAX_BYTES", "Reader", "read_apart", "seconds_spent"]
 MAX_BYTES = 64 * 2**20  # of a graph, as in quant/onnx/graph_check.py
 SECONDS, BYTES_PER_SECOND = 2, 8 * 2**20  # of processor time: a graph of 100 KB takes milliseconds
 START_S = 60.0  # importing onnx on a slow board
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Reader:

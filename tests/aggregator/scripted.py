@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.sender import Sender, content_of
 from transport.config import BrokerConfig
 from transport.link import Connected, Link, Received
-from wire.chunks import decode_chunk, describe
+from wire.chunks import decode_chunk
 from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import open_envelope, seal
 from wire.headers import decode_model, encode_update
@@ -20,8 +21,8 @@ from wire.messages import About, Accepted, Ack, Job, Missing, Offer, Rejected, S
 from wire.ranges import expand
 from wire.storage import MemoryStorage
 from wire.tensors import decode, encode
-from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, agent_filters, model_filter, parse
-from wire.transfer import Receiver, Sender
+from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, agent_filters, parse
+from wire.transfer import Receiver
 
 FLEET = "test-fleet"
 
@@ -51,6 +52,11 @@ def write_fleet(folder: Path, broker: BrokerConfig, devices: list[str], /, **tab
     path = folder / "fleet.toml"
     path.write_text("".join(f"[{name}]\n{text}\n\n" for name, text in lines.items()))
     return path
+
+
+def model_filter(digest: str) -> str:
+    """All chunks of one artifact; agents subscribe to each by its number."""
+    return str(ModelChunk(FLEET, digest, 0))[:-1] + "+"
 
 
 def make_update(device: str, job: Job, artifact: bytes, **changes: object) -> bytes:
@@ -129,7 +135,7 @@ class Device(threading.Thread):
         self.link.publish(self._topic("about"), self._sealed("about", about), retain=True)
         self._say_online()
         for digest in self._fetching:
-            self.link.subscribe([model_filter(FLEET, digest)])
+            self.link.subscribe([model_filter(digest)])
         self._quiet = 0.0  # probe at once
 
     def _received(self, text: str, payload: bytes) -> None:
@@ -195,7 +201,7 @@ class Device(threading.Thread):
             envelope = open_envelope(bytes(store), public_key=key, fleet=FLEET, sender=AGGREGATOR, kinds=("model",))
             self._models[digest] = envelope.payload
             del self._fetching[digest], self._stores[digest]
-            self.link.unsubscribe([model_filter(FLEET, digest)])
+            self.link.unsubscribe([model_filter(digest)])
 
     def model(self, digest: str) -> bytes | None:
         """The payload of an artifact, once it was fetched."""
@@ -206,12 +212,11 @@ class Device(threading.Thread):
         if latest is not None and latest.model not in self._models:
             if latest.model not in self._fetching:
                 self._fetching[latest.model] = None
-                self.link.subscribe([model_filter(FLEET, latest.model)])
+                self.link.subscribe([model_filter(latest.model)])
         elif isinstance(latest, Job) and self.busy and self._sending is None and latest.round not in self.finished:
             sealed = self.make(self.device, latest, self._models[latest.model])
-            source = MemoryStorage(sealed)
-            content = describe(source, len(sealed), chunk_size=self.chunk_size)
-            self._sending = Sender(content, source, window=6), latest.round
+            content = content_of(sealed, chunk_size=self.chunk_size)
+            self._sending = Sender(content, MemoryStorage(sealed), window=6), latest.round
             self._quiet = time.monotonic()
         self._send()
 
@@ -221,7 +226,7 @@ class Device(threading.Thread):
         sender, _ = self._sending
         numbers = sender.next()
         if not numbers and time.monotonic() - self._quiet > 0.5:
-            numbers = [min(sender._in_flight, default=0)]
+            numbers = [min(sender.in_flight, default=0)]
             self._probing = True
         for n in numbers:
             topic = UpdateChunk(FLEET, self.device, transfer_id(sender.content.digest), n)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.storage import BLOCK, FileStorage, MemoryStorage, blocks
+from wire.storage import BLOCK, MemoryStorage, blocks
 
 pytestmark = pytest.mark.light
 
@@ -21,12 +21,6 @@ def test_memory_takes_writes_in_any_order_and_grows():
     data = bytearray()
     check_writes_in_any_order(MemoryStorage(data))
     assert data == b"abcdef"
-
-
-def test_a_file_takes_writes_in_any_order_and_grows(tmp_path):
-    with (tmp_path / "part").open("w+b") as file:
-        check_writes_in_any_order(FileStorage(file))
-    assert (tmp_path / "part").read_bytes() == b"abcdef"
 
 
 def test_bytes_can_be_read_but_not_written():

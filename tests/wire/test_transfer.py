@@ -1,4 +1,4 @@
-"""Both ends of a transfer."""
+"""The receiving end of a transfer."""
 
 import sys
 import tracemalloc
@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import TransferError
-from wire.chunks import Content, decode_chunk, describe
+from tests.sender import FileStorage, Sender, content_of, describe
+from wire.chunks import Content, decode_chunk
 from wire.ids import digest_of
 from wire.messages import Missing
-from wire.storage import FileStorage, MemoryStorage
-from wire.transfer import WINDOW, Receiver, Sender
+from wire.storage import MemoryStorage
+from wire.transfer import Receiver
 
 pytestmark = pytest.mark.light
 
 
 def sender_of(data: bytes, *, chunk_size: int = 4, **options) -> Sender:
-    source = MemoryStorage(data)
-    return Sender(describe(source, len(data), chunk_size=chunk_size), source, **options)
+    return Sender(content_of(data, chunk_size=chunk_size), MemoryStorage(data), **options)
 
 
 def receiver_for(sender: Sender) -> tuple[Receiver, bytearray]:
@@ -79,7 +79,7 @@ def test_a_lossy_link_with_restarts_on_both_sides_ends_with_the_content(data, ch
                 sender.acked(n)
         fate = random.random()
         if fate < 0.2:
-            sender = sender_of(data, chunk_size=chunk_size, window=window, delivered=sender.delivered)
+            sender = sender_of(data, chunk_size=chunk_size, window=window)
         elif fate < 0.4:
             receiver = Receiver.restore(receiver.save(), MemoryStorage(received))
         elif fate < 0.7:
@@ -192,64 +192,6 @@ def test_a_spoiled_state_is_refused():
     for state in bad:
         with pytest.raises(TransferError, match="saved transfer"):
             Receiver.restore(state, storage)
-
-
-# ---- the sender alone
-
-
-def test_at_most_twenty_chunks_are_in_flight():
-    sender = sender_of(bytes(100), chunk_size=1)
-    assert sender.next() == list(range(20))
-    assert WINDOW == 20
-    assert sender.next() == []
-    sender.acked(7)
-    sender.acked(7)
-    assert sender.next() == [20]
-
-
-def test_a_late_or_foreign_puback_changes_nothing():
-    sender = sender_of(b"abcdefgh", window=1)
-    sender.acked(1)
-    assert sender.delivered == ()
-    assert sender.next() == [0]
-    with pytest.raises(TransferError, match="chunk 2: there are 2"):
-        sender.acked(2)
-
-
-def test_only_delivered_chunks_are_resent():
-    sender = sender_of(bytes(24), window=2)
-    assert sender.next() == [0, 1]
-    sender.acked(0)
-    sender.resend([(0, 6)])  # 1 is in flight, 2 to 5 are still waiting
-    assert sender.next() == [0]
-    sender.acked(0)
-    sender.acked(1)
-    sender.resend([(0, 1)])
-    sender.resend([(0, 1)])
-    assert sender.next() == [0, 2]
-
-
-def test_an_absurd_request_is_refused_and_changes_nothing():
-    sender = sender_of(b"abcdefgh")
-    for n in sender.next():
-        sender.acked(n)
-    with pytest.raises(TransferError, match="last of 2"):
-        sender.resend([(0, 1), (1, 10**12)])
-    assert sender.idle
-    assert sender.next() == []
-
-
-def test_after_a_reconnection_what_was_in_flight_is_sent_again():
-    sender = sender_of(bytes(12), window=2)
-    sender.next()
-    sender.acked(0)
-    sender.reconnected()
-    assert sender.next() == [1, 2]
-    assert not sender.idle
-    sender.acked(1)
-    sender.acked(2)
-    assert sender.idle
-    assert sender.delivered == ((0, 3),)
 
 
 def test_twelve_megabytes_from_file_to_file_need_no_copy_in_memory(tmp_path):

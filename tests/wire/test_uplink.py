@@ -2,9 +2,9 @@
 
 import pytest
 
-from wire.chunks import describe, encode_chunk
+from tests.sender import content_of
+from wire.chunks import encode_chunk
 from wire.ids import transfer_id
-from wire.storage import MemoryStorage
 from wire.topics import DeviceTopic, UpdateChunk, parse
 from wire.uplink import NO_TRANSFER, addressed
 
@@ -15,7 +15,7 @@ UP = DeviceTopic("lab", "pi-07", "up")
 
 def test_a_chunk_tells_its_transfer_and_number() -> None:
     data = bytes(range(200))
-    content = describe(MemoryStorage(data), len(data), chunk_size=150)
+    content = content_of(data, chunk_size=150)
     chunk = encode_chunk(content, 1, data[150:])
     assert addressed(UP, chunk) == UpdateChunk("lab", "pi-07", transfer_id(content.digest), 1)
     assert addressed(parse("edgestill/1/lab/pi-07/up"), chunk) == addressed(UP, chunk)

@@ -155,7 +155,7 @@ the predictors, a generator guides the devices, and nothing is distilled. The sa
 
 Accuracies are those of the fused model, full precision, on {TEST:,} test images, mean of the last {LAST} rounds. What
 is *lost* is the recipe with attackers against itself without: with attackers it has the samples of 20 devices, without
-those of 30. Uplink is what a device sends in a round, signed and packed.
+those of 30. Uplink is what a device sends in a round: packed, its signed envelope counted.
 
 Three or four of the ten devices of every prototype attack, faulty and malicious ones among them. (Where the seed
 decides who attacks, no prototype need have both: with seed 0 no device with an MLP was faulty, and FedAvg of the MLP

@@ -68,10 +68,6 @@ class Stack:
     def __len__(self) -> int:
         return len(self.tensors["predictor.bias"])
 
-    def states(self) -> list[dict[str, Tensor]]:
-        """One state per model, sharing memory with the stack."""
-        return [{name: tensor[k] for name, tensor in self.tensors.items()} for k in range(len(self))]
-
     @torch.no_grad()
     def step(
         self, x: Tensor, targets: Targets, *, lr: Tensor, generated: Tensor | None = None, pull: Pull | None = None

@@ -1,7 +1,7 @@
 """What FedRAD's code does (Sturluson et al. 2021) and no part of ours has, for reference fidelity.
 
-Its loss is the cross-entropy of a softmax that is taken for logits, and its dropout is never switched off: neither in
-testing nor in the teachers, whose logits, medians and scores all carry that noise.
+Its dropout is never switched off: neither in testing nor in the teachers, whose logits, medians and scores all carry
+that noise. Its loss is in `fleet/experiments/fedrad/step.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from aggregator.fusion.students.distill import distill
 from aggregator.fusion.teachers.ensemble import Ensemble
@@ -25,14 +24,9 @@ from models.seeding import seeded, torch_rng
 from models.spec import PrototypeSpec
 from models.split import Prototype
 
-__all__ = ["DropoutTeacher", "dropout_error", "fuse_with_dropout", "softmax_first"]
+__all__ = ["DropoutTeacher", "dropout_error", "fuse_with_dropout"]
 
 BATCH = 1000  # images that are tested at once
-
-
-def softmax_first(output: Tensor, y: Tensor) -> Tensor:
-    """CE(softmax(f), y): between 1.46 and 2.46 for ten classes, with small gradients."""
-    return F.cross_entropy(output.softmax(1), y)
 
 
 @torch.no_grad()

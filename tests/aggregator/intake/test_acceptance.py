@@ -19,7 +19,8 @@ from aggregator.storage.rows import UpdateRow
 from aggregator.tensor_checks import Published
 from tests.aggregator.journals import a_round
 from tests.aggregator.scripted import FLEET, key_of, seal_update
-from wire.chunks import describe, encode_chunk
+from tests.sender import Sender, content_of
+from wire.chunks import encode_chunk
 from wire.headers import encode_update
 from wire.ids import digest_of, transfer_id
 from wire.messages import Accepted, Ack, Rejected, UpdateHeader
@@ -78,12 +79,11 @@ class Office:
 
     def send(self, device: str, sealed: bytes, *numbers: int, size: int = 100) -> str:
         """Chunks of an update, all unless `numbers` says which; its transfer id."""
-        source = MemoryStorage(sealed)
-        content = describe(source, len(sealed), chunk_size=size)
+        content = content_of(sealed, chunk_size=size)
+        sender = Sender(content, MemoryStorage(sealed))
         transfer = transfer_id(content.digest)
         for n in numbers or range(content.count):
-            chunk = encode_chunk(content, n, source.read(*content.span(n)))
-            self.desk.chunk(UpdateChunk(FLEET, device, transfer, n), chunk, key_of(device).public_key())
+            self.desk.chunk(UpdateChunk(FLEET, device, transfer, n), sender.chunk(n), key_of(device).public_key())
         return transfer
 
 
@@ -166,9 +166,9 @@ def test_an_update_over_the_limit_is_refused_at_once(office: Office) -> None:
 
 @pytest.mark.parametrize("what", ["damaged", "number", "transfer"])
 def test_a_chunk_that_is_damaged_or_under_another_topic_is_garbage(office: Office, what: str) -> None:
-    source = MemoryStorage(update("a"))
-    content = describe(source, len(source.data), chunk_size=100)
-    chunk = encode_chunk(content, 0, source.read(0, 100))
+    sealed = update("a")
+    content = content_of(sealed, chunk_size=100)
+    chunk = encode_chunk(content, 0, sealed[:100])
     topic = UpdateChunk(FLEET, "a", transfer_id(content.digest), 0)
     if what == "damaged":
         chunk = chunk[:-1] + bytes([chunk[-1] ^ 1])

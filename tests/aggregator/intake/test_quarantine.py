@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from paho.mqtt.client import topic_matches_sub
 
 from aggregator.intake.quarantine import FLOOD, HOLD_S, Quarantine
-from wire.topics import aggregator_filters, matches
+from wire.topics import aggregator_filters
 
 pytestmark = pytest.mark.light
 UP, STATE, ENROL = "edgestill/1/f/+/up/+/+", "edgestill/1/f/+/state", "edgestill/1/f/+/enrol"
@@ -30,7 +31,7 @@ class Ears:
         return self.connected
 
     def hear(self, device: str, rest: str) -> bool:
-        return any(matches(each, f"edgestill/1/f/{device}/{rest}") for each in self.filters)
+        return any(topic_matches_sub(each, f"edgestill/1/f/{device}/{rest}") for each in self.filters)
 
     def look(self, now: float, bad: Sequence[str] = (), **dropped: int) -> None:
         self.quarantine.look(dropped, ["a", "b", "c"], bad, now)

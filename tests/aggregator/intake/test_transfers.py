@@ -8,7 +8,8 @@ import pytest
 
 from aggregator.intake.transfers import ANSWER_RANGES, HALTED_S, IN_MEMORY, SAVE_EVERY, SMALL, Finished, Uploads
 from core.errors import DeviceError
-from wire.chunks import Chunk, Content, decode_chunk, describe, encode_chunk
+from tests.sender import Sender, content_of
+from wire.chunks import Chunk, Content, decode_chunk, encode_chunk
 from wire.ids import transfer_id
 from wire.storage import MemoryStorage
 from wire.transfer import Receiver
@@ -19,9 +20,9 @@ LARGE = DATA * 2  # 20 chunks: has a part file
 
 
 def chunks(data: bytes = DATA, size: int = 1024) -> list[Chunk]:
-    source = MemoryStorage(data)
-    content = describe(source, len(data), chunk_size=size)
-    return [decode_chunk(encode_chunk(content, n, source.read(*content.span(n)))) for n in range(content.count)]
+    content = content_of(data, chunk_size=size)
+    sender = Sender(content, MemoryStorage(data))
+    return [decode_chunk(sender.chunk(n)) for n in range(content.count)]
 
 
 class Clock:

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from aggregator.recipes.generator import PAPER, REFERENCE, Generation, generation_form
+from aggregator.recipes.generator import PAPER, REFERENCE, Generation
 from core.errors import ConfigError
 
 
 def test_the_reference_form_is_that_of_the_authors_code() -> None:
-    assert generation_form("reference") is REFERENCE
     assert (REFERENCE.steps, REFERENCE.batch_size, REFERENCE.lr, REFERENCE.weight_decay) == (50, 32, 3e-4, 1e-2)
     assert (REFERENCE.loss, REFERENCE.noise, REFERENCE.labels) == ("per-teacher", "reference", "uniform")
 
@@ -38,8 +37,3 @@ def test_the_learning_rate_decays_by_round_and_starts_undecayed() -> None:
 def test_nonsense_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Generation(**given)
-
-
-def test_an_unknown_form_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="known: paper reference"):
-        generation_form("code")

@@ -125,9 +125,9 @@ def test_scores_use_running_statistics() -> None:
     stack = stacked()
     x, y = rows(0)
     stack.step(x, cross_entropy(y), lr=RATES)
-    for user, state in enumerate(stack.states()):
+    for user in range(USERS):
         model = fresh(user)
-        model.load_state_dict(state, strict=False)
+        model.load_state_dict({name: tensor[user] for name, tensor in stack.tensors.items()}, strict=False)
         with torch.no_grad():
             torch.testing.assert_close(stack.logits(x)[user].T, model.eval()(x[user]), rtol=1e-4, atol=1e-5)
 

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
-from fleet.experiments.fedrad.authors import softmax_first
 from fleet.experiments.fedrad.step import _slopes, train_by_hand
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -19,6 +18,11 @@ def network() -> Prototype:
     arch, precision = parse_prototype("fedrad_mlp:fp32")
     spec = PrototypeSpec(arch=arch, precision=precision, input_shape=(1, 4, 4), classes=10, latent=256)
     return build(spec, generator=torch.Generator().manual_seed(1))
+
+
+def softmax_first(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The loss of the authors' code: the cross-entropy of a softmax that is taken for logits."""
+    return F.cross_entropy(output.softmax(1), y)
 
 
 @pytest.mark.parametrize("authors", [False, True])
