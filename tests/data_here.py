@@ -8,7 +8,7 @@ __all__ = ["needs"]
 
 
 def needs(*names: str) -> None:
-    """Skip the test that calls this, unless all these datasets are in the data folders."""
+    """Skip the test that calls this, unless all these datasets are in the data folder."""
     for name in names:
         if not DATASETS[name].found():
-            pytest.skip(f"{name} is not in the data folders; run: edgestill data fetch {name}")
+            pytest.skip(f"{name} is not in the data folder; run: edgestill data fetch {name}")

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ConfigError, DataError, did_you_mean
 from core.files import write_atomic
-from fleet.data.files import fetch_folder
+from fleet.data.files import data_folder
 from fleet.data.http_get import Gone, Interrupted, get
 from fleet.data.registry import DATASETS
 from fleet.data.sources import SOURCES, RemoteFile
@@ -46,7 +46,7 @@ def fetch(
         raise ConfigError(f"{name}: nothing to fetch, it comes with scikit-learn; use it as it is")
     if mirror is not None and (urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc):
         raise ConfigError(f"mirror {mirror!r}; give an http:// or https:// address of the folder that holds the files")
-    folder = (to or fetch_folder()) / name
+    folder = (to or data_folder()) / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

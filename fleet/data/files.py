@@ -1,7 +1,7 @@
 """Where data lies, and reading it with a bound: no file may grow in memory beyond what its format allows.
 
-Folders searched, in this order: `EDGESTILL_DATA` alone if it is set; otherwise `../shared/data` beside the working
-folder or beside this checkout, then the user's cache (`~/.cache/edgestill/data`), which is where `data fetch` writes.
+Datasets are read from one folder, and `data fetch` writes there: `EDGESTILL_DATA` if it is set, otherwise the user's
+cache (`$XDG_CACHE_HOME/edgestill/data`, by default `~/.cache/edgestill/data`).
 """
 
 from __future__ import annotations
@@ -16,41 +16,24 @@ from pathlib import Path
 from core.errors import DataError
 from core.files import open_regular
 
-__all__ = ["MAX_BYTES", "cache_folder", "data_folders", "fetch_folder", "find", "read_limited"]
+__all__ = ["MAX_BYTES", "data_folder", "find", "read_limited"]
 
 MAX_BYTES = 2 << 30  # of one user file once decompressed
 
 
-def cache_folder() -> Path:
-    """The user's own data folder."""
+def data_folder() -> Path:
+    """The folder of the datasets, each in a folder of its name."""
+    if named := os.environ.get("EDGESTILL_DATA"):
+        return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "edgestill" / "data"
 
 
-def fetch_folder() -> Path:
-    """Where `data fetch` writes unless told otherwise."""
-    named = os.environ.get("EDGESTILL_DATA")
-    return Path(named).expanduser() if named else cache_folder()
-
-
-def data_folders() -> list[Path]:
-    """Folders that are searched for datasets, first match wins."""
-    named = os.environ.get("EDGESTILL_DATA")
-    if named:
-        return [Path(named).expanduser()]
-    checkout = Path(__file__).resolve().parents[2]
-    beside = [base.parent / "shared" / "data" for base in (Path.cwd(), checkout)]
-    folders = [folder for folder in dict.fromkeys(beside) if folder.is_dir()]
-    return [*folders, cache_folder()]
-
-
 def find(dataset: str, files: Sequence[str]) -> list[Path] | None:
-    """The paths of all `files` of a dataset in the first folder that has them; a `.gz` may be there unpacked."""
-    for folder in data_folders():
-        paths = [_present(folder / dataset / name) for name in files]
-        if all(paths):
-            return [path for path in paths if path]
-    return None
+    """The paths of all `files` of a dataset, or None if one is missing; a `.gz` may be there unpacked."""
+    paths = [_present(data_folder() / dataset / name) for name in files]
+    found = [path for path in paths if path]
+    return found if len(found) == len(paths) else None
 
 
 def _present(path: Path) -> Path | None:

@@ -15,7 +15,7 @@ from core.errors import ConfigError, DataError, did_you_mean
 from fleet.data import cifar, corpora, idx, names
 from fleet.data.dataset import Dataset, Kind
 from fleet.data.digits import digits
-from fleet.data.files import data_folders, find
+from fleet.data.files import data_folder, find
 from fleet.data.folder import image_folder
 from fleet.data.npz import npz_file
 from fleet.data.table import csv_file
@@ -159,10 +159,9 @@ def load(name_or_path: str | Path, *, vocab: int = VOCAB, length: int = LENGTH) 
 def _load_known(known: Known, vocab: int, length: int) -> Dataset:
     found = known.found()
     if found is None:
-        searched = ", ".join(str(folder / known.name) for folder in data_folders())
         raise DataError(
-            f"{known.name}: not found in {searched}; run 'edgestill data fetch {known.name}', or set EDGESTILL_DATA to "
-            "the folder that holds it"
+            f"{known.name}: not found in {data_folder() / known.name}; run 'edgestill data fetch {known.name}', "
+            "or set EDGESTILL_DATA to the folder that holds it"
         )
     variant, paths = found
     dataset = variant.read(paths, vocab, length)

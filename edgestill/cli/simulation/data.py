@@ -28,7 +28,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     Your own data is given by its path: a folder of pictures, one subfolder per class, an .npz or a .csv (docs/data.md).
     """
     from fleet.data import DATASETS
-    from fleet.data.files import data_folders
+    from fleet.data.files import data_folder
 
     facts = [_facts(known) for known in DATASETS.values()]
     if as_json:
@@ -49,8 +49,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     print_table("", ["name", "kind", "sample", "classes", "train", "test", "here"], rows)
     if any(fact["get"] for fact in facts):
         out.print("\nget what is not here: edgestill data fetch NAME", soft_wrap=True)
-    searched = ", ".join(str(folder) for folder in data_folders())
-    out.print(f"\nsearched: {searched} (EDGESTILL_DATA names another folder)", markup=False, soft_wrap=True)
+    out.print(f"\nsearched: {data_folder()} (EDGESTILL_DATA names another folder)", markup=False, soft_wrap=True)
 
 
 def _facts(known: Known) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def fetch(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from fleet.data.fetch import fetch as bring
-    from fleet.data.files import data_folders
+    from fleet.data.files import data_folder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
@@ -95,7 +94,7 @@ def fetch(
     folder = paths[0].parent
     files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
     out.print(f"{name}: {files} in {folder}", markup=False, soft_wrap=True)
-    if folder.parent.resolve() not in [known.resolve() for known in data_folders()]:
+    if folder.parent.resolve() != data_folder().resolve():
         out.print(f"to use it: export EDGESTILL_DATA={folder.parent.resolve()}", markup=False, soft_wrap=True)
 
 

@@ -6,24 +6,35 @@ from pathlib import Path
 import pytest
 
 from core.errors import DataError
-from fleet.data.files import cache_folder, data_folders, fetch_folder, find, read_limited
+from fleet.data.files import data_folder, find, read_limited
 
 
 def test_the_variable_names_the_only_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EDGESTILL_DATA", str(tmp_path))
-    assert data_folders() == [tmp_path]
-    assert fetch_folder() == tmp_path
+    assert data_folder() == tmp_path
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDGESTILL_DATA", "~/sets")
+    assert data_folder() == tmp_path / "sets"
 
 
-def test_without_it_the_shared_folder_comes_before_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_it_data_lies_in_the_users_cache_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("EDGESTILL_DATA", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_folder() == tmp_path / ".cache" / "edgestill" / "data"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "shared" / "data").mkdir(parents=True)
+    assert data_folder() == tmp_path / "cache" / "edgestill" / "data"
+    stray = tmp_path / "shared" / "data" / "set"
+    stray.mkdir(parents=True)
+    (stray / "a").touch()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    folders = data_folders()
-    assert folders[0] == tmp_path / "shared" / "data"
-    assert folders[-1] == cache_folder() == fetch_folder() == tmp_path / "cache" / "edgestill" / "data"
+    assert find("set", ["a"]) is None
+    data_folder().mkdir(parents=True)
+    stray.rename(data_folder() / "set")
+    assert find("set", ["a"]) == [data_folder() / "set" / "a"]
 
 
 def test_a_dataset_is_found_packed_or_unpacked_but_only_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

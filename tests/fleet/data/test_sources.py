@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.data.files import data_folders
+from fleet.data.files import data_folder
 from fleet.data.sources import SOURCES, RemoteFile
 
 FILES = [(dataset, file) for dataset, files in SOURCES.items() for file in files]
@@ -24,9 +24,9 @@ def test_digests_have_their_length_and_mirrors_are_folders(dataset: str, file: R
 @pytest.mark.data
 @pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist"])
 def test_sizes_and_digests_are_those_of_the_original_files(dataset: str) -> None:
-    folder = next((f / dataset for f in data_folders() if (f / dataset / SOURCES[dataset][0].name).is_file()), None)
-    if folder is None:
-        pytest.skip(f"{dataset} is not in the data folders; run: edgestill data fetch {dataset}")
+    folder = data_folder() / dataset
+    if not (folder / SOURCES[dataset][0].name).is_file():
+        pytest.skip(f"{dataset} is not in the data folder; run: edgestill data fetch {dataset}")
     for file in SOURCES[dataset]:
         data = Path(folder, file.name).read_bytes()
         assert (len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") == (file.size, file.digest)
