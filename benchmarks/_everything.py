@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-__all__ = ["everything"]
-
-DEVICES = 90
-INVITED = (30, 90)  # devices a round: distillation costs the same, so the fewer there are the more it weighs
-ROUNDS = 4  # the first is not counted: graphs are exported and kernels warmed up in it
+__all__ = ["FULL", "QUICK", "Scale", "everything"]
 
 
-def everything(repeats: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The fleet, and how long it runs."""
+
+    dataset: str
+    devices: int
+    invited: tuple[int, ...]  # a round: distillation costs the same, so the fewer there are the more it weighs
+    rounds: int  # the first is not counted: graphs are exported and kernels warmed up in it
+    source: int  # unlabeled samples
+    steps: int  # of distillation
+
+
+FULL = Scale(dataset="mnist", devices=90, invited=(30, 90), rounds=4, source=2000, steps=100)
+QUICK = Scale(dataset="digits", devices=3, invited=(3,), rounds=2, source=64, steps=2)
+
+
+def everything(repeats: int, scale: Scale) -> dict[str, Any]:
     """Seconds per round of both, best of `repeats`, their ratio, and where the time goes; by devices in a round."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import torch
@@ -26,24 +38,24 @@ def everything(repeats: int) -> dict[str, Any]:
     from fleet.simulation.config import SimulationConfig
 
     torch.set_num_threads(1)
-    dataset = load("mnist")
+    dataset = load(scale.dataset)
     facts: dict[str, Any] = {"everything_ratio": {}, "everything_s": {}, "everything_split": {}}
-    for invited in INVITED:
+    for invited in scale.invited:
         plain = SimulationConfig(
             score_devices="never",  # the fused models are what is compared
-            dataset="mnist",
-            devices=DEVICES,
+            dataset=scale.dataset,
+            devices=scale.devices,
             prototypes=("mlp:fp32", "cnn:fp32", "cnn:w1"),
             training=LocalTraining(lr=0.05, batch_size=32, epochs=1),
             partition="iid",
-            rounds=ROUNDS,
-            fraction=invited / DEVICES,
-            source_size=2000,
+            rounds=scale.rounds,
+            fraction=invited / scale.devices,
+            source_size=scale.source,
             validation_size=0,
-            score_every=ROUNDS,
+            score_every=scale.rounds,
             engine="processes",
         )
-        taught = replace(plain, recipe="feddf", fusion={"steps": 100})
+        taught = replace(plain, recipe="feddf", fusion={"steps": scale.steps})
         runs: dict[str, list[tuple[float, dict[str, float]]]] = {"fedavg": [], "feddf": []}
         for _ in range(repeats):
             for config in (plain, taught):
@@ -51,7 +63,7 @@ def everything(repeats: int) -> dict[str, Any]:
         best = {name: min(found, key=lambda pair: pair[0]) for name, found in runs.items()}
         ratio = best["feddf"][0] / best["fedavg"][0]
         shown = f"{best['feddf'][0]:.3f} s a round, FedAvg {best['fedavg'][0]:.3f} s, ratio {ratio:.2f}"
-        print(f"\neverything, {invited} of {DEVICES} devices a round: {shown}")
+        print(f"\neverything, {invited} of {scale.devices} devices a round: {shown}")
         for name, (_, split) in best.items():
             print(f"{name:8s} " + "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in split.items()))
         facts["everything_ratio"][invited] = round(ratio, 2)
@@ -68,7 +80,7 @@ def _rounds(config: Any, dataset: Any) -> tuple[float, dict[str, float]]:
     with Simulation(config, dataset) as simulation:
         simulation.run_round(1)
         start = time.perf_counter()
-        results = [simulation.run_round(number) for number in range(2, ROUNDS + 1)]
+        results = [simulation.run_round(number) for number in range(2, config.rounds + 1)]
         scoring = results[-1].seconds_by["score"]
         seconds = (time.perf_counter() - start - scoring) / len(results)
     stages = [stage for stage in results[0].seconds_by if stage != "score"]

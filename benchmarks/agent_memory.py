@@ -1,10 +1,10 @@
 """Memory of an agent: idle, and of its training child by prototype, in full and in light mode.
 
-    python benchmarks/agent_memory.py [--json] [--prototypes cnn:w1,resnet8:fp32] [--light cnn:fp32] [--batch 32]
+    python benchmarks/agent_memory.py [--json] [--quick] [--prototypes cnn:w1,resnet8:fp32] [--light cnn:fp32]
 
 A real agent process, connected to a Mosquitto, and real training children: 10 steps on 3x32x32 images, packing,
 sealing and the ONNX export included. A light child has no torch: its extractor is an ONNX graph, its predictor NumPy.
-Figures are peaks of resident memory (VmHWM), in MB.
+Figures are peaks of resident memory (VmHWM), in MB. `--quick`: one small prototype, in full and light.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from _machine import Mosquitto, peak_mb
+from _quick import add_quick
 
 from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Child, child_environment
@@ -134,10 +135,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    add_quick(parser)
     parser.add_argument("--prototypes", default=PROTOTYPES)
     parser.add_argument("--light", default="cnn:fp32,cnn:w1,resnet8:fp32", help="prototypes of light children")
     parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
+    if args.quick:
+        args.prototypes = args.light = "mlp:fp32"
     key = generate_key()
     with tempfile.TemporaryDirectory(prefix="edgestill-memory-") as name, Mosquitto(Path(name)) as broker:
         folder = Path(name)

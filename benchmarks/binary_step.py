@@ -1,8 +1,8 @@
-"""Cost of one training step with 1-bit layers, against float32: `python benchmarks/binary_step.py [--json]`.
+"""Cost of one training step with 1-bit layers, against float32: `python benchmarks/binary_step.py [--json] [--quick]`.
 
 Forward, backward and SGD on one batch of 32 images of 3x32x32, one thread. All variants take turns step by step in the
 same run, so that a busy machine slows all of them; the ratio is that of the medians of the process's own CPU time.
-The rows named brevitas are the same network with Brevitas' 1-bit layers.
+The rows named brevitas are the same network with Brevitas' 1-bit layers. `--quick`: one step of a small CNN.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from _quick import add_quick
 from brevitas import nn as qnn
 from brevitas.quant import SignedBinaryActPerTensorConst, SignedBinaryWeightPerTensorConst
 from torch import nn
@@ -108,7 +109,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=60, help="timed steps of each variant")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of the ratios")
+    add_quick(parser)
     args = parser.parse_args()
+    if args.quick:
+        args.arch, args.batch, args.repeat = ["cnn"], 4, 1
     torch.set_num_threads(1)
     w1, w1a1 = parse_precision("w1"), parse_precision("w1a1")
     makers: dict[str, Layers] = {

@@ -1,4 +1,4 @@
-"""What the cap on claimed examples costs and prevents: `python benchmarks/bounded_influence.py [--json] [PART ...]`.
+"""What the cap on claimed examples costs and prevents: `benchmarks/bounded_influence.py [--json] [--quick] [PART ...]`.
 
 sizes    how far honest fleets are from the median: max / lower median of the devices' examples, 20 draws a partition
 cost     accuracy of honest fleets (digits and MNIST, alpha 0.1, 30 devices) by `max_examples_ratio`, three seeds
@@ -7,6 +7,8 @@ attack   15 devices with digits, one of them with a backdoor: it claims 2^53 exa
 
 The attacker trains like the others, so its update has an honest norm; half of its images carry a patch of 2 x 2 bright
 pixels and the label 0. A backdoor works where the fused model calls a patched test image of another class 0.
+
+`--quick`: digits alone, one draw, one recipe, one seed, one round.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from _data import use_shared_data
+from _quick import add_quick
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -39,8 +43,6 @@ from fleet.simulation.device import SimulatedDevice, make_devices
 from fleet.simulation.simulation import Simulation
 from quant.pack import load_packed, pack_state
 
-SEEDS = (0, 1, 2)
-RATIOS = (0.0, 2.0, 3.0, 5.0)
 SPLITS = [("dirichlet", a) for a in (0.01, 0.1, 0.5, 1.0)]
 SPLITS += [
     ("iid", 1.0),
@@ -54,6 +56,38 @@ SPLITS += [
 TAUGHT = {"steps": 30, "batch_size": 64, "check_every": 30}
 RECIPES: Mapping[str, Mapping[str, Any]] = {"fedavg": {}, "fedrad": TAUGHT, "edgestill": TAUGHT}
 TARGET, ATTACKER, DEVICES = 0, 7, 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured."""
+
+    datasets: tuple[str, ...] = ("digits", "mnist")
+    splits: tuple[tuple[str, float], ...] = tuple(SPLITS)
+    fleets: tuple[int, ...] = (10, 30, 100)
+    draws: int = 20
+    seeds: tuple[int, ...] = (0, 1, 2)
+    ratios: tuple[float, ...] = (0.0, 2.0, 3.0, 5.0)
+    honest: tuple[str, ...] = ("fedavg", "edgestill")  # recipes of `cost`
+    attacked: tuple[str, ...] = tuple(RECIPES)
+    devices: int = 30
+    rounds: int = 8
+    attack_rounds: int = 10
+
+
+QUICK = Scale(
+    datasets=("digits",),
+    splits=(("dirichlet", 1.0),),
+    fleets=(10,),
+    draws=1,
+    seeds=(0,),
+    ratios=(MAX_EXAMPLES_RATIO,),
+    honest=("fedavg",),
+    attacked=("fedavg",),
+    devices=4,
+    rounds=1,
+    attack_rounds=1,
+)
 
 
 class Backdoored(SimulatedDevice):
@@ -85,14 +119,17 @@ def main() -> None:
     """Measure, print, and with `--json` say it again as one object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
+    add_quick(parser)
     parser.add_argument("parts", nargs="*", default=["sizes", "cost", "attack"], metavar="PART")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    use_shared_data()
+    scale = QUICK if args.quick else Scale()
     measures = {"sizes": _sizes, "cost": _cost, "attack": _attack}
     facts: dict[str, Any] = {}
     for part in args.parts:
         facts[part] = {}
-        for name, value, words in measures[part]():
+        for name, value, words in measures[part](scale):
             facts[part][name] = value
             print(f"{name:34s} {words}", flush=True)
     if args.json:
@@ -102,22 +139,22 @@ def main() -> None:
 Measured = Iterator[tuple[str, Any, str]]
 
 
-def _sizes() -> Measured:
-    for dataset in ("digits", "mnist"):
+def _sizes(scale: Scale) -> Measured:
+    for dataset in scale.datasets:
         labels = load(dataset).y_train
-        for split, alpha in SPLITS:
-            for devices in (10, 30, 100):
-                drawn = _ratios(labels, split, alpha, devices)
+        for split, alpha in scale.splits:
+            for devices in scale.fleets:
+                drawn = _ratios(labels, split, alpha, devices, scale.draws)
                 if drawn:
                     usual, worst = median(drawn), max(drawn)
                     name = f"{dataset} {split} {alpha:g}, {devices} devices"
                     yield name, [round(usual, 2), round(worst, 2)], f"median {usual:5.1f}, most {worst:5.1f}"
 
 
-def _ratios(labels: Any, split: str, alpha: float, devices: int) -> list[float]:
-    """Of 20 draws; none where the partition finds none with its least size."""
+def _ratios(labels: Any, split: str, alpha: float, devices: int, draws: int) -> list[float]:
+    """Of so many draws; none where the partition finds none with its least size."""
     found = []
-    for seed in range(20):
+    for seed in range(draws):
         try:
             parts = partition(split, labels, devices=devices, alpha=alpha, seed=seed)
         except ConfigError:
@@ -127,41 +164,48 @@ def _ratios(labels: Any, split: str, alpha: float, devices: int) -> list[float]:
     return found
 
 
-def _cost() -> Measured:
-    for dataset in ("digits", "mnist"):
-        for recipe in ("fedavg", "edgestill"):
-            for ratio in RATIOS:
-                runs = [_honest(dataset, recipe, ratio, seed) for seed in SEEDS]
+def _cost(scale: Scale) -> Measured:
+    for dataset in scale.datasets:
+        for recipe in scale.honest:
+            for ratio in scale.ratios:
+                runs = [_honest(dataset, recipe, ratio, seed, scale) for seed in scale.seeds]
                 accuracies, capped = [100 * run[0] for run in runs], [run[1] for run in runs]
                 name = f"{dataset} {recipe} ratio {ratio:g}"
-                words = f"{fmean(accuracies):5.2f} ± {stdev(accuracies):.2f} %"
-                yield name, [round(a, 2) for a in accuracies], f"{words}, {fmean(capped):.1f} of 30 devices capped"
+                words = f"{fmean(accuracies):5.2f} ± {_spread(accuracies):.2f} %"
+                yield (
+                    name,
+                    [round(a, 2) for a in accuracies],
+                    f"{words}, {fmean(capped):.1f} of {scale.devices} devices capped",
+                )
 
 
-def _honest(dataset: str, recipe: str, ratio: float, seed: int) -> tuple[float, float]:
-    """Mean accuracy of the last three of eight rounds, and how many devices were capped in one."""
+def _spread(values: list[float]) -> float:
+    """Standard deviation over seeds; 0 of one."""
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def _honest(dataset: str, recipe: str, ratio: float, seed: int, scale: Scale) -> tuple[float, float]:
+    """Mean accuracy of the last three rounds, and how many devices were capped in one."""
     data = subset(load(dataset), 3000, 1000, seed=seed)
-    config = _config(dataset, recipe, ratio, seed, devices=30, alpha=0.1, rounds=8)
+    config = _config(dataset, recipe, ratio, seed, devices=scale.devices, alpha=0.1, rounds=scale.rounds)
     with Simulation(config, data) as simulation:
         results = [simulation.run_round(number) for number in range(1, config.rounds + 1)]
     capped = [sum(report["capped"] is not None for report in result.devices.values()) for result in results]
     return fmean(next(iter(r.prototypes.values())).accuracy for r in results[-3:]), fmean(capped)
 
 
-def _attack() -> Measured:
+def _attack(scale: Scale) -> Measured:
     cases = {"no cap": (0.0, 2.0**53), "the cap": (MAX_EXAMPLES_RATIO, 2.0**53), "no lie": (MAX_EXAMPLES_RATIO, 1.0)}
-    for recipe in RECIPES:
+    for recipe in scale.attacked:
         for case, (ratio, claim) in cases.items():
-            runs = [backdoor(recipe, ratio, seed, claim=claim) for seed in SEEDS]
+            runs = [backdoor(recipe, ratio, seed, claim=claim, rounds=scale.attack_rounds) for seed in scale.seeds]
             clean, success, share = ([100 * run[n] for run in runs] for n in range(3))
-            words = f"accuracy {fmean(clean):5.1f} ± {stdev(clean):.1f} %, backdoor {fmean(success):5.1f} ± "
-            words += f"{stdev(success):.1f} %, attacker's weight {max(share):.1f} % at most"
+            words = f"accuracy {fmean(clean):5.1f} ± {_spread(clean):.1f} %, backdoor {fmean(success):5.1f} ± "
+            words += f"{_spread(success):.1f} %, attacker's weight {max(share):.1f} % at most"
             yield f"{recipe}, {case}", runs, words
 
 
-def backdoor(
-    recipe: str, ratio: float, seed: int, *, claim: float = 2.0**53, rounds: int = 10
-) -> tuple[float, float, float]:
+def backdoor(recipe: str, ratio: float, seed: int, *, claim: float, rounds: int) -> tuple[float, float, float]:
     """Accuracy and success of the backdoor after the last round, and the attacker's greatest weight in any."""
     config = _config("digits", recipe, ratio, seed, devices=DEVICES, partition="iid", rounds=rounds)
 

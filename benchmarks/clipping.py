@@ -1,8 +1,9 @@
 """What clipping a gradient costs in a step: perceptrons alone and stacked, and networks through autograd.
 
-    python benchmarks/clipping.py
+    python benchmarks/clipping.py [--json] [--quick]
 
 Steps without clipping and with a norm that is reached in turn, in one process; least CPU time, in microseconds.
+`--quick`: one perceptron, two steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from _quick import add_quick
 
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
@@ -23,7 +25,7 @@ from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 
-STEPS, ROUNDS = 40, 15
+STEPS, ROUNDS = 40, 15  # of a training, and trainings
 NAMES = ("mlp:fp32", "mlp:w1", "fedrad_mlp:fp32", "cnn:fp32", "mcmahan_cnn:fp32")
 
 
@@ -38,7 +40,7 @@ def alone(model: Prototype, how: LocalTraining) -> float:
     x, y = torch.randn(500, 1, 28, 28), torch.randint(10, (500,))
     begun = time.process_time()
     train_local(model, x, y, how, generator=torch.Generator().manual_seed(0))
-    return (time.process_time() - begun) / STEPS
+    return (time.process_time() - begun) / how.steps
 
 
 def stacked(model: Prototype, how: LocalTraining, devices: int = 5) -> float:
@@ -48,13 +50,15 @@ def stacked(model: Prototype, how: LocalTraining, devices: int = 5) -> float:
     pupils = Pupils(Shelf(x), torch.arange(len(y)), y, [500] * devices, generators)
     begun = time.process_time()
     train_stacked(model, pupils, how)
-    return (time.process_time() - begun) / STEPS / devices
+    return (time.process_time() - begun) / how.steps / devices
 
 
-def compare(name: str, step: Callable[[Prototype, LocalTraining], float], how: LocalTraining) -> tuple[float, float]:
+def compare(
+    name: str, step: Callable[[Prototype, LocalTraining], float], how: LocalTraining, rounds: int
+) -> tuple[float, float]:
     """The least of several, without and with clipping, measured in turn."""
     found: dict[float, list[float]] = {0.0: [], 0.01: []}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for clip, seconds in found.items():
             seconds.append(step(model_of(name), replace(how, clip=clip)))
     free, clipped = (1e6 * min(seconds) for seconds in found.values())
@@ -67,16 +71,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--json", action="store_true")
+    add_quick(parser)
     a = parser.parse_args()
     torch.set_num_threads(1)
-    how = LocalTraining(lr=0.01, batch_size=a.batch, steps=STEPS, momentum=a.momentum)
+    names, steps, rounds = (NAMES[:1], 2, 1) if a.quick else (NAMES, STEPS, ROUNDS)
+    how = LocalTraining(lr=0.01, batch_size=a.batch, steps=steps, momentum=a.momentum)
     print(f"{'batch ' + str(a.batch):26s}{'free':>9s}{'clipped':>9s}{'ratio':>7s}")
     ratios = {}
-    for name in NAMES:
+    for name in names:
         for way, step in (("alone", alone), ("stacked", stacked)):
             if way == "stacked" and not name.startswith("mlp"):
                 continue
-            free, clipped = compare(name, step, how)
+            free, clipped = compare(name, step, how, rounds)
             ratios[f"{name} {way}"] = round(clipped / free, 3)
             print(f"{name + ' ' + way:26s}{free:9.0f}{clipped:9.0f}{clipped / free:7.2f}")
     if a.json:

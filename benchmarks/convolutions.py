@@ -1,8 +1,9 @@
-"""Convolutions in the frequency domain against torch's own: `python benchmarks/convolutions.py [--json]`.
+"""Convolutions in the frequency domain against torch's own: `python benchmarks/convolutions.py [--json] [--quick]`.
 
 Forward and backward of one layer on a batch of 32, then a step of SGD of McMahan's CNN, one thread. Both ways take
 turns in the same run; the ratio is that of the fastest turns. The error is the largest difference to the sum in
 doubles, by the largest number. The last rows are shapes for which `quant.spectral.pays` says no.
+`--quick`: one layer and the network, once each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from _quick import add_quick
 from torch import nn
 from torch.nn import functional as F
 
@@ -41,26 +43,32 @@ def main() -> None:
     """Measure, print, and with `--json` say it again as one object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
+    add_quick(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as in a worker of the simulation
     facts: dict[str, float] = {}
-    for shape in SHAPES:
-        name, ratio = _layer(*shape)
+    for shape in SHAPES[:1] if args.quick else SHAPES:
+        name, ratio = _layer(*shape, quick=args.quick)
         facts[name] = ratio
-    facts["mcmahan_cnn"] = _network()
+    facts["mcmahan_cnn"] = _network(quick=args.quick)
     if args.json:
         print(json.dumps(facts))
 
 
-def _layer(c_in: int, c_out: int, side: int, kernel: int) -> tuple[str, float]:
+def _layer(c_in: int, c_out: int, side: int, kernel: int, *, quick: bool) -> tuple[str, float]:
     torch.manual_seed(0)
     layer = Conv2d(c_in, c_out, kernel, padding=kernel // 2).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.randn(ROWS, c_in, side, side).contiguous(memory_format=torch.channels_last).requires_grad_()
     g = torch.randn(ROWS, c_out, side, side).contiguous(memory_format=torch.channels_last)
     wanted = [x, *layer.parameters()]
     used = pays(x.shape, layer.weight.shape, (kernel // 2, kernel // 2))
-    ratio = _ratio(lambda: torch.autograd.grad(layer(x), wanted, g), ours=_always, turns=40)
+    ratio = _ratio(
+        lambda: torch.autograd.grad(layer(x), wanted, g),
+        ours=_always,
+        turns=1 if quick else 40,
+        times=1 if quick else TURNS,
+    )
     exact = F.conv2d(x.double(), layer.weight.double(), layer.bias.double(), padding=kernel // 2)  # type: ignore[union-attr]
     errors = [_by(rule, lambda: _off(layer, x, exact)) for rule in (_always, _never)]
     name = f"{c_in}-{c_out} {side}x{side} {kernel}x{kernel}"
@@ -73,21 +81,21 @@ def _off(layer: nn.Module, x: torch.Tensor, exact: torch.Tensor) -> float:
     return ((layer(x).double() - exact).abs().max() / exact.abs().max()).item()
 
 
-def _network() -> float:
+def _network(*, quick: bool) -> float:
     spec = PrototypeSpec("mcmahan_cnn", FP32, (1, 28, 28), 10, 512)
     model = build(spec, generator=torch.Generator().manual_seed(0))
     x, y = torch.randn(5 * ROWS, 1, 28, 28), torch.randint(0, 10, (5 * ROWS,))
     how = LocalTraining(lr=0.01, batch_size=ROWS, epochs=1)
     work = partial(train_local, model, x, y, how, generator=torch.Generator().manual_seed(0))
-    ratio = _ratio(work, ours=pays, turns=4)
+    ratio = _ratio(work, ours=pays, turns=1 if quick else 4, times=1 if quick else TURNS)
     print(f"{'mcmahan_cnn':20s} {ratio:5.2f} times as fast, a whole step of SGD")
     return round(ratio, 2)
 
 
-def _ratio(work: Callable[[], object], *, ours: Rule, turns: int) -> float:
-    """The seconds of torch's way by those of ours."""
+def _ratio(work: Callable[[], object], *, ours: Rule, turns: int, times: int) -> float:
+    """The seconds of torch's way by those of ours: the best of so many `times`, each the mean of so many `turns`."""
     best = {ours: float("inf"), _never: float("inf")}
-    for _ in range(TURNS):
+    for _ in range(times):
         for rule in best:
             best[rule] = min(best[rule], _by(rule, lambda: _seconds(work, turns)))
     return best[_never] / best[ours]

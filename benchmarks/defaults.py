@@ -1,4 +1,4 @@
-"""Every recipe with nothing but its defaults: `python benchmarks/defaults.py [--json] [--keep FILE] [RECIPE ...]`.
+"""Every recipe with nothing but its defaults: `benchmarks/defaults.py [--json] [--quick] [--keep FILE] [RECIPE ...]`.
 
     edgestill simulate --dataset D --alpha A --recipe R --seed S        12 devices, three prototypes, 10 rounds
 
@@ -13,6 +13,8 @@ of the averages in %, mean over the rounds.
 Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
 (`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` a run is a
 line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+
+`--quick`: three devices with digits, one round of FedAvg and of local training.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from _data import use_shared_data
+from _quick import add_quick
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from aggregator.recipes.catalogue import RECIPES
@@ -35,6 +40,7 @@ from aggregator.recipes.catalogue import RECIPES
 DATASETS = ("digits", "mnist", "fashion_mnist")
 ALPHAS = (0.1, 1.0)
 SEEDS = (31, 32, 33)
+ROUNDS = 10
 LEAST = 2.0  # points that a recipe may be below local training and FedAvg
 OTHER = {"fedma": "mlp:fp32"}  # matched averaging knows perceptrons and VGG-9 alone
 BASES = ("local", "fedavg")
@@ -56,10 +62,10 @@ def cells(asked: argparse.Namespace) -> Iterator[Row]:
                 yield {**cell, "recipe": "fedavg", "prototypes": prototypes}
 
 
-def run(cell: Row, seed: int) -> Row:
+def run(cell: Row, seed: int, more: Sequence[str]) -> Row:
     """One simulation, by the command that a user types; what came out of it."""
     command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed)]
-    command += ["--score-every", "10", "--workers", "1"]
+    command += ["--score-every", str(ROUNDS), "--workers", "1", *more]
     command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
     command += ["--attack", cell["attack"]] if cell["attack"] else []
@@ -164,7 +170,13 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=2, help="simulations side by side")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_quick(parser)
     asked = parser.parse_args()
+    use_shared_data()
+    more: list[str] = []
+    if asked.quick:
+        asked.recipes, asked.datasets, asked.alphas, asked.seeds, asked.devices = ["fedavg"], ["digits"], [1.0], [0], 3
+        more = ["--rounds", "1", "--local-steps", "2"]
     unknown = set(asked.recipes) - RECIPES.keys()
     if unknown:
         parser.error(f"no such recipe: {' '.join(sorted(unknown))}")
@@ -174,7 +186,7 @@ def main() -> None:
     wanted = list(cells(asked))
     left = [(cell, seed) for seed in asked.seeds for cell in wanted if _key({**cell, "seed": seed}) not in done]
     with ThreadPoolExecutor(asked.jobs) as threads:
-        for row in threads.map(lambda one: run(*one), left):
+        for row in threads.map(lambda one: run(*one, more), left):
             rows.append(row)
             if asked.keep:
                 with asked.keep.open("a") as file:

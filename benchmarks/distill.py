@@ -1,6 +1,6 @@
 """Ensemble distillation against the plain loop, and what FedRAD's scores cost beside the teachers' forwards.
 
-    python benchmarks/distill.py [--json]
+    python benchmarks/distill.py [--json] [--quick]
 
 The plain loop is what FedDF's pseudo-code says: at every step, every teacher answers the batch. It is written with
 torch alone: modules in evaluation mode, `torch.optim`, `clip_grad_norm_`. Both learn from the same batches in the same
@@ -10,6 +10,8 @@ and shows the cores too.
 Speed is that of FedDF's Adam. Whether both come to the same student is asked with SGD, on the targets that the plain
 loop's teachers gave: Adam divides each gradient by its own size, so where that is rounding noise its sign decides a
 whole step, and any two float32 programs drift apart by steps of the learning rate. `adam_difference` shows by how much.
+
+`--quick`: two teachers, two steps, a few samples.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import torch
+from _quick import add_quick
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -36,16 +39,38 @@ from edge_agent.training.sgd import train_local
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 
-TEACHERS, SAMPLES = 20, 2_000
-HOW = Distillation(steps=100, batch_size=128, shuffle=False)
-SGD = replace(HOW, optimizer="sgd", lr=0.1)
 RESNET = PrototypeSpec(*parse_prototype("resnet8"), (3, 32, 32), 10)
-SCORED, IMAGES = 30, 10_000
 MLP = PrototypeSpec(*parse_prototype("fedrad_mlp"), (1, 28, 28), 10)
 State = dict[str, Tensor]
 
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured."""
+
+    teachers: int
+    samples: int
+    how: Distillation
+    scored: int  # teachers of FedRAD's scores
+    images: int
+
+    @property
+    def sgd(self) -> Distillation:
+        """The same with SGD."""
+        return replace(self.how, optimizer="sgd", lr=0.1)
+
+
+FULL = Scale(
+    teachers=20,
+    samples=2_000,
+    how=Distillation(steps=100, batch_size=128, shuffle=False),
+    scored=30,
+    images=10_000,
+)
+QUICK = Scale(teachers=2, samples=32, how=Distillation(steps=2, batch_size=16, shuffle=False), scored=3, images=64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +142,9 @@ def plain_loop(start: State, x: Tensor, how: Distillation, answer: Callable[[int
     return student.state_dict()
 
 
-def every_teacher_each_step(states: list[State], start: State, x: Tensor) -> tuple[State, list[Tensor]]:
+def every_teacher_each_step(
+    states: list[State], start: State, x: Tensor, how: Distillation
+) -> tuple[State, list[Tensor]]:
     """The plain loop with Adam, and the targets of every step."""
     teachers = [module_of(RESNET, state).eval() for state in states]
     seen: list[Tensor] = []
@@ -126,14 +153,14 @@ def every_teacher_each_step(states: list[State], start: State, x: Tensor) -> tup
         seen.append(plain_targets(teachers, batch))
         return seen[-1]
 
-    return plain_loop(start, x, HOW, answer), seen
+    return plain_loop(start, x, how, answer), seen
 
 
-def each_sample_once(states: list[State], start: State, x: Tensor) -> tuple[State, Tensor]:
+def each_sample_once(states: list[State], start: State, x: Tensor, how: Distillation) -> tuple[State, Tensor]:
     """Ours with Adam, and its targets."""
     teachers = [teacher_of(RESNET, number, state) for number, state in enumerate(states)]
     targets = Ensemble(teachers, x, teach="mean-logits").taught()
-    return distill(build(RESNET), start, x, targets, HOW, generator=seeded(0)).state, targets
+    return distill(build(RESNET), start, x, targets, how, generator=seeded(0)).state, targets
 
 
 def difference(ours: State, theirs: State) -> float:
@@ -141,11 +168,11 @@ def difference(ours: State, theirs: State) -> float:
     return max((value - theirs[name]).abs().max().item() for name, value in ours.items())
 
 
-def scoring() -> tuple[float, float]:
+def scoring(scale: Scale) -> tuple[float, float]:
     """CPU seconds of the forwards of FedRAD's teachers, and of the pass that also takes medians and scores."""
-    states = [trained(MLP, number, 5, 0.05) for number in range(SCORED)]
+    states = [trained(MLP, number, 5, 0.05) for number in range(scale.scored)]
     teachers = [teacher_of(MLP, number, state) for number, state in enumerate(states)]
-    x, _ = samples(MLP, IMAGES, 7)
+    x, _ = samples(MLP, scale.images, 7)
     list(all_logits(teachers, x[:1]))  # the template is exported once in the life of an aggregator
     forwards, scored = math.inf, math.inf
     for _ in range(3):
@@ -158,29 +185,32 @@ def scoring() -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_quick(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    scale = QUICK if args.quick else FULL
 
-    states = [trained(RESNET, number, 4, 0.1) for number in range(TEACHERS)]
+    states = [trained(RESNET, number, 4, 0.1) for number in range(scale.teachers)]
     start = weighted_mean(states, [1] * len(states))
-    x, _ = samples(RESNET, SAMPLES, 7)
-    fast = timed(lambda: each_sample_once(states, start, x))
-    plain = timed(lambda: every_teacher_each_step(states, start, x))
+    x, _ = samples(RESNET, scale.samples, 7)
+    fast = timed(lambda: each_sample_once(states, start, x, scale.how))
+    plain = timed(lambda: every_teacher_each_step(states, start, x, scale.how))
     (ours, targets), (theirs, seen) = fast.result, plain.result
     adam = difference(ours, theirs)
-    sgd_ours = distill(build(RESNET), start, x, targets, SGD, generator=seeded(0)).state
-    sgd = difference(sgd_ours, plain_loop(start, x, SGD, lambda step, _: seen[step]))
+    sgd_ours = distill(build(RESNET), start, x, targets, scale.sgd, generator=seeded(0)).state
+    sgd = difference(sgd_ours, plain_loop(start, x, scale.sgd, lambda step, _: seen[step]))
     moved = difference(sgd_ours, start)
-    forwards, scored = scoring()
+    forwards, scored = scoring(scale)
 
-    print(f"{TEACHERS} ResNet-8 teachers, {SAMPLES:,} samples, {HOW.steps} steps of {HOW.batch_size}, seconds:")
+    steps = f"{scale.how.steps} steps of {scale.how.batch_size}"
+    print(f"{scale.teachers} ResNet-8 teachers, {scale.samples:,} samples, {steps}, seconds:")
     print(f"{'':24s} {'CPU':>8s} {'clock':>8s}")
     print(f"{'every teacher each step':24s} {plain.cpu:8.1f} {plain.wall:8.1f}")
     print(f"{'each sample once':24s} {fast.cpu:8.1f} {fast.wall:8.1f}")
     print(f"{plain.cpu / fast.cpu:.1f} times faster ({plain.wall / fast.wall:.1f} by the clock); ", end="")
     print(f"students differ by at most {sgd:.1e} (SGD; moved by up to {moved:.1e}), {adam:.1e} with Adam")
     overhead = (scored - forwards) / forwards
-    print(f"\n{SCORED} MLP teachers on {IMAGES:,} images: forwards {forwards:.2f} s, ", end="")
+    print(f"\n{scale.scored} MLP teachers on {scale.images:,} images: forwards {forwards:.2f} s, ", end="")
     print(f"with medians and scores {scored:.2f} s, {100 * overhead:.1f} % more")
     if args.json:
         facts = {

@@ -1,8 +1,11 @@
-"""Cost of a local step guided by FedGen's generator, against a plain one: `python benchmarks/fedgen_step.py [--json]`.
+"""Cost of a local step guided by FedGen's generator, against a plain one.
+
+    python benchmarks/fedgen_step.py [--json] [--quick]
 
 The FedGen CNN on batches of 32 MNIST-sized images, forward, backward and SGD, one thread, through `train_local`. All
 variants take turns in the same run, so that a busy machine slows all of them; the ratio is that of the medians of the
-process's own CPU time. `paper` draws 32 latents a step, `reference` 64, for its second term.
+process's own CPU time. `paper` draws 32 latents a step, `reference` 64, for its second term. `--quick`: one
+prototype, two steps.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _quick import add_quick
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -46,13 +50,13 @@ def latents(noise: str) -> Latents:
     return Latents.from_tensors(tensors, header)
 
 
-def round_of(prototype: str, how: Guidance | None, batch: int) -> Callable[[], None]:
+def round_of(prototype: str, how: Guidance | None, batch: int, steps: int) -> Callable[[], None]:
     """A round of local training."""
     spec = PrototypeSpec(*parse_prototype(prototype), SHAPE, CLASSES, LATENT)
     model = build(spec, generator=torch.Generator().manual_seed(0))
     x = torch.randn(SAMPLES, *SHAPE, generator=torch.Generator().manual_seed(1))
     y = torch.arange(SAMPLES) % CLASSES
-    training = LocalTraining(lr=0.01, batch_size=batch, steps=STEPS)
+    training = LocalTraining(lr=0.01, batch_size=batch, steps=steps)
     received = latents("paper" if how is PAPER else "reference")
 
     def run() -> None:
@@ -62,7 +66,7 @@ def round_of(prototype: str, how: Guidance | None, batch: int) -> Callable[[], N
     return run
 
 
-def medians(rounds: dict[str, Callable[[], None]], repeat: int) -> dict[str, float]:
+def medians(rounds: dict[str, Callable[[], None]], repeat: int, steps: int) -> dict[str, float]:
     """Milliseconds of CPU time of a step, rounds taken in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in rounds}
     for turn in range(repeat + 2):
@@ -70,7 +74,7 @@ def medians(rounds: dict[str, Callable[[], None]], repeat: int) -> dict[str, flo
             start = time.process_time()
             run()
             if turn >= 2:  # the first turns warm up
-                seconds[name].append((time.process_time() - start) / STEPS)
+                seconds[name].append((time.process_time() - start) / steps)
     return {name: 1000 * statistics.median(values) for name, values in seconds.items()}
 
 
@@ -81,12 +85,17 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=30, help="timed rounds of each variant")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of the ratios")
+    add_quick(parser)
     args = parser.parse_args()
+    if args.quick:
+        args.prototypes, args.repeat = ["cnn:fp32"], 1
+    steps = 2 if args.quick else STEPS
     torch.set_num_threads(1)
     ratios: dict[str, float] = {}
     print(f"{'prototype':12}{'loss':12}{'ms/step':>9}{'x plain':>9}    one thread, batch {args.batch}")
     for prototype in args.prototypes:
-        ms = medians({name: round_of(prototype, how, args.batch) for name, how in FORMS.items()}, args.repeat)
+        rounds = {name: round_of(prototype, how, args.batch, steps) for name, how in FORMS.items()}
+        ms = medians(rounds, args.repeat, steps)
         for name, value in ms.items():
             ratios[f"{prototype}:{name}"] = round(value / ms["plain"], 3)
             print(f"{prototype:12}{name:12}{value:9.2f}{value / ms['plain']:9.2f}")

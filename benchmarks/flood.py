@@ -1,6 +1,6 @@
 """Rounds of 20 honest devices, undisturbed and beside one and five devices that flood, over a real broker.
 
-    python benchmarks/flood.py [--json] [--broker embedded] [--cases "tiny chunks,garbage"] [--messages 0 --mbytes 0]
+    python benchmarks/flood.py [--json] [--quick] [--broker embedded] [--cases "tiny chunks,garbage"]
 
 A real aggregator process; honest devices are light ones (`_load_devices.py`) that answer each job at once with a signed
 update of 100 KB, so a round is what the aggregator, its worker and the broker need. Flooding devices are known to the
@@ -10,7 +10,8 @@ unless told otherwise (0: as fast as it can). Every case has devices of its own,
 `ratio`: the median time from one round's opening to the next, against that of the undisturbed rounds before and after
 it; `worst`: the longest round against the same. `service` and `broker`: processor seconds a round. On a machine of two
 cores a flood also takes what broker and flooders need to carry it: these columns tell that from the service's own work.
-`dropped`: messages that the service dropped unread, of those `sent`.
+`dropped`: messages that the service dropped unread, of those `sent`. `--quick`: two honest devices beside one flooder,
+the first case only, one round a phase.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from _fleet import device_names, write_fleet
 from _flooder import CASES
 from _load_devices import LightDevice, fetch_tensors, until
 from _machine import Mosquitto, cpu_seconds
+from _quick import add_quick
 
 from aggregator.storage.journal import Journal
 from fleet.mqtt.processes import Processes
@@ -111,8 +113,11 @@ class Row:
 class Bench:
     """A fleet whose rounds go on for ever."""
 
-    def __init__(self, home: Path, port: int, service: int, broker: int, devices: list[HonestDevice]) -> None:
+    def __init__(
+        self, home: Path, port: int, service: int, broker: int, devices: list[HonestDevice], each: int
+    ) -> None:
         self.home, self.port, self.pids, self.devices = home, port, (service, broker), devices
+        self._each = each  # rounds of a phase at least
 
     def opened(self) -> dict[int, float]:
         """When the rounds were opened."""
@@ -129,7 +134,7 @@ class Bench:
         end = started + at_most_s
         await self._reach(first, end)
         cpu, began = [cpu_seconds(pid) for pid in self.pids], time.monotonic()
-        await self._reach(first + ROUNDS, end)
+        await self._reach(first + self._each, end)
         while time.monotonic() < min(began + least_s, end):
             await self._reach(max(self.opened()) + 1, end)
         opened = {number: when for number, when in self.opened().items() if number >= first}
@@ -201,7 +206,7 @@ async def measure(
     rows, names = [], iter(flooders)
     calm = await bench.rounds(args.seconds / 2)
     for case in cases:
-        for count in COUNTS:
+        for count in args.counts:
             mine = [next(names) for _ in range(count)]
             keys = {name: flooders[name] for name in mine}
             lost = sum(device.lost for device in bench.devices)
@@ -269,8 +274,8 @@ def _broker(folder: Path, kind: str, processes: Processes) -> Iterator[tuple[int
 async def run(folder: Path, args: argparse.Namespace, cases: list[str], processes: Processes) -> list[Row]:
     """All of it, on a broker of our own."""
     with _broker(folder, args.broker, processes) as (port, broker):
-        keys = {name: generate_key() for name in device_names(HONEST)}
-        flooders = {f"flood-{i:03d}": generate_key() for i in range(len(cases) * sum(COUNTS))}
+        keys = {name: generate_key() for name in device_names(args.honest)}
+        flooders = {f"flood-{i:03d}": generate_key() for i in range(len(cases) * sum(args.counts))}
         home = folder / "aggregator"
         own = write_fleet(
             home, port=port, prototype=PROTOTYPE, shape=SHAPE, rounds=ALWAYS, devices=keys, others=flooders
@@ -279,7 +284,7 @@ async def run(folder: Path, args: argparse.Namespace, cases: list[str], processe
         devices = [HonestDevice(name, key, own.public_key(), PROTOTYPE) for name, key in keys.items()]
         try:
             await _gather(devices, port, home, own.public_key(), processes)
-            bench = Bench(home, port, processes.running["aggregator"].pid, broker, devices)
+            bench = Bench(home, port, processes.running["aggregator"].pid, broker, devices, args.rounds)
             return await measure(bench, flooders, cases, args)
         finally:
             for device in devices:
@@ -317,7 +322,11 @@ def main() -> None:
     parser.add_argument("--messages", type=float, default=1000, help="a second and flooder; 0: as many as it can")
     parser.add_argument("--mbytes", type=float, default=4, help="a second and flooder; 0: as many as it can")
     parser.add_argument("--seconds", type=float, default=8, help="of each flood at least")
+    add_quick(parser)
+    parser.set_defaults(honest=HONEST, counts=COUNTS, rounds=ROUNDS)
     args = parser.parse_args()
+    if args.quick:
+        args.honest, args.counts, args.rounds, args.seconds, args.cases = 2, (1,), 1, 0.5, next(iter(CASES))
     cases = args.cases.split(",")
     if unknown := sorted(set(cases) - set(CASES)):
         parser.error(f"no case {unknown[0]!r}; there are: {', '.join(CASES)}")

@@ -1,6 +1,6 @@
 """A round with 200 and with 1,000 devices over Mosquitto, against what the broker alone can carry.
 
-    python benchmarks/mqtt_load.py [--json] [--devices 200,1000]
+    python benchmarks/mqtt_load.py [--json] [--quick] [--devices 200,1000]
 
 Real connections of light devices (one process), a real aggregator process that makes every update durable before it
 answers. Each device sends one signed update of 100 KB (`cnn:fp32`) in chunks, as an agent does. Measured: seconds from
@@ -11,7 +11,7 @@ training is not measured.
 
 `ratio_to_raw` compares with QoS 1, where every message is acknowledged too; `ratio_to_raw_qos0` with QoS 0, where
 nobody knows what has arrived. Chunks themselves travel at QoS 0: the aggregator's own answers, given when an update is
-on the disk, take the place of the broker's.
+on the disk, take the place of the broker's. `--quick`: three devices, one raw run before and one after.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from _fleet import device_names, write_fleet
 from _load_devices import LightDevice, fetch_tensors, until
 from _machine import Mosquitto, allow_files, cpu_seconds, peak_mb
+from _quick import add_quick
 from _raw import raw_runs
 
 from aggregator.storage.journal import Journal
@@ -169,11 +170,11 @@ def _chunks(size: int) -> list[int]:
     return [DEFAULT_CHUNK] * full + ([rest] if rest else [])
 
 
-async def measure(folder: Path, broker: Mosquitto, count: int, size_hint: list[int]) -> Result:
+async def measure(folder: Path, broker: Mosquitto, count: int, size_hint: list[int], runs: int) -> Result:
     """Raw, the round, raw again."""
-    raws = await raw_runs(broker.port, count, size_hint, RAW_RUNS)
+    raws = await raw_runs(broker.port, count, size_hint, runs)
     done = await fleet_round(folder, broker, count, Processes(folder))
-    raws += await raw_runs(broker.port, count, done.chunks, RAW_RUNS)
+    raws += await raw_runs(broker.port, count, done.chunks, runs)
     useful = count * sum(done.chunks) / 1e6
     rate = useful / done.seconds
     unsure, rates = ([run.rate for run in raws if run.qos == qos] for qos in (0, 1))
@@ -200,13 +201,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--devices", default="200,1000", help="numbers of devices, smallest first")
+    add_quick(parser)
     args = parser.parse_args()
-    counts = [int(n) for n in args.devices.split(",")]
+    counts = [3] if args.quick else [int(n) for n in args.devices.split(",")]
     allow_files(max(counts) + 500)
     results = []
     for count in counts:
         with tempfile.TemporaryDirectory(prefix="edgestill-load-") as name, Mosquitto(Path(name)) as broker:
-            results.append(asyncio.run(measure(Path(name), broker, count, _chunks(107_000))))
+            runs = 1 if args.quick else RAW_RUNS
+            results.append(asyncio.run(measure(Path(name), broker, count, _chunks(107_000), runs)))
     print(f"{'devices':>8s} {'seconds':>8s} {'MB/s':>7s} {'raw MB/s':>9s} {'(from':>6s} {'to)':>6s}", end="")
     print(f" {'ratio':>6s} {'QoS 0':>6s} {'ratio':>6s} {'peak MB':>8s} {'again':>6s}")
     for r in results:

@@ -1,6 +1,6 @@
 """A 1.2 MB fp32 array to all agents and back, without training: seconds per round and memory, 10 and 30 agents.
 
-    python benchmarks/round_trip.py [--json] [--agents 10,30] [--rounds 8] [--peer] [--peers-bench FOLDER]
+    python benchmarks/round_trip.py [--json] [--quick] [--agents 10,30] [--rounds 8] [--peer] [--peers-bench FOLDER]
 
 A real aggregator, Mosquitto, and real agent processes on loopback. Every round: publish, fetch, echo, upload, check,
 fsync and journal, answer, fuse (FedAvg), publish. The echo is made by a child process, as training is, and once more
@@ -10,6 +10,7 @@ from its opening to the opening of the next, in the aggregator's journal; the fi
 `--peer` then runs Flower's deployment with the same array and as many nodes, if a harness with `deploy_flwr.py` is
 given (by `--peers-bench` or EDGESTILL_PEERS_BENCH) and its environment is installed; otherwise earlier figures are
 printed. Of its rounds (`--peer-rounds`), too, the first is left out. Its 30 nodes need minutes, and 12.5 GB.
+`--quick`: two agents, four rounds, no peer.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 from _fleet import device_names, write_agent, write_fleet
 from _machine import Mosquitto, memory_mb, peak_mb
+from _quick import add_quick
 
 from aggregator.storage.journal import Journal
 from core.errors import ConfigError
@@ -204,7 +206,10 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="Flower beside it")
     parser.add_argument("--peer-rounds", type=int, default=2, help="of Flower's, 2 or more")
     parser.add_argument("--peers-bench", type=Path, default=os.environ.get("EDGESTILL_PEERS_BENCH"), metavar="FOLDER")
+    add_quick(parser)
     args = parser.parse_args()
+    if args.quick:
+        args.agents, args.rounds, args.peer = "2", 4, False
     counts = [int(n) for n in args.agents.split(",")]
     results = [measure(n, max(4, args.rounds), echo) for n in counts for echo in ("child", "inline")]
     print(

@@ -1,6 +1,6 @@
 """The simulated fleet beside its peers: the same work, the same machine, one run, best of three, interleaved.
 
-    python benchmarks/simulate.py [--json] [--cases mlp10,cnn10] [--systems naive-t1,pfl-2w] [--repeats 3]
+    python benchmarks/simulate.py [--json] [--quick] [--cases mlp10,cnn10] [--systems naive-t1,pfl-2w] [--repeats 3]
                                   [--harness DIR] [--peers DIR]
 
 MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, FedAvg, scored at the end:
@@ -15,6 +15,8 @@ venv-flwr, venv-fedlab); the harness's README says how to make them. A peer with
 45 minutes with all peers; give it a quiet machine. Flower's Ray (flwr-2a) listens on the machine's network address,
 whatever it is asked for: leave it out by --systems, or run all of it in a network namespace of its own
 (unshare -rn sh -c 'ip link set lo up; exec python benchmarks/simulate.py').
+
+`--quick`: `everything` alone, three devices with digits; no harness, no peers.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _everything import everything
+from _data import use_shared_data
+from _everything import FULL, QUICK, everything
+from _quick import add_quick
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ("mlp10", "mlp30", "mlp100", "cnn10", "everything")
@@ -47,8 +51,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--harness", type=Path, default=ROOT.parent / "shared" / "peers-bench")
     parser.add_argument("--peers", type=Path, default=Path.home() / ".cache" / "peerbench")
+    add_quick(parser)
     args = parser.parse_args()
-    os.environ.setdefault("EDGESTILL_DATA", str(ROOT.parent / "shared" / "data"))
+    use_shared_data()
+    if args.quick:
+        args.cases, args.repeats = "everything", 1
     cases = args.cases.split(",")
     if unknown := set(cases) - set(CASES):
         raise SystemExit(f"unknown case {unknown.pop()!r}; known: {' '.join(CASES)}")
@@ -59,7 +66,7 @@ def main() -> None:
     if beside:
         facts = compare(race(args.harness, args.peers, args.systems.split(","), beside, args.repeats))
     if "everything" in cases:
-        facts |= everything(args.repeats)
+        facts |= everything(args.repeats, QUICK if args.quick else FULL)
     if args.json:
         print(json.dumps(facts))
 

@@ -1,10 +1,11 @@
 """One update on the wire against the fp32 safetensors file of the same model, and the time to encode and decode it.
 
-    python benchmarks/update_size.py [--json]
+    python benchmarks/update_size.py [--json] [--quick]
 
 The update is the whole signed message that a device sends: envelope, header, tensors. The models are in their plain
 form (no adapter), trained for a few steps, so that no tensor is trivially compressible. Ratios are keyed
-`arch:precision` for `state` updates and `arch:predictor` for predictor-only ones of the fp32 prototype.
+`arch:precision` for `state` updates and `arch:predictor` for predictor-only ones of the fp32 prototype. `--quick`: the
+small CNN alone, timed once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 
 import safetensors.torch
 import torch
+from _quick import add_quick
 
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
@@ -36,6 +38,7 @@ SHAPES = {"cnn": (1, 28, 28), "mlp": (1, 28, 28)}
 STATES = ["resnet8:w1", "resnet20:w1", "cnn:w1", "mlp:w1"]
 STATES += [f"resnet8:{precision}" for precision in ("w1a1", "w2a2", "w4a4", "w8a8", "fp32")]
 PREDICTORS = ["cnn", "resnet8"]
+TIMED, REPEATS = "resnet20:w1", 50
 KEY = generate_key()
 
 
@@ -76,13 +79,14 @@ def message(tensors: Mapping[str, Tensor], kind: str, prototype: str) -> bytes:
 
 
 def row(name: str, model: Prototype, tensors: Mapping[str, Tensor], kind: str) -> Row:
-    fp32 = len(safetensors.torch.save(model.state_dict()))
+    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # training puts channels last
+    fp32 = len(safetensors.torch.save(state))
     parameters = sum(p.numel() for p in model.parameters())
     size = len(message(tensors, kind, str(model.spec)))
     return Row(name, parameters, fp32, size, fp32 / size, 8 * size / parameters)
 
 
-def median_ms(work: Callable[[], object], repeats: int = 50) -> float:
+def median_ms(work: Callable[[], object], repeats: int) -> float:
     """Median CPU milliseconds: the figure least disturbed by other load."""
     times = []
     for _ in range(repeats):
@@ -95,28 +99,31 @@ def median_ms(work: Callable[[], object], repeats: int = 50) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_quick(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    states, predictors = (["cnn:w1"], ["cnn"]) if args.quick else (STATES, PREDICTORS)
+    timed, repeats = ("cnn:w1", 1) if args.quick else (TIMED, REPEATS)
 
     rows = []
-    for name in STATES:
+    for name in states:
         model = trained(name)
         rows.append(row(name, model, pack(model), "state"))
-    for arch in PREDICTORS:
+    for arch in predictors:
         model = trained(f"{arch}:fp32")
         rows.append(row(f"{arch}:predictor", model, slice_state(pack(model), "predictor"), "predictor"))
 
-    model = trained("resnet20:w1")
-    data = message(pack(model), "state", "resnet20:w1")
+    model = trained(timed)
+    data = message(pack(model), "state", timed)
 
     def receive() -> object:
         envelope = open_envelope(data, public_key=KEY.public_key(), fleet="bench")
         return decode(decode_update(envelope.payload)[1])
 
     tensors = pack(model)
-    pack_ms = median_ms(lambda: pack(model))
-    encode_ms = median_ms(lambda: message(tensors, "state", "resnet20:w1"))
-    decode_ms = median_ms(receive)
+    pack_ms = median_ms(lambda: pack(model), repeats)
+    encode_ms = median_ms(lambda: message(tensors, "state", timed), repeats)
+    decode_ms = median_ms(receive, repeats)
 
     print(f"{'update':18s} {'parameters':>11s} {'fp32 file':>11s} {'update':>9s} {'smaller':>9s} {'bits/param':>11s}")
     for r in rows:
@@ -124,7 +131,7 @@ def main() -> None:
             f"{r.name:18s} {r.parameters:11,d} {r.fp32_bytes:11,d} {r.update_bytes:9,d} {r.ratio:8.1f}x "
             f"{r.bits_per_parameter:11.2f}"
         )
-    print("\n1-bit ResNet-20, CPU milliseconds, median:")
+    print(f"\n{timed}, CPU milliseconds, median:")
     print(f"encode and sign {encode_ms:.2f}; verify and decode {decode_ms:.2f}; quantize and pack before {pack_ms:.2f}")
     if args.json:
         ratios = {r.name: round(r.ratio, 2) for r in rows}

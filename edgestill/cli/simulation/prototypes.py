@@ -72,12 +72,13 @@ def _facts(prototype: str, shape: tuple[int, ...], classes: int, latent: int | N
     spec = PrototypeSpec(*parse_prototype(prototype), shape, classes, latent)
     model = build(spec, generator=torch.Generator().manual_seed(0))
     tensors = pack(model)
+    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # safetensors takes no other layout
     return {
         "prototype": str(spec),
         "input": "x".join(map(str, shape)),
         "latent": model.latent,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "fp32_safetensors_bytes": len(safetensors.torch.save(model.state_dict())),
+        "fp32_safetensors_bytes": len(safetensors.torch.save(state)),
         "state_update_bytes": len(encode(tensors)),
         "predictor_update_bytes": len(encode(slice_state(tensors, "predictor"))),
     }

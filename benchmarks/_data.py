@@ -1,0 +1,16 @@
+"""Where the benchmarks find datasets: `EDGESTILL_DATA`, or `../shared/data` beside the checkout where that exists."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["use_shared_data"]
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def use_shared_data() -> None:
+    """Set `EDGESTILL_DATA` for this process and its children, unless it is set."""
+    if SHARED.is_dir():
+        os.environ.setdefault("EDGESTILL_DATA", str(SHARED))
