@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from _machine import Mosquitto, peak_mb
 
+from core.process import environment
 from edge_agent.child.request import Request
-from edge_agent.child.supervisor import Child, child_environment
+from edge_agent.child.supervisor import Child
 from edge_agent.state.store import Store
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -68,7 +69,7 @@ def idle_mb(folder: Path) -> float:
     command = [sys.executable, "-m", "edgestill", "agent", "run", "--config", str(folder / "agent.toml")]
     log = folder / "agent.log"
     with log.open("wb") as said:
-        process = subprocess.Popen(command, env=child_environment(), stdin=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(command, env=environment(threads=None), stdin=subprocess.DEVNULL, stderr=said)
     until = time.monotonic() + 60
     try:
         while "connected to" not in log.read_text(errors="replace"):

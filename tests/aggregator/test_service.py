@@ -119,7 +119,7 @@ def test_killed_once_in_every_round_it_comes_to_the_same_models(
         for point in points:
             rough.start("--until-done", crash_at=point)
             if point == "worker-fusing":
-                wait_until(lambda: "worker process ended with code -9" in rough.log.read_text(), 90)
+                wait_until(lambda: "worker process was killed by SIGKILL" in rough.log.read_text(), 90)
                 rough.end(signal.SIGKILL)
             assert rough.wait(60) == -signal.SIGKILL, point
         rough.start("--until-done")
