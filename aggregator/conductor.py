@@ -53,6 +53,7 @@ from core.crashpoints import reach
 from core.errors import EdgestillError, RoundError, StorageError
 from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
 from wire.messages import Job, Offer
+from wire.refusals import RefusalReason
 
 __all__ = ["Conductor"]
 
@@ -213,8 +214,9 @@ class Conductor:
                 device=device,
                 transfer=rows[device].transfer,
                 round=rows[device].round,
-                reason=f"cannot be fused: {reason}"[:500],
+                reason=RefusalReason.NOT_FUSABLE.say(detail=reason)[:500],
                 time=self._clock(),
+                why=RefusalReason.NOT_FUSABLE,
             )
             log.error("round %d: the update of %r is set aside: it %s", number, device, refusal.reason)
             self._exclude(refusal, self._clock() + self.config.limits.mute_s)
@@ -403,7 +405,7 @@ class Conductor:
         """Whether an update of that round can be taken."""
         verdict = judge(self.state, device, number)
         if verdict == Verdict(late=True) and self.journal.has_update(device, number):
-            return Verdict(f"already kept for round {number}")
+            return Verdict(RefusalReason.ALREADY_KEPT)
         return verdict
 
     def asked(self, device: str, number: int) -> Asked | None:

@@ -29,7 +29,7 @@ def run_command(command: Command, conductor: Conductor, uploads: Uploads) -> Non
         _run(command, conductor, uploads)
     except EdgestillError as error:
         with conductor.journal.transaction():
-            conductor.journal.answer(command.id, f"error: {error}")
+            conductor.journal.answer(command.id, str(error), failed=True)
 
 
 def _run(command: Command, conductor: Conductor, uploads: Uploads) -> None:

@@ -41,6 +41,7 @@ from core.errors import ConfigError, DeviceError, EdgestillError, RoundError, St
 from transport.link import Connected, Disconnected, Link, Received
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Metrics, Rejected, Reported, State
+from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, aggregator_filters, parse
 from wire.uplink import addressed
 
@@ -299,10 +300,9 @@ class Service:
         if key is None:
             return
         if not self._may_speak(topic.device):
-            number = max(1, self.conductor.number)
-            self.publisher.answer(
-                topic.device, Rejected(transfer=topic.transfer, round=number, reason="the device was revoked")
-            )
+            number, why = max(1, self.conductor.number), RefusalReason.REVOKED
+            answer = Rejected(transfer=topic.transfer, round=number, reason=why.say(), why=why)
+            self.publisher.answer(topic.device, answer)
             return
         self.desk.chunk(topic, payload, key)
 
@@ -337,6 +337,7 @@ class Service:
                 before = self.conductor.state.devices.get(device)
                 if before is None or before.prototype != about.prototype:  # else nothing follows from it
                     self.conductor.feed(AboutHeard(device, about.prototype))
+                self.publisher.reads_codes(device, READS_CODES in about.versions.items())
                 unknown = about.prototype not in self.config.prototypes
                 if unknown and self._complaints.new(device, f"trains {about.prototype}"):
                     log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)

@@ -16,8 +16,9 @@ from pathlib import Path
 import _echo
 
 from core.logs import setup_logging
+from core.process import environment
 from edge_agent.child.request import Request
-from edge_agent.child.supervisor import Ended, child_environment
+from edge_agent.child.supervisor import Ended
 from edge_agent.config import read_agent_config
 from edge_agent.service import Service
 
@@ -33,7 +34,10 @@ class EchoChild:
         self.key, self.warnings, self._said = request.key, list[str](), b""
         command = [sys.executable, str(CHILD)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment(request.threads, attempt)
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(threads=request.threads, crash_points=attempt == 1),
         )
         assert self._process.stdin is not None
         self._process.stdin.write(request.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from core.toml_writer import Inline, toml_text
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, public_key_hex, save_private_key
 
 __all__ = ["FLEET", "device_names", "write_agent", "write_fleet"]
@@ -31,21 +32,18 @@ def write_fleet(
     home.mkdir(parents=True)
     key = generate_key()
     save_private_key(key, home / "aggregator.key")
-    lines = [
-        f'[fleet]\nid = "{FLEET}"',
-        f"[broker]\nport = {port}",
-        '[state]\ndir = "state"\nkey = "aggregator.key"',
-        f'[task]\ninput_shape = "{shape}"\nclasses = 10',
-        f'[prototypes]\nnames = ["{prototype}"]',
-        f"[round]\nrounds = {rounds}\nmin_devices = {len(devices)}",
-        "[train]\nlr = 0.01\nsteps = 2",
-        "[devices]",
-        *(
-            f'{name} = {{ key = "{public_key_hex(device.public_key())}" }}'
-            for name, device in {**devices, **(others or {})}.items()
-        ),
-    ]
-    (home / "fleet.toml").write_text("\n".join([*lines, ""]))
+    known = {**devices, **(others or {})}
+    tables = {
+        "fleet": {"id": FLEET},
+        "broker": {"port": port},
+        "state": {"dir": "state", "key": "aggregator.key"},
+        "task": {"input_shape": shape, "classes": 10},
+        "prototypes": {"names": [prototype]},
+        "round": {"rounds": rounds, "min_devices": len(devices)},
+        "train": {"lr": 0.01, "steps": 2},
+        "devices": {name: Inline(key=public_key_hex(device.public_key())) for name, device in known.items()},
+    }
+    (home / "fleet.toml").write_text(toml_text(tables))
     return key
 
 
@@ -53,11 +51,11 @@ def write_agent(home: Path, *, port: int, prototype: str, key: Ed25519PrivateKey
     """`home`/agent.toml of the device called like the folder; its samples are data.npz beside the folder."""
     home.mkdir(parents=True)
     save_private_key(key, home / "device.key")
-    lines = [
-        f'[agent]\nfleet = "{FLEET}"\ndevice = "{home.name}"\nstate_dir = "state"\nboard = "bench"',
-        f"[broker]\nport = {port}",
-        f'[keys]\nprivate = "device.key"\naggregator = "{public_key_hex(aggregator)}"',
-        f'[model]\nprototype = "{prototype}"',
-        '[data]\npath = "../data.npz"',
-    ]
-    (home / "agent.toml").write_text("\n".join([*lines, ""]))
+    tables = {
+        "agent": {"fleet": FLEET, "device": home.name, "state_dir": "state", "board": "bench"},
+        "broker": {"port": port},
+        "keys": {"private": "device.key", "aggregator": public_key_hex(aggregator)},
+        "model": {"prototype": prototype},
+        "data": {"path": "../data.npz"},
+    }
+    (home / "agent.toml").write_text(toml_text(tables))

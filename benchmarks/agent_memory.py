@@ -23,8 +23,10 @@ import torch
 from _machine import Mosquitto, peak_mb
 from _quick import add_quick
 
+from core.process import environment
+from core.toml_writer import toml_text
 from edge_agent.child.request import Request
-from edge_agent.child.supervisor import Child, child_environment
+from edge_agent.child.supervisor import Child
 from edge_agent.state.store import Store
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -39,21 +41,6 @@ from wire.tensors import encode
 
 FLEET, DEVICE, SHAPE, CLASSES, LATENT = "bench", "board", (3, 32, 32), 10, 64
 PROTOTYPES = "mlp:fp32,cnn:fp32,cnn:w1,resnet8:fp32,resnet8:w1,resnet8:w8a8"
-CONFIG = """
-[agent]
-fleet = "bench"
-device = "board"
-state_dir = "idle"
-[broker]
-port = {port}
-[keys]
-private = "device.pem"
-aggregator = "{key}"
-[model]
-prototype = "cnn:w1"
-[data]
-path = "samples.npz"
-"""
 
 
 def write_board(folder: Path, key: Ed25519PrivateKey, port: int) -> None:
@@ -61,7 +48,14 @@ def write_board(folder: Path, key: Ed25519PrivateKey, port: int) -> None:
     rng = np.random.default_rng(0)
     np.savez(folder / "samples.npz", x=rng.normal(size=(640, *SHAPE)).astype(np.float32), y=np.arange(640) % CLASSES)
     save_private_key(generate_key(), folder / "device.pem")
-    (folder / "agent.toml").write_text(CONFIG.format(port=port, key=public_key_hex(key.public_key())))
+    tables = {
+        "agent": {"fleet": FLEET, "device": DEVICE, "state_dir": "idle"},
+        "broker": {"port": port},
+        "keys": {"private": "device.pem", "aggregator": public_key_hex(key.public_key())},
+        "model": {"prototype": "cnn:w1"},
+        "data": {"path": "samples.npz"},
+    }
+    (folder / "agent.toml").write_text(toml_text(tables))
 
 
 def idle_mb(folder: Path) -> float:
@@ -69,7 +63,7 @@ def idle_mb(folder: Path) -> float:
     command = [sys.executable, "-m", "edgestill", "agent", "run", "--config", str(folder / "agent.toml")]
     log = folder / "agent.log"
     with log.open("wb") as said:
-        process = subprocess.Popen(command, env=child_environment(), stdin=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(command, env=environment(threads=None), stdin=subprocess.DEVNULL, stderr=said)
     until = time.monotonic() + 60
     try:
         while "connected to" not in log.read_text(errors="replace"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = ["import_path", "module_arguments"]
@@ -25,6 +26,12 @@ def module_arguments(module: str, *arguments: str) -> tuple[str, ...]:
     return ("-c", _RUN, module, *arguments)
 
 
-def import_path() -> str:
-    """PYTHONPATH for a child that finds what this process finds."""
-    return os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+def import_path(env: Mapping[str, str] = os.environ) -> str:
+    """PYTHONPATH for a child that finds what `env` says, and what this process finds.
+
+    Our packages come first, unless they are installed: before the standard library a folder of installed packages
+    would hide modules of it.
+    """
+    home = [] if ROOT.name in ("site-packages", "dist-packages") else [str(ROOT)]
+    entries = [*home, *env.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    return os.pathsep.join(dict.fromkeys(filter(None, entries)))

@@ -54,6 +54,7 @@ from edge_agent.state.store import Store
 from transport import link as transport
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import About, Job, Metrics, Offer, State
+from wire.refusals import READS_CODES
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
 
 __all__ = ["Service"]
@@ -313,7 +314,7 @@ class Service:
             precision=str(config.precision),
             label_counts=self._labels,
             noised=config.data.count_epsilon is not None or config.data.count_bins is not None,
-            versions=versions(),
+            versions={**versions(), READS_CODES[0]: READS_CODES[1]},
         )
         for topic, payload in (
             self._mail.state(State(status="online", session=self._session)),

@@ -27,7 +27,7 @@ def encode_message(message: Message) -> bytes:
     """The bytes of a message; refuses one that `decode_message` would refuse."""
     kind = type(message)
     try:
-        data = _encoder.encode(message)
+        data = _encoder.encode(_to_send(message))
     except (TypeError, ValueError, OverflowError) as exc:
         raise EnvelopeError(f"{kind.__name__}: cannot be sent: {exc}") from None
     decode_message(data, kind)
@@ -51,6 +51,13 @@ def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Of
     """What a job topic holds."""
     kind = Offer if data[1 : 1 + len(_OFFER)] == _OFFER else Job
     return _decode(data, kind, kind.__name__, max_bytes)  # type: ignore[no-any-return]
+
+
+def _to_send(message: Message) -> Any:
+    """The message, without a last field that older readers refuse, where that says nothing."""
+    if isinstance(message, Rejected) and message.why is None:
+        return (message.__struct_config__.tag, *msgspec.structs.astuple(message)[:-1])
+    return message
 
 
 @cache

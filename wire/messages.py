@@ -2,8 +2,9 @@
 
 A message travels as a MessagePack array: its tag, then its fields in the order written here. Fields are never
 reordered or dropped; a new one goes last, with a default, and raises the version of the envelopes that carry the
-message (`VERSIONS` in `wire/envelope.py`), so that an older reader says "update" and not "unknown field". Unknown
-fields are refused. `encode_message` reads back what it wrote, so nobody can send what nobody would accept.
+message (`VERSIONS` in `wire/envelope.py`), so that an older reader says "update" and not "unknown field"; or, as the
+code of a `Rejected`, it is sent only to a reader that has said that it knows it. Unknown fields are refused.
+`encode_message` reads back what it wrote, so nobody can send what nobody would accept.
 
     State      up    the device is online, offline or lost
     About      up    what the device is and has
@@ -28,6 +29,7 @@ import msgspec
 from msgspec import Meta
 
 from core.errors import EnvelopeError
+from wire.refusals import RefusalReason
 
 __all__ = [
     "MAX_COUNT",
@@ -169,11 +171,16 @@ class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):
 
 
 class Rejected(Message, frozen=True, kw_only=True, tag="rejected"):
-    """The update cannot be used, and why; sending it again does not help."""
+    """The update cannot be used, and why; sending it again does not help.
+
+    `reason` is for people, `why` is what to decide by. It travels only where it is set, and is set for agents whose
+    `About.versions` has `READS_CODES`: without it the bytes are those that older agents read.
+    """
 
     transfer: Id
     round: Round
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
+    why: RefusalReason | None = None
 
 
 class Missing(Message, frozen=True, kw_only=True, tag="missing"):

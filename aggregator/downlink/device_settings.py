@@ -92,7 +92,7 @@ class DesiredSettings:
             encode_message(desired)  # refuses what no device would take
         except EdgestillError as error:
             with self._journal.transaction():
-                self._journal.answer(command.id, f"error: {error}")
+                self._journal.answer(command.id, str(error), failed=True)
             return
         kept = {"version": desired.version, "settings": dict(desired.settings)}
         with self._journal.transaction():

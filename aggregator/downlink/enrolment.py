@@ -129,7 +129,8 @@ class Enrolments:
         device, entry = asked["device"], self._known.get(asked["device"])
         if entry is None or entry["keys"] != asked["keys"]:
             with self._journal.transaction():
-                self._journal.answer(command.id, f"error: {device!r} has asked with other keys meanwhile; look again")
+                text = f"{device!r} has asked with other keys meanwhile; look again"
+                self._journal.answer(command.id, text, failed=True)
             return
         approved = "certificate" in asked
         changes = {"certificate": asked["certificate"]} if approved else {"reason": asked["reason"]}

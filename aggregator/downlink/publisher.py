@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from aggregator.intake.transfers import PathStorage
 from aggregator.storage.artifacts import content_of
 from aggregator.storage.blobs import Blobs
@@ -20,7 +22,7 @@ from wire.codec import encode_message
 from wire.envelope import seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
-from wire.messages import Ack, Job, Offer
+from wire.messages import Ack, Job, Offer, Rejected
 from wire.topics import DeviceTopic, ModelChunk
 
 __all__ = ["Instruction", "Publisher"]
@@ -44,6 +46,7 @@ class Publisher:
         self._publish, self.key, self._fleet, self._blobs, self._journal = publish, key, fleet, blobs, journal
         self._said: dict[str, Instruction] = {}
         self._there: set[str] = set()  # artifacts
+        self._reads_codes: set[str] = set()
         self._damaged: dict[str, str] = {}  # artifacts that cannot be published, and why
 
     def forget(self) -> None:
@@ -51,8 +54,14 @@ class Publisher:
         self._said.clear()
         self._there.clear()
 
+    def reads_codes(self, device: str, does: bool) -> None:
+        """Whether a device has said that it reads the codes of refusals; else it is sent their texts alone."""
+        (self._reads_codes.add if does else self._reads_codes.discard)(device)
+
     def answer(self, device: str, ack: Ack) -> None:
         """Answer a device's update."""
+        if isinstance(ack, Rejected) and device not in self._reads_codes:
+            ack = msgspec.structs.replace(ack, why=None)
         payload = self._seal(encode_message(ack), "ack", getattr(ack, "round", 0))
         self._publish(str(DeviceTopic(self._fleet, device, "ack")), payload, False)
 

@@ -11,7 +11,6 @@ import atexit
 import importlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,9 @@ from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 from core.errors import EdgestillError, RoundError
-from core.python_child import import_path, module_arguments
+from core.pipes import claim_stdout, write_json
+from core.process import Child, end, how_it_ended, send, start_python
+from core.python_child import module_arguments
 
 __all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
 
@@ -30,22 +31,16 @@ class _Process:
     """One of the pool; started on its first request."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Child | None = None
 
     def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Send, and wait for the answer."""
-        process = self._process = self._process or _start()
-        assert process.stdin is not None
+        process = self._process = self._process or start_python(module_arguments("aggregator.fusion.process_pool"))
         assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(message) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except OSError:
-            line = ""
+        line = process.stdout.readline() if send(process, json.dumps(message).encode() + b"\n") else b""
         if not line:
             self.close()
-            raise RoundError(f"a student's process ended with code {process.returncode}; is there enough memory?")
+            raise RoundError(f"a student's process {how_it_ended(process.returncode)}; is there enough memory?")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RoundError(answer["error"])
@@ -55,23 +50,7 @@ class _Process:
         """End it."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-
-
-def _start() -> subprocess.Popen[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
-    return subprocess.Popen(
-        [sys.executable, *module_arguments("aggregator.fusion.process_pool")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-        start_new_session=True,  # Ctrl-C is for the process that asks
-    )
+            end(process)
 
 
 class Pool:
@@ -157,8 +136,7 @@ def shared_pool(size: int) -> Asks:
 
 def main() -> None:
     """Serve until stdin ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # stdout is for answers alone: what a library prints goes to stderr
+    answers = claim_stdout()
     requests: SimpleQueue[str] = SimpleQueue()
 
     def read() -> None:
@@ -175,8 +153,7 @@ def main() -> None:
         except EdgestillError as error:
             answer = {"error": str(error)}
         try:
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+            write_json(answers, answer)
         except BrokenPipeError:
             os._exit(0)  # whoever asked was killed
 

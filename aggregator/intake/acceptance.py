@@ -25,6 +25,7 @@ from wire.chunks import decode_chunk
 from wire.ids import transfer_id
 from wire.keys import Ed25519PublicKey
 from wire.messages import Accepted, Ack, Missing, Rejected
+from wire.refusals import RefusalReason, RefusedError
 from wire.topics import UpdateChunk
 
 __all__ = ["Desk", "Rounds"]
@@ -114,8 +115,10 @@ class Desk:
                 self._check(device, transfer, result, key)
             elif result:
                 self._answer(device, Missing(transfer=transfer, ranges=result))
+        except RefusedError as error:
+            self._refuse(device, transfer, error.why, str(error))
         except DeviceError as error:
-            self._refuse(device, transfer, self._rounds.number, str(error))
+            self._refuse(device, transfer, RefusalReason.UNSOUND, str(error))
         except TransferError as error:  # cut otherwise than the chunks before it: the next one begins anew
             self.uploads.drop(device, transfer)
             self._garbage(device, f"chunk: {error}")
@@ -123,7 +126,8 @@ class Desk:
             raise
         except Exception as error:  # of a library, over bytes that nobody has thought of
             log.debug("update from %r", device, exc_info=True)
-            self._refuse(device, transfer, self._rounds.number, f"it cannot be read: {describe(error)}")
+            why = RefusalReason.UNREADABLE
+            self._refuse(device, transfer, why, why.say(detail=describe(error)))
 
     def _decided_already(self, device: str, transfer: str, decision: Ack) -> None:
         """A device that lost the answer, or somebody with a recording; a device that hears nothing asks after 3 s."""
@@ -206,15 +210,20 @@ class Desk:
         self.blobs.begin(content.digest, finished.held)
         self._accepted[device] = row
 
-    def _refuse(self, device: str, transfer: str, number: int, reason: str) -> None:
+    def _refuse(self, device: str, transfer: str, why: RefusalReason, reason: str) -> None:
         self.uploads.drop(device, transfer)
         refusal = Refusal(
-            device=device, transfer=transfer, round=max(1, number), reason=reason[:500], time=self._rounds.now()
+            device=device,
+            transfer=transfer,
+            round=max(1, self._rounds.number),
+            reason=reason[:500],
+            time=self._rounds.now(),
+            why=why,
         )
         self._refused.append(refusal)
         if self._complaints.new(device, reason):
             log.warning("update from %r refused: %s", device, reason)
-        if not reason.startswith(("late", "already", "not invited")):
+        if why.at_fault:
             self._garbage(device, "")
 
     def _decision(self, device: str, transfer: str) -> Ack | None:
@@ -241,7 +250,7 @@ class Desk:
 
 
 def _rejected(refusal: Refusal) -> Rejected:
-    return Rejected(transfer=refusal.transfer, round=refusal.round, reason=refusal.reason)
+    return Rejected(transfer=refusal.transfer, round=refusal.round, reason=refusal.reason, why=refusal.why)
 
 
 def _view_of(finished: Finished) -> bytes:

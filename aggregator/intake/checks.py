@@ -8,7 +8,8 @@
     dtypes and values                   `aggregator/tensor_checks.py`: what passes can be fused
 
 Before that, the topic named a known device, and size and digest were checked (`aggregator/intake/transfers.py`). A
-refusal is a `DeviceError` whose text is the answer to the device.
+refusal is a `DeviceError` whose text is the answer to the device; a `RefusedError` has a reason of its own, any other
+is `UNSOUND`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from wire.envelope import open_envelope
 from wire.headers import decode_update
 from wire.keys import Ed25519PublicKey
 from wire.messages import UpdateHeader
+from wire.refusals import RefusalReason, RefusedError
 from wire.tensors import Limits, Tensor, decode
 
 if TYPE_CHECKING:
@@ -73,13 +75,13 @@ def check_update(
         raise DeviceError(str(error)) from None
     number = envelope.round
     verdict = judge(number)
-    if verdict.reason:
-        raise DeviceError(verdict.reason)
+    if verdict.refused is not None:
+        raise RefusedError(verdict.refused, number=number)
     wanted = asked(number)
     if wanted is None:
-        raise DeviceError(f"not invited to round {number}")
+        raise RefusedError(RefusalReason.NOT_INVITED, number=number)
     if replayed(envelope.nonce):
-        raise DeviceError("a repetition: this nonce was accepted before")
+        raise RefusedError(RefusalReason.REPEATED)
     try:
         header, body = decode_update(envelope.payload)
         nonce = envelope.nonce

@@ -56,6 +56,7 @@ from aggregator.rounds.events import (
 )
 from aggregator.rounds.sampling import sample
 from core.errors import RoundError
+from wire.refusals import RefusalReason
 
 __all__ = ["Hold", "Phase", "RoundState", "Rules", "Seen", "Verdict", "eligible", "judge", "step", "why_done"]
 
@@ -175,22 +176,22 @@ def step(state: RoundState, event: Event) -> Stepped:
 class Verdict:
     """Whether an update of a round can be taken: it counts, it is kept though late, or why not."""
 
-    reason: str = ""
+    refused: RefusalReason | None = None
     late: bool = False
 
 
 def judge(state: RoundState, device: str, number: int) -> Verdict:
     """What would become of an update of `device` for round `number`, if it is sound."""
     if number > state.round:
-        return Verdict(f"round {number} was not opened")
+        return Verdict(RefusalReason.NOT_OPENED)
     if number < state.round or state.phase is not Phase.COLLECTING:
         if state.rules.keep_late and number >= state.round - 1:
             return Verdict(late=True)
-        return Verdict(f"late: round {number} is closed", late=True)
+        return Verdict(RefusalReason.LATE, late=True)
     if device not in state.invited:
-        return Verdict(f"not invited to round {number}")
+        return Verdict(RefusalReason.NOT_INVITED)
     if device in state.answered:
-        return Verdict(f"already counted in round {number}")
+        return Verdict(RefusalReason.ALREADY_COUNTED)
     return Verdict()
 
 

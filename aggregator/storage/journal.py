@@ -15,11 +15,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from aggregator.storage.rows import Command, DeviceRow, Invitation, ModelRow, Refusal, RoundRow, UpdateRow
+from aggregator.storage.rows import Answer, Command, DeviceRow, Invitation, ModelRow, Refusal, RoundRow, UpdateRow
 from aggregator.storage.schema import connect
 from core.errors import StorageError
 from wire.codec import decode_message, encode_message
 from wire.messages import Hyper
+from wire.refusals import RefusalReason
 
 __all__ = ["Journal"]
 
@@ -233,12 +234,13 @@ class Journal:
     def refusal(self, device: str, transfer: str) -> Refusal | None:
         """What was said of a transfer that was refused."""
         rows = self._rows("refusals", "device = ? AND transfer = ?", device, transfer)
-        return next((Refusal(**row) for row in rows), None)
+        return next(map(Refusal.read, rows), None)
 
     def add_refusal(self, row: Refusal) -> None:
         """Remember and count a refusal; the device's oldest are forgotten."""
-        self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", tuple(_columns(row).values()))
-        self.count(row.device, "late" if row.reason.startswith("late") else "refused")
+        columns = (row.device, row.transfer, row.round, row.stored_reason, row.time)
+        self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", columns)
+        self.count(row.device, "late" if row.why is RefusalReason.LATE else "refused")
         self.db.execute(
             "DELETE FROM refusals WHERE device = ? AND transfer NOT IN "
             f"(SELECT transfer FROM refusals WHERE device = ? ORDER BY time DESC LIMIT {REFUSALS})",
@@ -247,7 +249,7 @@ class Journal:
 
     def refusals(self, last: int = 100) -> list[Refusal]:
         """The newest refusals."""
-        return [Refusal(**row) for row in self._rows("refusals", f"1 ORDER BY time DESC LIMIT {int(last)}")]
+        return [Refusal.read(row) for row in self._rows("refusals", f"1 ORDER BY time DESC LIMIT {int(last)}")]
 
     # models
 
@@ -313,14 +315,15 @@ class Journal:
         rows = self.db.execute("SELECT id, verb, argument FROM commands WHERE done IS NULL ORDER BY id")
         return [Command(id=r[0], verb=r[1], argument=r[2]) for r in rows]
 
-    def answer(self, command: int, text: str) -> None:
-        """The command is done, with this result."""
-        self.db.execute("UPDATE commands SET done = ?, answer = ? WHERE id = ?", (time.time(), text, command))
+    def answer(self, command: int, text: str, *, failed: bool = False) -> None:
+        """The command is done, with this result, or could not be."""
+        answer = Answer(text, failed).stored
+        self.db.execute("UPDATE commands SET done = ?, answer = ? WHERE id = ?", (time.time(), answer, command))
 
-    def answer_of(self, command: int) -> str | None:
+    def answer_of(self, command: int) -> Answer | None:
         """What the service has answered, None until it has."""
         row = self.db.execute("SELECT answer FROM commands WHERE id = ?", (command,)).fetchone()
-        return None if row is None else row[0]
+        return None if row is None or row[0] is None else Answer.read(row[0])
 
     # below
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from wire.messages import Hyper
+from wire.refusals import RefusalReason
 
-__all__ = ["Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow"]
+__all__ = ["Answer", "Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow"]
+
+_SEPARATOR = "\x1f"  # between the text and the code of a refusal; no text holds it
+_FAILED = "error: "  # before the answer to a command that could not be done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +80,28 @@ class UpdateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An update that was refused, and why."""
+    """An update that was refused, and why. `why` is None for what an older edgestill has stored.
+
+    The code shares the column of the text, after a unit separator (U+001F), so that the schema stays.
+    """
 
     device: str
     transfer: str
     round: int
     reason: str
     time: float
+    why: RefusalReason | None = None
+
+    @property
+    def stored_reason(self) -> str:
+        """The column `reason`."""
+        return self.reason if self.why is None else f"{self.reason}{_SEPARATOR}{self.why.value}"
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Refusal:
+        """A refusal from its columns."""
+        reason, _, code = row["reason"].partition(_SEPARATOR)
+        return cls(**{**row, "reason": reason, "why": RefusalReason(code) if code else None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +127,21 @@ class Command:
     id: int
     verb: str
     argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a command."""
+
+    text: str
+    failed: bool = False
+
+    @property
+    def stored(self) -> str:
+        """The column `answer`."""
+        return f"{_FAILED}{self.text}" if self.failed else self.text
+
+    @classmethod
+    def read(cls, column: str) -> Answer:
+        """An answer from its column."""
+        return cls(column.removeprefix(_FAILED), failed=column.startswith(_FAILED))

@@ -24,7 +24,7 @@ import sys
 import traceback
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
@@ -39,6 +39,7 @@ from aggregator.worker.fuse_round import Fuser, StoredGroup, round_groups
 from aggregator.worker.server_inputs import bring, load_labelled
 from core.crashpoints import reach
 from core.errors import EdgestillError
+from core.pipes import claim_stdout, write_json
 from models.spec import PrototypeSpec, parse_prototype
 from wire.keys import load_private_key
 from wire.messages import ModelHeader
@@ -109,7 +110,7 @@ def _facts(digest: str, header: ModelHeader) -> dict[str, Any]:
 
 def main() -> None:
     """Serve until stdin ends."""
-    answers = _claim_stdout()
+    answers = claim_stdout()
     torch.set_num_threads(1)  # one thread gives the same sums everywhere
     setup = json.loads(sys.stdin.readline() or "{}")
     worker: Worker | None = None
@@ -126,17 +127,9 @@ def main() -> None:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         try:
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+            write_json(answers, answer)
         except BrokenPipeError:  # the service was killed: nobody is there to answer, or to read why
             os._exit(0)
-
-
-def _claim_stdout() -> TextIO:
-    """stdout is for answers alone: what a library prints goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
 
 
 if __name__ == "__main__":

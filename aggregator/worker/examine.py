@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.recipes.catalogue import Recipe
 from core.errors import EdgestillError
+from core.process import end_fork
 from quant.pack import pack_state
 from wire.tensors import encode
 
@@ -82,8 +83,7 @@ def outcome_of(work: Callable[[], None]) -> str:
     os.close(write)
     with open(read, "rb") as pipe:
         reason = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = end_fork(child)
     if code == 0:
         return ""
     return reason or (f"it ended the worker process by signal {-code}" if code < 0 else f"exit code {code}")

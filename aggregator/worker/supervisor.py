@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from core.python_child import import_path, module_arguments
+from core.pipes import json_lines
+from core.process import Child, environment, how_it_ended, kill, send, start_python
+from core.python_child import module_arguments
 
 __all__ = ["WorkerProcess"]
 
@@ -30,7 +28,7 @@ class WorkerProcess:
 
     def __init__(self, setup: Mapping[str, Any], on_answer: Callable[[], None]) -> None:
         self._setup, self._on_answer = setup, on_answer
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Child | None = None
         self._answers: SimpleQueue[tuple[int, dict[str, Any] | None]] = SimpleQueue()
         self._asked: dict[str, Any] | None = None
         self._sent = False  # whether a living process was asked
@@ -82,8 +80,7 @@ class WorkerProcess:
         process, self._process = self._process, None
         self._starts += 1
         if process is not None:
-            process.kill()
-            process.wait()
+            kill(process)
 
     def _deliver(self) -> None:
         assert self._asked is not None
@@ -96,36 +93,22 @@ class WorkerProcess:
         self._send(self._asked)
 
     def _start(self) -> None:
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()}
-        if self._starts:  # a crash point in the worker is met once, not by every process that follows
-            env.pop("EDGESTILL_CRASH_AT", None)
+        # a crash point in the worker is met once, not by every process that follows
+        env = environment(crash_points=not self._starts)
         self._starts += 1
-        self._process = subprocess.Popen(
-            [sys.executable, *module_arguments("aggregator.worker")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=env,
-            start_new_session=True,  # Ctrl-C is for the service, which then ends the worker
-        )
+        self._process = start_python(module_arguments("aggregator.worker"), env=env)
         threading.Thread(target=self._listen, args=(self._process, self._starts), daemon=True).start()
         self._send(dict(self._setup))
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            pass  # it has died: the listener tells
+        send(self._process, json.dumps(message).encode() + b"\n")  # if it has died, the listener tells
 
-    def _listen(self, process: subprocess.Popen[str], number: int) -> None:
+    def _listen(self, process: Child, number: int) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            with contextlib.suppress(ValueError):  # the rest of a line whose writer has died
-                self._answers.put((number, json.loads(line)))
-                self._on_answer()
+        for answer in json_lines(process.stdout):
+            self._answers.put((number, answer))
+            self._on_answer()
         process.wait()
         self._answers.put((number, None))
         self._on_answer()
@@ -135,7 +118,7 @@ class WorkerProcess:
         code = self._process.poll() if self._process else None
         self._process = None
         self.deaths += 1
-        log.warning("the worker process ended with code %s%s", code, "; starting it again" if self.busy else "")
+        log.warning("the worker process %s%s", how_it_ended(code), "; starting it again" if self.busy else "")
         if self._asked is None:
             return False
         if self.deaths >= TRIES:

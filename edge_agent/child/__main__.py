@@ -7,13 +7,11 @@ those of `core/errors.py` (3 configuration, 4 data, 5 bytes, 6 model, 7 diverged
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import json
 import os
 import resource
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -21,18 +19,18 @@ from typing import Any
 
 from core.errors import ConfigError, DivergedError, EdgestillError, NonFiniteError
 from core.fast_exit import leave_quickly
+from core.process_limits import die_with_parent
 from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
 __all__ = ["main"]
 
-PR_SET_PDEATHSIG = 1
 NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "failed to map segment")
 
 
 def main() -> int:
     """Do what stdin asks for."""
     request = Request.decode(sys.stdin.buffer.read())
-    _end_with(request.parent)
+    die_with_parent(request.parent)
     os.nice(request.nice)
     if request.memory_mb is not None:
         # Not the address space: libraries and thread stacks reserve far more of it than they use.
@@ -69,13 +67,6 @@ def _peak_mb() -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _end_with(parent: int) -> None:
-    """Have the system kill this process when the agent dies, however it dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(1)  # it has died already
 
 
 def _tell(event: str, **facts: Any) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from core.errors import ConfigError, DataError, DeviceError, ModelError, WireError
+from core.pipes import json_lines
+from core.process import Child as Process
+from core.process import end, environment, kill, send, signal_name, start_python
 from core.python_child import module_arguments
 from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
-__all__ = ["Child", "Ended", "LabelCounter", "child_environment", "explain"]
+__all__ = ["Child", "Ended", "LabelCounter", "explain"]
 
 log = logging.getLogger("edgestill.agent")
 
@@ -57,12 +57,12 @@ class Child:
         self._said: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._last: dict[str, Any] = {"event": "starting"}
         self._errors: deque[str] = deque(maxlen=20)
-        self._process = subprocess.Popen(
-            [sys.executable, *module_arguments("edge_agent.child")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        self._process = start_python(
+            module_arguments("edge_agent.child"),
+            # a crash point in the child counts for its first attempt
+            env=environment(threads=request.threads, crash_points=attempt == 1),
             stderr=subprocess.PIPE,
-            env=child_environment(request.threads, attempt),
+            session=False,
         )
         self._readers = [
             threading.Thread(target=self._read_lines, args=(wake,), name="child's words", daemon=True),
@@ -70,12 +70,7 @@ class Child:
         ]
         for reader in self._readers:
             reader.start()
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(request.encode())
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already: `poll` tells how
+        send(self._process, request.encode(), close=True)  # if it has ended already, `poll` tells how
 
     @property
     def pid(self) -> int:
@@ -103,10 +98,7 @@ class Child:
 
     def kill(self) -> None:
         """End it now; whatever it had not left in the outbox is lost."""
-        if self._process.poll() is None:
-            self._process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it waits for a disk, say: it ends with that
-            self._process.wait(KILL_S)
+        kill(self._process, patience=KILL_S)
         self._join()
 
     def _listen(self, now: float) -> None:
@@ -128,14 +120,9 @@ class Child:
     def _read_lines(self, wake: Callable[[], None]) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
-            for line in lines:
-                try:
-                    said = json.loads(line)
-                except ValueError:
-                    continue  # a library that prints
-                if isinstance(said, dict):
-                    self._said.put(said)
-                    wake()
+            for said in json_lines(lines):
+                self._said.put(said)
+                wake()
         self._process.wait()
         wake()
 
@@ -151,28 +138,11 @@ class Child:
 def explain(code: int, text: str, who: str = "the training child") -> str:
     """An exit code in words."""
     if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
         guess = "; did the system run out of memory?" if -code == signal.SIGKILL else ""
-        return f"{who} was killed by {name}{guess}{f' ({text})' if text else ''}"
+        return f"{who} was killed by {signal_name(-code)}{guess}{f' ({text})' if text else ''}"
     if code in (OUT_OF_MEMORY, DISK_FULL) or code in FINAL:
         return text or f"{who} ended with exit code {code}"
     return f"{who} failed with exit code {code}{f': {text}' if text else ''}"
-
-
-def child_environment(threads: int | None = None, attempt: int = 1) -> dict[str, str]:
-    """Of a Python process that finds our packages where this one found them."""
-    environment = dict(os.environ)
-    if threads is not None:
-        environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
-    home = Path(__file__).resolve().parents[2]
-    if home.name not in ("site-packages", "dist-packages"):  # those are looked into anyway, and later
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(home), environment.get("PYTHONPATH")]))
-    if attempt > 1:
-        environment.pop("EDGESTILL_CRASH_AT", None)  # a crash point in the child counts for its first attempt
-    return environment
 
 
 class LabelCounter:
@@ -186,7 +156,7 @@ class LabelCounter:
         self._path = path
         self._wait = COUNT_AGAIN_S
         self._again = self._until = float("inf")
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
 
     def wait(self) -> tuple[int, ...] | None:
         """Count now; None if the process was killed, or hangs. `DataError` if the samples cannot be read."""
@@ -212,16 +182,14 @@ class LabelCounter:
         """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.communicate()
+            end(process)
 
     def _start(self) -> None:
-        command = [sys.executable, *module_arguments("edge_agent.training.samples", str(self._path))]
+        command = module_arguments("edge_agent.training.samples", str(self._path))
         self._again, self._until = float("inf"), time.monotonic() + COUNT_S
         try:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=child_environment()
-            )
+            env = environment(threads=None)
+            self._process = start_python(command, env=env, stderr=subprocess.PIPE, session=False)
         except OSError as error:
             self._later(f"cannot start: {error.strerror or error}")
 
@@ -229,7 +197,7 @@ class LabelCounter:
         if self._process is None:
             return None
         try:
-            told, errors = self._process.communicate(timeout=patience)
+            told, errors = (said.decode(errors="replace") for said in self._process.communicate(timeout=patience))
         except subprocess.TimeoutExpired:
             if time.monotonic() < self._until:
                 return None

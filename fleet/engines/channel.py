@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from core.pipes import read_exactly, write_all
 from fleet.engines.slots import Slots
 
 __all__ = ["Channel", "Frame", "connected"]
@@ -50,13 +51,15 @@ class Channel:
         slots = [self._here.put(blob) for blob in blobs]
         head = _encoder.encode((kind, facts, [(len(blob), slot) for blob, slot in zip(blobs, slots, strict=True)]))
         rest = [blob for blob, slot in zip(blobs, slots, strict=True) if slot is None]
-        _write(self._writing, [_LENGTH.pack(len(head)) + head, *rest])
+        write_all(self._writing, [_LENGTH.pack(len(head)) + head, *rest])
 
     def receive(self) -> Frame:
         """Wait for a frame; `EOFError` if the other end is gone."""
-        head = _read(self._reading, _LENGTH.unpack(_read(self._reading, _LENGTH.size))[0])
+        head = read_exactly(self._reading, _LENGTH.unpack(read_exactly(self._reading, _LENGTH.size))[0])
         kind, facts, where = _decoder.decode(head)
-        blobs = [_read(self._reading, size) if slot is None else self._there.get(slot, size) for size, slot in where]
+        blobs = [
+            read_exactly(self._reading, size) if slot is None else self._there.get(slot, size) for size, slot in where
+        ]
         return Frame(kind, facts, blobs, lambda: self._free([slot for _, slot in where if slot is not None]))
 
     def _free(self, slots: Sequence[int]) -> None:
@@ -80,21 +83,3 @@ def connected(largest: int) -> tuple[Channel, Channel]:
         with suppress(AttributeError, OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return Channel((up_out, up), (down_in, down)), Channel((down_out, down), (up_in, up))
-
-
-def _write(fd: int, pieces: Sequence[Blob]) -> None:
-    for piece in pieces:
-        view = memoryview(piece)
-        while len(view):
-            view = view[os.write(fd, view) :]
-
-
-def _read(fd: int, size: int) -> bytearray:
-    data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        count = os.readv(fd, [view[got:]])
-        if not count:
-            raise EOFError("the other end of the pipe is closed")
-        got += count
-    return data

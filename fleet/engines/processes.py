@@ -8,12 +8,12 @@ on a busy machine.
 from __future__ import annotations
 
 import os
-import signal
 import warnings
 from contextlib import suppress
 
 from torch import nn
 
+from core.process import end_fork
 from fleet.engines.channel import Channel, connected
 from fleet.engines.pooled import Pooled, Worker
 from fleet.engines.work import Bench
@@ -58,10 +58,7 @@ class Processes(Pooled):
         return Worker(pid, ours, lambda: self._end(pid, ours))
 
     def _end(self, pid: int, channel: Channel) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # it keeps nothing that matters
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+        end_fork(pid)  # it keeps nothing that matters
         channel.close()
         with suppress(ValueError):
             self._open.remove(channel)

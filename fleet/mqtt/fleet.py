@@ -10,7 +10,6 @@ Devices, data, seeds and the order of fusion are those of the in-process simulat
 
 from __future__ import annotations
 
-import json
 import math
 import socket
 import time
@@ -27,6 +26,7 @@ from aggregator.storage.rows import RoundRow
 from core.errors import ConfigError, TransportError
 from core.files import write_atomic
 from core.lost_devices import FATAL
+from core.toml_writer import Inline, toml_text
 from fleet.data import Dataset
 from fleet.mqtt.processes import Processes
 from fleet.mqtt.stored_models import read_kept_models, stored_updates
@@ -236,7 +236,7 @@ class MqttSimulation:
     def _fleet_toml(self) -> str:
         config, how = self.config, self.config.training
         spec = self.simulation.groups[0].model.spec
-        return _toml(
+        return toml_text(
             {
                 "fleet": {"id": FLEET, "seed": config.seed},
                 "broker": self._broker(),
@@ -267,7 +267,7 @@ class MqttSimulation:
                     "most_steps": None if how.epochs is None else how.most_steps,
                 },
                 "fusion": self._fusion(),
-                "devices": {d.id: {"key": public_key_hex(d.key.public_key())} for d in self.devices},
+                "devices": {d.id: Inline(key=public_key_hex(d.key.public_key())) for d in self.devices},
             }
         )
 
@@ -284,7 +284,7 @@ class MqttSimulation:
         }
 
     def _agent_toml(self, device: SimulatedDevice, aggregator: Ed25519PublicKey) -> str:
-        return _toml(
+        return toml_text(
             {
                 "agent": {"fleet": FLEET, "device": device.id, "state_dir": "state", "board": "simulated"},
                 "broker": self._broker(),
@@ -306,19 +306,3 @@ class MqttSimulation:
         if tls is not None:
             table["tls"] = {name: str(path) for name, path in files.items() if path is not None}
         return table
-
-
-def _toml(tables: dict[str, dict[str, Any]]) -> str:
-    """TOML of tables of plain values; None is left out. A JSON string is a TOML string."""
-    lines = []
-    for name, table in tables.items():
-        lines.append(f"[{name}]")
-        lines += [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
-    return json.dumps(value)

@@ -23,6 +23,7 @@ from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.process_pool import lent
 from aggregator.fusion.types import Memory, Received
 from aggregator.recipes.catalogue import find_recipe
+from aggregator.rounds.sampling import sample
 from core.errors import DataError
 from fleet.data import Dataset, hold_out
 from fleet.engines import Task, make_engine
@@ -37,7 +38,7 @@ from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
-from fleet.simulation.seeds import numpy_rng, torch_rng
+from fleet.simulation.seeds import torch_rng
 from fleet.simulation.server_side import server_side
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -119,10 +120,10 @@ class Simulation:
         return 0 if self.side_artifact is None else len(self.side_artifact.body.data)
 
     def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
-        """max(C * K, 1) of the group's K devices, uniformly (McMahan et al. 2017, Algorithm 1), by seed and round."""
-        count = max(round(self.config.fraction * len(group.devices)), 1)
-        rng = numpy_rng(self.config.seed, "invite", number, group.name)
-        return [group.devices[i] for i in sorted(rng.choice(len(group.devices), count, replace=False))]
+        """Those of the group's devices that the aggregator would ask, by seed and round."""
+        there = {device.id: group.name for device in group.devices}
+        chosen = sample(there, self.config.seed, number, fraction=self.config.fraction)
+        return [device for device in group.devices if device.id in chosen]
 
     @property
     def per_round(self) -> int:

@@ -17,6 +17,7 @@ import torch
 from aggregator.fusion.types import Received
 from aggregator.recipes.catalogue import PERSONAL
 from aggregator.rounds.engine import Rules
+from aggregator.rounds.sampling import share_of
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.results.run_file import RoundResult
@@ -147,7 +148,7 @@ class VirtualSimulation(Simulation):
         return flushes(
             [device.id for device in self.devices],
             self._arrival,
-            concurrency=self.virtual.concurrency or max(round(self.config.fraction * len(self.devices)), 1),
+            concurrency=self.virtual.concurrency or share_of(len(self.devices), self.config.fraction),
             buffer=self.virtual.buffer,
             patience=self.virtual.deadline_s,
             seed=self.config.seed,

@@ -5,23 +5,23 @@ The process is started when the first graph comes, dies with this one, and is re
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import subprocess
-import sys
 import threading
 import time
 
 from core.errors import ModelError
-from core.python_child import import_path, module_arguments
-from quant.onnx.sandbox import HEAD, LENGTH, PATIENCE
+from core.pipes import read_exactly
+from core.process import Child, end, send, start_python
+from core.python_child import module_arguments
+from quant.onnx.sandbox import ANSWER_PER_BYTE, HEAD, LENGTH, PATIENCE
 from wire.tensors import Limits, Tensor, decode
 
 __all__ = ["MAX_BYTES", "Reader", "read_apart", "seconds_spent"]
 
 MAX_BYTES = 64 * 2**20  # of a graph, as in quant/onnx/graph_check.py
 SECONDS, BYTES_PER_SECOND = 2, 8 * 2**20  # of processor time: a graph of 100 KB takes milliseconds
+MOST = 4 * 2**20  # of an answer, beside what its graph is worth
 START_S = 60.0  # importing onnx on a slow board
 
 
@@ -29,7 +29,7 @@ class Reader:
     """One sandbox and the way to it; a graph at a time."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._owner = 0  # the process that has started it: after a fork, the child starts its own
         self._lock = threading.Lock()
         self.spent = 0.0  # seconds that graphs took; the first waits for the sandbox to start
@@ -55,70 +55,34 @@ class Reader:
     def close(self) -> None:
         """End the sandbox."""
         process, self._process = self._process, None
-        if process is None or self._owner != os.getpid():
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
+        if process is not None and self._owner == os.getpid():
+            end(process)
 
     def _ask(self, graph: bytes, seconds: int) -> bytes | None:
         """The answer; None if the sandbox has ended instead. That it cannot be started is an OSError: our fault."""
         process = self._running()
-        assert process.stdin is not None
         assert process.stdout is not None
-        begun = time.monotonic()
+        begun, answers = time.monotonic(), process.stdout.fileno()
         until = begun + START_S + PATIENCE * seconds
         try:
-            process.stdin.write(HEAD.pack(len(graph), seconds))
-            process.stdin.write(graph)
-            process.stdin.flush()
-            size = LENGTH.unpack(_take(process.stdout.fileno(), LENGTH.size, until))[0]
-            return _take(process.stdout.fileno(), size, until)
-        except (BrokenPipeError, EOFError, TimeoutError):
+            if not send(process, HEAD.pack(len(graph), seconds), graph):
+                raise EOFError
+            size = LENGTH.unpack(read_exactly(answers, LENGTH.size, until=until))[0]
+            if size > MOST + ANSWER_PER_BYTE * len(graph):
+                raise EOFError
+            return bytes(read_exactly(answers, size, until=until))
+        except (EOFError, TimeoutError):
             self.close()
             return None
         finally:
             self.spent += time.monotonic() - begun
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Child:
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             self.close()
-            self._process, self._owner = _start(), os.getpid()
+            command, self._owner = module_arguments("quant.onnx.sandbox", str(os.getpid())), os.getpid()
+            self._process = start_python(command, stderr=subprocess.DEVNULL)
         return self._process
-
-
-def _start() -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONPATH": import_path(),
-    }
-    return subprocess.Popen(
-        [sys.executable, *module_arguments("quant.onnx.sandbox", str(os.getpid()))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,  # Ctrl-C is for the service
-    )
-
-
-def _take(file: int, size: int, until: float) -> bytes:
-    """Exactly `size` bytes."""
-    held = bytearray()
-    while len(held) < size:
-        ready, _, _ = select.select([file], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            raise TimeoutError("it takes too long")
-        piece = os.read(file, min(size - len(held), 2**20))
-        if not piece:
-            raise EOFError
-        held += piece
-    return bytes(held)
 
 
 _reader = Reader()

@@ -11,16 +11,15 @@ earlier is that graph's refusal.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import select
-import signal
 import struct
 import sys
 import time
 from typing import BinaryIO
 
+from core.pipes import claim_stdout, read_all, write_all
+from core.process import end_fork, signal_name
 from core.process_limits import (
     address_space,
     die_with_parent,
@@ -37,15 +36,13 @@ MEMORY, MEMORY_PER_BYTE = 128 * 2**20, 16  # of address space, beside that of th
 PATIENCE = 5  # seconds for each of processor time: a busy machine gives a process a part of its time
 ANSWER, ANSWER_PER_BYTE = 2**20, 8  # of the answer: an int32 of one byte becomes four
 WEIGHTS, REASON = b"\0", b"\1"
-PIECE = 2**20
 
 
 def main() -> int:
     """Read graphs from stdin until it ends."""
     die_with_parent(int(sys.argv[1]))
     no_new_privileges()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries that print
+    answers = claim_stdout()
     _weights(_small_graph())  # once: imports are what takes the time, and the forks cannot open a file
     gc.disable()  # it would write to memory that the forks else share with this process: each page copied costs time
     gc.freeze()
@@ -73,18 +70,16 @@ def _read_in_fork(graph: bytes, seconds: int, *ours: BinaryIO) -> bytes:
     os.close(writing)
     try:
         most = ANSWER + ANSWER_PER_BYTE * len(graph)
-        answer = _collect(reading, most, time.monotonic() + PATIENCE * seconds)
+        answer = read_all(reading, most=most, until=time.monotonic() + PATIENCE * seconds)
     finally:
         os.close(reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        code = end_fork(child)
     if answer is None:
         return (
             REASON
             + f"the ONNX graph takes more than {PATIENCE * seconds} s to read, or has weights without end".encode()
         )
-    return answer if answer and os.WIFEXITED(status) else REASON + _ending(status, seconds).encode()
+    return answer if answer and code >= 0 else REASON + _ending(code, seconds).encode()
 
 
 def _answer(graph: bytes, writing: int, seconds: int) -> None:
@@ -92,10 +87,7 @@ def _answer(graph: bytes, writing: int, seconds: int) -> None:
     try:
         limit_resources(memory=address_space() + MEMORY + MEMORY_PER_BYTE * len(graph), cpu_s=seconds)
         no_new_files()
-        answer = _weights(graph)
-        view = memoryview(answer)
-        while view:
-            view = view[os.write(writing, view) :]
+        write_all(writing, [_weights(graph)])
     finally:
         os._exit(0)
 
@@ -130,22 +122,9 @@ def _small_graph() -> bytes:
     return data
 
 
-def _collect(reading: int, most: int, until: float) -> bytes | None:
-    """All that comes before the other end is closed; None if that takes too long, or is more than `most` bytes."""
-    pieces: list[bytes] = []
-    while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
-        if not ready or sum(map(len, pieces)) > most:
-            return None
-        piece = os.read(reading, PIECE)
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-
-
-def _ending(status: int, seconds: int) -> str:
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
+def _ending(code: int, seconds: int) -> str:
+    if code < 0:
+        name = signal_name(-code)
         spent = f" after {seconds} s of processor time" if name == "SIGKILL" else ""
         return f"the ONNX graph ended the process that read it ({name}{spent})"
     return "the ONNX graph ended the process that read it"

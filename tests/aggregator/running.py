@@ -114,7 +114,9 @@ def command(service: Aggregator, verb: str, argument: str = "") -> str:
     try:
         number = journal.ask(verb, argument)
         wait_until(lambda: journal.answer_of(number) is not None)
-        return str(journal.answer_of(number))
+        answer = journal.answer_of(number)
+        assert answer is not None
+        return answer.stored
     finally:
         journal.close()
 

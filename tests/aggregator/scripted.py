@@ -19,6 +19,7 @@ from wire.ids import AGGREGATOR, digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey, public_key_hex, save_private_key
 from wire.messages import About, Accepted, Ack, Job, Missing, Offer, Rejected, State, UpdateHeader
 from wire.ranges import expand
+from wire.refusals import READS_CODES
 from wire.storage import MemoryStorage
 from wire.tensors import decode, encode
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, agent_filters, parse
@@ -131,7 +132,13 @@ class Device(threading.Thread):
         return seal(encode_message(message), key=key_of(self.device), kind=kind, sender=self.device, fleet=FLEET)
 
     def _announce(self) -> None:
-        about = About(board="test", prototype=self.prototype, precision="fp32", label_counts=(4, 3, 3))
+        about = About(
+            board="test",
+            prototype=self.prototype,
+            precision="fp32",
+            label_counts=(4, 3, 3),
+            versions=dict([READS_CODES]),
+        )
         self.link.publish(self._topic("about"), self._sealed("about", about), retain=True)
         self._say_online()
         for digest in self._fetching:

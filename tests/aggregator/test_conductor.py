@@ -18,6 +18,7 @@ from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import AboutHeard, Stored, Tick
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Answer
 from aggregator.worker.supervisor import WorkerProcess
 from core.local_defaults import MOMENTUM, auto_lr
 from tests.aggregator.journals import a_model, a_round, an_update, asked
@@ -165,7 +166,10 @@ def test_a_command_and_what_follows_from_it_are_one_transaction(
             run_command(command, conductor, uploads)
     assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == (None, [])
     run_command(command, conductor, uploads)
-    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == ("revoked", ["b"])
+    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == (
+        Answer("revoked"),
+        ["b"],
+    )
     assert journal.invitations(2) == []
 
 

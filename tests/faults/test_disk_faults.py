@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Answer
 from tests.aggregator.running import Aggregator, wait_until
 from tests.aggregator.scripted import Device, make_update, write_fleet
 from tests.brokers import Mosquitto
@@ -209,7 +210,7 @@ def test_what_a_command_asks_for_is_done_once_the_disk_works_again(
         time.sleep(2)
         assert journal.answer_of(number) is None
         faulty.mend()
-        wait_until(lambda: journal.answer_of(number) == "revoked", PATIENCE_S)
+        wait_until(lambda: journal.answer_of(number) == Answer("revoked"), PATIENCE_S)
         assert [row.id for row in journal.devices() if row.revoked] == ["pi-1"]
         last = journal.last_round()
         assert "pi-1" not in {i.device for i in journal.invitations(last.number)}

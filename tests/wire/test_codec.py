@@ -26,6 +26,7 @@ from wire.messages import (
     State,
     UpdateHeader,
 )
+from wire.refusals import RefusalReason
 
 pytestmark = pytest.mark.light
 
@@ -102,6 +103,7 @@ def test_the_header_of_a_small_update_takes_140_bytes():
     [
         Accepted(transfer="t", round=1),
         Rejected(transfer="t", round=1, reason="late"),
+        *(Rejected(transfer="t", round=1, reason="text", why=why) for why in RefusalReason),
         Missing(transfer="t", ranges=((0, 2),)),
     ],
 )

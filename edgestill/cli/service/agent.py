@@ -29,14 +29,15 @@ def run(
 
     It may be killed at any moment: an update that was made is sent after the next start.
     """
+    from core.process import environment
     from core.python_child import module_arguments
-    from edge_agent.child.supervisor import child_environment
     from edge_agent.config import read_agent_config
 
     read_agent_config(config, settings=settings or ())  # what is wrong is told here, in the way of all commands
     sys.stdout.flush()
     command = [sys.executable, *module_arguments("edge_agent", str(config), *(settings or ()))]
-    os.execve(sys.executable, command, child_environment())  # the same process, without this command line's libraries
+    # the same process, without this command line's libraries
+    os.execve(sys.executable, command, environment(threads=None))
 
 
 @app.command()

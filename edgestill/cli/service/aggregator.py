@@ -14,6 +14,7 @@ from edgestill.cli.output import err, out, print_json
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
+    from aggregator.storage.rows import Answer
 
 __all__ = ["app", "ask_service"]
 
@@ -159,7 +160,7 @@ def ask_service(config: FleetConfig, verb: str, argument: str = "", *, wait_s: f
     return f"asked to {verb}; the aggregator is busy and does it next"
 
 
-def _said(answer: str) -> str:
-    if answer.startswith("error: "):
-        raise RoundError(answer.removeprefix("error: "))
-    return answer
+def _said(answer: Answer) -> str:
+    if answer.failed:
+        raise RoundError(answer.text)
+    return answer.text

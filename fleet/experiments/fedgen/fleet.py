@@ -20,6 +20,7 @@ from aggregator.fusion.numerics.vectors import is_statistic
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server, State
 from aggregator.recipes.catalogue import Recipe, find_recipe
+from aggregator.rounds.sampling import draw
 from edge_agent.objectives.fedgen_weights import Guidance
 from edge_agent.objectives.select import guidance_rng
 from fleet.experiments.base import UNCAPPED
@@ -100,8 +101,7 @@ class Fleet:
         return share == PREDICTOR and name.startswith("predictor.")
 
     def _select(self, number: int) -> Tensor:
-        rng = numpy_rng(self.seed, "invite", number)
-        return torch.from_numpy(np.sort(rng.choice(self.plan.devices, self.plan.active, replace=False)))
+        return torch.tensor(draw(range(self.plan.devices), self.plan.active, self.seed, "invite", number))
 
     def _train(self, chosen: Tensor, number: int) -> Tensor:
         """Local training of the chosen users, in place; the labels (S, K, B) that they drew."""

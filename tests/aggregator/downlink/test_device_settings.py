@@ -46,7 +46,7 @@ def change(desired: DesiredSettings, journal: Journal, now: float, **changes: st
     argument = ask_for("pi-1", {name.replace("__", "."): text for name, text in changes.items()})
     number = journal.ask(SET, argument)
     desired.run(Command(id=number, verb=SET, argument=argument), now)
-    return journal.answer_of(number)
+    return journal.answer_of(number).stored
 
 
 def test_changes_add_up_and_each_is_said_once(journal: Journal) -> None:

@@ -59,7 +59,7 @@ class Desk:
         number = self.journal.ask(ENROL, json.dumps({"device": "pi-1", **order}))
         self.enrolments.run(Command(id=number, verb=ENROL, argument=json.dumps({"device": "pi-1", **order})))
         self.enrolments.say()
-        return self.journal.answer_of(number)
+        return self.journal.answer_of(number).stored
 
     @property
     def entry(self) -> dict:

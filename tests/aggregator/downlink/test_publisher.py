@@ -16,7 +16,8 @@ from wire.chunks import decode_chunk
 from wire.codec import decode_ack, decode_instruction
 from wire.envelope import open_envelope
 from wire.ids import AGGREGATOR
-from wire.messages import Accepted, Offer
+from wire.messages import Accepted, Offer, Rejected
+from wire.refusals import RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, parse
 
 pytestmark = pytest.mark.light
@@ -130,6 +131,20 @@ def test_answers_are_signed_and_not_retained(publisher: Publisher, broker: Broke
     publisher.answer("a", ack)
     assert broker.log == [str(DeviceTopic(FLEET, "a", "ack"))]
     assert decode_ack(opened(broker.last, "ack")) == ack
+
+
+def test_the_code_of_a_refusal_goes_to_devices_that_have_said_that_they_read_it(
+    publisher: Publisher, broker: Broker
+) -> None:
+    ack = Rejected(transfer="t", round=3, reason="late: round 3 is closed", why=RefusalReason.LATE)
+    publisher.answer("a", ack)
+    assert decode_ack(opened(broker.last, "ack")) == msgspec.structs.replace(ack, why=None)
+    publisher.reads_codes("a", True)
+    publisher.answer("a", ack)
+    assert decode_ack(opened(broker.last, "ack")) == ack
+    publisher.reads_codes("a", False)  # its card was flashed with an older edgestill
+    publisher.answer("a", ack)
+    assert decode_ack(opened(broker.last, "ack")).why is None
 
 
 @pytest.mark.parametrize("damage", [None, b"", DATA[:-1] + b"x"], ids=["missing", "empty", "flipped"])

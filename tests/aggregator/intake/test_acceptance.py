@@ -24,6 +24,7 @@ from wire.chunks import encode_chunk
 from wire.headers import encode_update
 from wire.ids import digest_of, transfer_id
 from wire.messages import Accepted, Ack, Rejected, UpdateHeader
+from wire.refusals import RefusalReason
 from wire.storage import MemoryStorage
 from wire.tensors import encode
 from wire.topics import UpdateChunk
@@ -40,7 +41,7 @@ class Rounds:
     counted: set[str] = field(default_factory=set)
 
     def judge(self, device: str, number: int) -> Verdict:
-        return Verdict("already counted in round 1" if device in self.counted else "")
+        return Verdict(RefusalReason.ALREADY_COUNTED if device in self.counted else None)
 
     def asked(self, device: str, number: int) -> Asked | None:
         return Asked(prototype="mlp:fp32", model="0" * 64, classes=3, published=Published(shapes=SHAPES))
@@ -138,7 +139,10 @@ def test_the_second_of_two_updates_at_once_is_already_counted(office: Office) ->
     office.send("a", update("a", 1.0))
     second = office.send("a", update("a", 2.0))
     office.desk.flush()
-    assert office.said[-1] == ("a", Rejected(transfer=second, round=1, reason="already counted in round 1"))
+    assert office.said[-1] == (
+        "a",
+        Rejected(transfer=second, round=1, reason="already counted in round 1", why=RefusalReason.ALREADY_COUNTED),
+    )
     assert len(office.journal.updates(1)) == 1
     assert office.garbage == []
 
@@ -148,7 +152,7 @@ def test_a_refusal_is_durable_and_answered_with_its_reason_again(office: Office,
     transfer = office.send("a", bad)
     office.desk.flush()
     reason = "'predictor.weight' is (2, 4), expected (2, 3)"
-    refusal = ("a", Rejected(transfer=transfer, round=1, reason=reason))
+    refusal = ("a", Rejected(transfer=transfer, round=1, reason=reason, why=RefusalReason.UNSOUND))
     assert office.said[-1] == refusal
     again = Office(tmp_path)
     again.send("a", bad, 0)

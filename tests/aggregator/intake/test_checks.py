@@ -18,6 +18,7 @@ from tests.aggregator.scripted import FLEET, key_of, seal_update
 from wire.envelope import seal
 from wire.headers import encode_update
 from wire.messages import UpdateHeader
+from wire.refusals import RefusalReason, RefusedError
 from wire.tensors import Packed, encode
 
 EXPECTED = {"predictor.weight": (2, 3), "predictor.bias": (2,)}
@@ -121,11 +122,29 @@ def test_another_sender_or_kind_is_refused_before_the_round_is_asked() -> None:
 @pytest.mark.light
 def test_the_round_is_judged_before_the_tensors_are_decoded() -> None:
     garbage = seal_update("pi-07", b"\xff" * 100, 4)
-    late = refused(garbage, "late: round 4 is closed", verdict=Verdict("late: round 4 is closed", late=True))
+    late = refused(garbage, "late: round 4 is closed", verdict=Verdict(RefusalReason.LATE, late=True))
     assert late.asked == ["judge 4"]
     assert refused(garbage, "not invited to round 4", invited=False).asked == ["judge 4", "asked 4"]
     assert refused(garbage, "a repetition", seen=True).asked == ["judge 4", "asked 4", "replayed"]
     refused(garbage, "update: header of 65535 bytes does not fit")
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"verdict": Verdict(RefusalReason.LATE, late=True)}, RefusalReason.LATE),
+        ({"verdict": Verdict(RefusalReason.NOT_OPENED)}, RefusalReason.NOT_OPENED),
+        ({"verdict": Verdict(RefusalReason.ALREADY_COUNTED)}, RefusalReason.ALREADY_COUNTED),
+        ({"invited": False}, RefusalReason.NOT_INVITED),
+        ({"seen": True}, RefusalReason.REPEATED),
+    ],
+    ids=lambda value: value.value if isinstance(value, RefusalReason) else "",
+)
+def test_what_the_round_refuses_has_its_reason_and_text(options: dict, why: RefusalReason) -> None:
+    with pytest.raises(RefusedError) as caught:
+        Round(**options).check(update())
+    assert (caught.value.why, str(caught.value)) == (why, why.say(number=4))
 
 
 @pytest.mark.light

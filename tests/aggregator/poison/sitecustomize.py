@@ -7,7 +7,7 @@ import os
 import sys
 
 poison = os.environ.get("EDGESTILL_TEST_POISON", "")
-if poison and "aggregator.worker.__main__" in sys.orig_argv:
+if poison and "aggregator.worker" in sys.orig_argv:
     import signal
     import time
     from dataclasses import replace

@@ -35,6 +35,7 @@ from aggregator.rounds.events import (
     Withdraw,
 )
 from core.errors import RoundError
+from wire.refusals import RefusalReason
 
 pytestmark = pytest.mark.light
 RULES = Rules(
@@ -173,18 +174,18 @@ def test_the_target_accuracy_is_reached_when_every_prototype_has_it(accuracies: 
 def test_an_update_is_judged_by_its_round_and_by_who_sends_it() -> None:
     state, _ = step(collecting("ab"), Stored("a", 1))
     assert judge(state, "b", 1) == Verdict()
-    assert judge(state, "a", 1).reason == "already counted in round 1"
-    assert judge(state, "z", 1).reason == "not invited to round 1"
-    assert judge(state, "b", 2).reason == "round 2 was not opened"
+    assert judge(state, "a", 1) == Verdict(RefusalReason.ALREADY_COUNTED)
+    assert judge(state, "z", 1) == Verdict(RefusalReason.NOT_INVITED)
+    assert judge(state, "b", 2) == Verdict(RefusalReason.NOT_OPENED)
 
 
 def test_an_update_that_comes_late_is_refused_or_kept() -> None:
     fusing, _ = after(collecting("ab"), Stored("a", 1), Tick(1100.0))
-    assert judge(fusing, "b", 1) == Verdict("late: round 1 is closed", late=True)
+    assert judge(fusing, "b", 1) == Verdict(RefusalReason.LATE, late=True)
     kept = replace(fusing, rules=replace(fusing.rules, keep_late=True))
     assert judge(kept, "b", 1) == Verdict(late=True)
     assert judge(replace(kept, round=2, phase=Phase.COLLECTING), "b", 1) == Verdict(late=True)
-    assert judge(replace(kept, round=3, phase=Phase.COLLECTING), "b", 1).reason == "late: round 1 is closed"
+    assert judge(replace(kept, round=3, phase=Phase.COLLECTING), "b", 1).refused is RefusalReason.LATE
 
 
 @pytest.mark.parametrize("event", [Stored("z", 1), Stored("a", 2), Fused(1, {})])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregator.rounds.sampling import sample
+from aggregator.rounds.sampling import draw, sample, share_of
 from core.seeds import derive_seed
 
 pytestmark = pytest.mark.light
@@ -32,6 +32,18 @@ def test_it_is_the_draw_of_the_simulated_fleet() -> None:
     drawn = np.random.default_rng(derive_seed(5, "invite", 2, "cnn:fp32")).choice(6, 3, replace=False)
     chosen = sample(DEVICES, 5, 2, fraction=0.5)
     assert [d for d in chosen if chosen[d] == "cnn:fp32"] == sorted(members[i] for i in drawn)
+
+
+def test_the_draws_of_released_runs_stay_as_they_were() -> None:
+    assert list(sample(DEVICES, 5, 2, fraction=0.5)) == ["d0", "d2", "d4", "d6", "d7"]
+    assert draw(range(20), 10, 1, "invite", 1) == [0, 1, 2, 3, 5, 6, 7, 10, 12, 19]
+
+
+def test_a_draw_keeps_the_order_of_its_members() -> None:
+    letters = list("zyxw")
+    assert draw(letters, 4, 0, "any") == letters
+    assert share_of(10, 0.25) == 2  # half to even, as Python rounds
+    assert share_of(3, 1.0) == 3
 
 
 def test_others_are_added_until_enough_are_asked() -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from aggregator.storage.journal import REFUSALS, REPORTS, Journal
-from aggregator.storage.rows import DeviceRow, Refusal
+from aggregator.storage.rows import Answer, DeviceRow, Refusal
 from core.errors import ConfigError
 from tests.aggregator.journals import HYPER, a_model, a_round, an_update, asked, digest
+from wire.refusals import RefusalReason
 
 pytestmark = pytest.mark.light
 
@@ -104,12 +105,32 @@ def test_refusals_and_late_updates_are_counted_per_device_and_the_oldest_forgott
     with journal.transaction():
         for i in range(REFUSALS + 5):
             journal.add_refusal(Refusal(device="a", transfer=f"t{i}", round=1, reason="bad", time=float(i)))
-        journal.add_refusal(Refusal(device="a", transfer="z", round=1, reason="late: round 1 is closed", time=1e9))
+        late = RefusalReason.LATE
+        journal.add_refusal(Refusal(device="a", transfer="z", round=1, reason=late.say(number=1), time=1e9, why=late))
     (row,) = journal.devices()
     assert (row.refused, row.late, row.accepted) == (REFUSALS + 5, 2, 0)
     assert journal.refusal("a", "t5") is None
     assert journal.refusal("a", "t6") is not None
     assert len(journal.refusals(10**6)) == REFUSALS
+
+
+@pytest.mark.parametrize("why", [*RefusalReason, None])
+def test_a_refusal_comes_back_with_its_reason_and_only_late_is_counted_as_late(
+    journal: Journal, why: RefusalReason | None
+) -> None:
+    refusal = Refusal(device="a", transfer="t", round=1, reason="late: whatever it says", time=4.0, why=why)
+    journal.add_refusal(refusal)
+    assert journal.refusal("a", "t") == refusal
+    assert journal.refusals() == [refusal]
+    (row,) = journal.devices()
+    assert (row.late, row.refused) == ((1, 0) if why is RefusalReason.LATE else (0, 1))
+
+
+def test_a_refusal_that_an_older_edgestill_has_stored_has_its_text_alone(journal: Journal) -> None:
+    journal.db.execute("INSERT INTO refusals VALUES ('a', 't', 1, 'late: round 1 is closed', 4.0)")
+    assert journal.refusal("a", "t") == Refusal(
+        device="a", transfer="t", round=1, reason="late: round 1 is closed", time=4.0
+    )
 
 
 def test_late_updates_are_kept_apart(journal: Journal) -> None:
@@ -187,7 +208,10 @@ def test_a_command_of_another_process_is_found_and_answered(tmp_path: Path, jour
     assert other.answer_of(number) is None
     journal.answer(number, "revoked")
     assert journal.commands() == []
-    assert other.answer_of(number) == "revoked"
+    assert other.answer_of(number) == Answer("revoked")
+    failed = other.ask("revoke", "pi-08")
+    journal.answer(failed, "no such device", failed=True)
+    assert other.answer_of(failed) == Answer("no such device", failed=True)
 
 
 def test_a_reader_cannot_write_and_does_not_make_a_journal(tmp_path: Path, journal: Journal) -> None:

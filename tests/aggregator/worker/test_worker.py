@@ -139,12 +139,14 @@ def test_a_worker_that_cannot_live_is_given_up(tmp_path: Path, monkeypatch: pyte
 
 def test_what_libraries_print_does_not_disturb_the_answers(tmp_path: Path) -> None:
     code = (
-        "import aggregator.worker.__main__ as w, json; a = w._claim_stdout(); "
-        "print('noise'); a.write('{}\\n'); a.flush()"
+        "import aggregator.worker.__main__ as w; "
+        "told = {'__init__': lambda self, setup: None, 'answer': lambda self, request: print('noise') or request}; "
+        "w.Worker = type('Noisy', (), told); w.main()"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
-    assert json.loads(done.stdout) == {}
+    env, lines = {**os.environ, "PYTHONPATH": str(ROOT)}, '{}\n{"task": 1}\n'
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, env=env, check=True)
+    assert json.loads(done.stdout) == {"task": 1}
     assert "noise" in done.stderr
 
 

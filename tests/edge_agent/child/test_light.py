@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from core.errors import ConfigError, ModelError
+from core.process import environment
 from edge_agent.child.light import run
-from edge_agent.child.supervisor import child_environment
 from edge_agent.objectives.fedgen_weights import PAPER
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -154,7 +154,7 @@ def test_a_real_light_child_trains_without_torch(tmp_path: Path) -> None:
         "from edge_agent.child.__main__ import main; sys.exit(main())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=request.encode(), capture_output=True, env=child_environment(1), check=False
+        [sys.executable, "-c", code], input=request.encode(), capture_output=True, env=environment(), check=False
     )
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, (told[-1:], done.stderr[-500:])

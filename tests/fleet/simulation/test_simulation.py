@@ -8,7 +8,9 @@ import torch
 
 from aggregator.evaluate import evaluate
 from aggregator.recipes.generator import GUIDANCE
+from aggregator.rounds.sampling import sample
 from core.errors import ConfigError
+from core.seeds import derive_seed
 from edge_agent.objectives.fedgen_weights import PAPER, REFERENCE, Guidance
 from edge_agent.training.params import LocalTraining
 from fleet.data import Dataset
@@ -113,6 +115,19 @@ def test_a_fraction_invites_that_share_of_each_prototype_and_changes_by_round() 
     invited = {tuple(d.id for d in simulation.invited(group, n)) for n in range(1, 9)}
     assert len(invited) > 1
     assert simulation.invited(group, 1) == simulation.invited(group, 1)
+
+
+def test_the_simulated_fleet_invites_whom_the_aggregator_would() -> None:
+    simulation = Simulation(replace(CONFIG, devices=40, fraction=0.3, prototypes=("mlp:fp32", "cnn:fp32")), toy())
+    fleet = {device.id: device.prototype for device in simulation.devices}
+    for number in (1, 2, 3):
+        asked = sample(fleet, CONFIG.seed, number, fraction=0.3)
+        invited = [device.id for group in simulation.groups for device in simulation.invited(group, number)]
+        assert sorted(invited) == list(asked)
+        for group in simulation.groups:  # as drawn before there was one sampler
+            rng = np.random.default_rng(derive_seed(CONFIG.seed, "invite", number, group.name))
+            drawn = sorted(rng.choice(len(group.devices), round(0.3 * len(group.devices)), replace=False))
+            assert simulation.invited(group, number) == [group.devices[i] for i in drawn]
 
 
 def test_the_fused_model_is_the_example_weighted_mean_of_the_updates() -> None:
