@@ -1,47 +1,62 @@
-"""NAME.md: the result page of an experiment, made of what NAME.json says."""
+"""NAME.md: the result page of an experiment, made of what NAME.json says, and the index of a folder of pages.
+
+The pages are Markdown, for which Jinja has no autoescape; `as_text` escapes every value that a template shows. Only the
+experiment's own `about` is Markdown (`| safe`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 from fleet.experiments.base import Experiment
 
-__all__ = ["INDEX_START", "duration", "index", "markdown", "number"]
+__all__ = ["INDEX_START", "as_text", "duration", "index", "markdown", "number"]
 
 INDEX_START = "# Results\n\nPages made by `edgestill experiment`"
 
 
 def markdown(experiment: Experiment, facts: Mapping[str, Any]) -> str:
     """The page."""
-    name, cells = facts["experiment"], facts["cells"]
-    parts = [
-        f"# {experiment.title}",
-        experiment.about.strip(),
-        f"Made by `edgestill experiment {name}`; the numbers are in [{name}.json]({name}.json).",
-    ]
-    if cells:
-        parts += [_table(cells), f"![{experiment.title}]({name}.png)", _verdict(cells)]
-    if facts["not_measured"]:
-        parts.append(f"Not measured: {', '.join(facts['not_measured'])}.")
-    parts.append(_how(facts))
-    return "\n\n".join(parts) + "\n"
+    template = _templates().get_template("page.md.j2")
+    said = {**facts, "name": facts["experiment"], "title": experiment.title, "about": experiment.about.strip()}
+    return template.render(said)
 
 
 def index(pages: Sequence[Mapping[str, Any]]) -> str:
     """README.md of a folder of result pages, given what their JSON files say."""
-    lines = [
-        f"{INDEX_START} ([how](../experiments.md)), each with the published numbers, ours, seeds,",
-        "versions and time. Where a target is missed, the page says so.",
-        "",
-        "| experiment | what | targets met |",
-        "|---|---|---|",
-    ]
-    for facts in pages:
-        aimed = [cell for cell in facts["cells"] if cell["target"] is not None]
-        met = f"{sum(cell['met'] for cell in aimed)} of {len(aimed)}"
-        lines.append(f"| [{facts['experiment']}]({facts['experiment']}.md) | {facts['title']} | {met} |")
-    return "\n".join(lines) + "\n"
+    return _templates().get_template("index.md.j2").render(start=INDEX_START, pages=pages)
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("fleet.experiments"),
+        autoescape=False,
+        finalize=as_text,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"number": number, "duration": duration}
+    return environment
+
+
+def as_text(value: object) -> str:
+    """A value that stays in its line and its table cell and is neither HTML nor a link; `Markup` is left as it is.
+
+    >>> as_text("a|b <script> < [c](d)")
+    'a&#124;b &lt;script> < &#91;c&#93;(d)'
+    """
+    if isinstance(value, Markup):
+        return value
+    line = re.sub(r"\s*[\r\n]\s*", " ", str(value))
+    line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)  # what else follows it makes no tag
+    return re.sub(r"[|\[\]]", lambda found: f"&#{ord(found[0])};", line)
 
 
 def number(value: float | None, std: float | None = None) -> str:
@@ -64,39 +79,3 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _table(cells: list[dict[str, Any]]) -> str:
-    lines = ["| cell | paper | ours | target | met |", "|---|---|---|---|---|"]
-    for cell in cells:
-        unit = f" {cell['unit']}" if cell["unit"] else ""
-        name = cell["name"] + (f" ({cell['note']})" if cell["note"] else "")
-        paper = "" if cell["paper"] is None else f"{cell['paper']:g}{unit}"
-        met = "" if cell["target"] is None else "yes" if cell["met"] else "**no**"
-        lines.append(
-            f"| {name} | {paper} | {number(cell['ours'], cell['std'])}{unit} | {cell['target'] or ''} | {met} |"
-        )
-    return "\n".join(lines)
-
-
-def _verdict(cells: list[dict[str, Any]]) -> str:
-    aimed = [cell for cell in cells if cell["target"] is not None]
-    missed = [cell for cell in aimed if not cell["met"]]
-    if not aimed:
-        return "No targets."
-    met = f"{len(aimed) - len(missed)} of {len(aimed)} targets are met."
-    if not missed:
-        return met
-    said = "; ".join(f"{c['name']}: {number(c['ours'])} where {c['target']} was asked for" for c in missed)
-    return f"{met} Missed: {said}."
-
-
-def _how(facts: Mapping[str, Any]) -> str:
-    seeds = ", ".join(map(str, facts["seeds"])) or "none"
-    lines = [
-        f"- seeds {seeds}; where there are several, ours is mean ± sample standard deviation",
-        f"- {duration(facts['seconds'])} of wall time in all, one thread a run",
-        "- " + ", ".join(f"{key} {value}" for key, value in facts["versions"].items()),
-    ]
-    lines += [f"- {key}: {value}" for key, value in facts["parameters"].items()]
-    return "\n".join(lines)

@@ -15,8 +15,8 @@ from fleet.report.figures.style import DARK, LIGHT, Theme, png
 from fleet.report.figures.times import draw_times
 from fleet.report.figures.traffic import draw_bytes, draw_rounds_to_target
 from fleet.report.figures.virtual import draw_virtual, missed, virtual_seconds
-from fleet.report.html.tables import percent, span
 from fleet.report.summary import mean_quality, run_row
+from fleet.report.units import percent, span
 
 __all__ = ["Picture", "draw_all"]
 

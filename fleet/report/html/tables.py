@@ -1,82 +1,37 @@
-"""Tables of a report, as HTML: numbers to the right, in digits of one width; what is missing is a dash."""
+"""Tables of a report: what stands in which row and column; `templates/table.html.j2` shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from fleet.report.facts import RunFacts
 from fleet.report.figures.devices import MOST, verdicts
 from fleet.report.figures.virtual import board_totals, missed, virtual_seconds
-from fleet.report.html.tags import Markup, join, tag
 from fleet.report.summary import OWN_MODELS, run_row
+from fleet.report.units import DASH, percent, size, span
 
-__all__ = [
-    "boards",
-    "comparison",
-    "configuration",
-    "devices",
-    "own_models",
-    "percent",
-    "prototypes",
-    "size",
-    "span",
-    "table",
-]
-
-DASH = "–"
+__all__ = ["Table", "boards", "comparison", "configuration", "devices", "own_models", "prototypes"]
 
 
-def percent(value: float | None) -> str:
-    """
-    >>> percent(0.91234), percent(None)
-    ('91.2 %', '–')
-    """
-    return DASH if value is None else f"{100 * value:.1f} %"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows that start with a name; the other columns are numbers, but for those of `text`."""
 
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: Collection[int] = ()  # columns
+    marked: Collection[int] = ()  # rows in which runs differ
+    note: str = ""  # after the caption
+    heading: str = ""  # above it, where a section has several
+    folded: bool = False  # a click on the heading opens it
 
-def size(count: float | None) -> str:
-    """Bytes in the unit that fits.
-
-    >>> size(1234), size(56_789_000), size(None)
-    ('1.2 kB', '56.8 MB', '–')
-    """
-    if count is None:
-        return DASH
-    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if count < 1000 * scale or unit == "GB":
-            return f"{count / scale:.1f} {unit}"
-    raise AssertionError("the last unit fits")
-
-
-def span(seconds: float) -> str:
-    """
-    >>> span(42.25), span(754), span(8000)
-    ('42.2 s', '12.6 min', '2.2 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = ()) -> Markup:
-    """Rows that start with a name; columns are numbers, but for those of `text`."""
-
-    def kind(column: int) -> str:
-        return "text" if column in text else "number"
-
-    head = [tag("th", name, scope="col", class_=kind(n) if n else None) for n, name in enumerate(columns)]
-    body = [
-        tag(
-            "tr",
-            tag("th", row[0], scope="row"),
-            *(tag("td", cell, class_=kind(n)) for n, cell in enumerate(row[1:], 1)),
-        )
-        for row in rows
-    ]
-    inside = (tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *body))
-    return tag("div", tag("table", *inside), class_="scroll", tabindex="0", role="region", aria_label=caption)
+    def kind(self, column: int) -> str:
+        """The class of a column's cells."""
+        return "text" if column in self.text else "number"
 
 
 def _without_empty(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
@@ -85,7 +40,7 @@ def _without_empty(columns: list[str], rows: list[list[str]]) -> tuple[list[str]
     return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
-def prototypes(run: RunFacts, target: float) -> Markup:
+def prototypes(run: RunFacts, target: float) -> Table:
     """How good, how small and how soon each prototype of a run is."""
     goal = f"{100 * target:g}\u00a0%"
     columns = ["prototype", "devices", "accuracy", "float weights", "its average", "devices' own", "best"]
@@ -104,10 +59,11 @@ def prototypes(run: RunFacts, target: float) -> Markup:
                 size(row["bytes_to_target"]),
             ]
         )
-    return table(f"After round {run.last.round}, on the whole test set", *_without_empty(columns, rows))
+    columns, rows = _without_empty(columns, rows)
+    return Table(caption=f"After round {run.last.round}, on the whole test set", columns=columns, rows=rows)
 
 
-def own_models(run: RunFacts) -> Markup | None:
+def own_models(run: RunFacts) -> Table | None:
     """How good the models are that the honest devices have after their training; None where they were not scored."""
     rows = []
     for name in run.prototypes:
@@ -117,10 +73,11 @@ def own_models(run: RunFacts) -> Markup | None:
     if not rows:
         return None
     columns = ["prototype", *(f"{on}, {what}" for on in ("own slice", "whole") for what in ("mean", "worst", "best"))]
-    return table("The devices' own models after their training; attackers left out", columns, rows)
+    caption = "The devices' own models after their training; attackers left out"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
-def comparison(runs: Sequence[RunFacts], target: float) -> Markup:
+def comparison(runs: Sequence[RunFacts], target: float) -> Table:
     """A row per run, a column per prototype."""
     names = list(dict.fromkeys(name for run in runs for name in run.prototypes))
     columns = ["run", "rounds", "mean", *names, "ensemble", "best mean", "up", "down", "time", "attackers' share"]
@@ -140,10 +97,11 @@ def comparison(runs: Sequence[RunFacts], target: float) -> Markup:
                 percent(row["attackers_share"]),
             ]
         )
-    return table("Accuracy after each run's last round, and what it took", *_without_empty(columns, rows))
+    columns, rows = _without_empty(columns, rows)
+    return Table(caption="Accuracy after each run's last round, and what it took", columns=columns, rows=rows)
 
 
-def devices(run: RunFacts) -> Markup:
+def devices(run: RunFacts) -> Table:
     """Every device: what it has, how fusion judged it, whether it does harm."""
     rows = []
     for v in verdicts(run)[:MOST]:
@@ -161,10 +119,11 @@ def devices(run: RunFacts) -> Markup:
     text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "lost", "attack")]
     more = len(run.fleet) - MOST
     caption = "Each device: accuracy of its own model when last scored, and how fusion judged it, mean over its rounds"
-    return table(caption + (f"; {more:,} more are not shown" if more > 0 else ""), columns, rows, text=text)
+    caption += f"; {more:,} more are not shown" if more > 0 else ""
+    return Table(caption=caption, columns=columns, rows=rows, text=text)
 
 
-def boards(run: RunFacts) -> Markup:
+def boards(run: RunFacts) -> Table:
     """What one device of each board would have needed, over all rounds."""
     columns = ["board", "devices", "busy", "of it training", "energy", "up", "down"]
     rows = []
@@ -173,26 +132,23 @@ def boards(run: RunFacts) -> Markup:
         parts = (span(total.seconds / one), span(total.train_seconds / one), f"{total.joules / one / 1000:.2f} kJ")
         rows.append([total.board, str(total.devices), *parts, size(total.bytes_up / one), size(total.bytes_down / one)])
     caption = f"One device of each board, all rounds, estimated; {span(virtual_seconds(run))} in all, {missed(run)}"
-    return table(caption, columns, rows)
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
-def configuration(runs: Sequence[RunFacts], *, versions: bool = False) -> Markup:
+def configuration(runs: Sequence[RunFacts], *, versions: bool = False) -> Table:
     """Every setting of every run; rows in which runs differ are marked."""
     flat = [run.versions if versions else _flat(run.config) for run in runs]
     keys = list(dict.fromkeys(key for settings in flat for key in settings))
-    caption = "Versions" if versions else "Every setting, defaults included"
-    body = []
-    for key in keys:
-        values = [str(settings.get(key, DASH)) for settings in flat]
-        differs = len(set(values)) > 1
-        name = join([key, " ≠"]) if differs else key
-        cells = [tag("td", value, class_="text") for value in values]
-        body.append(tag("tr", tag("th", name, scope="row"), *cells, class_="differs" if differs else None))
-    names = [run.name for run in runs] if len(runs) > 1 else ["value"]
-    head = [tag("th", name, scope="col") for name in ("setting", *names)]
-    note = "; rows marked ≠ differ" if any("differs" in row for row in body) else ""
-    inside = (tag("caption", caption + note), tag("thead", tag("tr", *head)), tag("tbody", *body))
-    return tag("div", tag("table", *inside), class_="scroll", tabindex="0", role="region", aria_label=caption)
+    rows = [[key, *(str(settings.get(key, DASH)) for settings in flat)] for key in keys]
+    marked = [n for n, (_, *values) in enumerate(rows) if len(set(values)) > 1]
+    return Table(
+        caption="Versions" if versions else "Every setting, defaults included",
+        note="; rows marked ≠ differ" if marked else "",
+        columns=["setting", *([run.name for run in runs] if len(runs) > 1 else ["value"])],
+        rows=rows,
+        text=range(1, len(runs) + 1),
+        marked=marked,
+    )
 
 
 def _flat(config: Mapping[str, Any], start: str = "") -> dict[str, str]:

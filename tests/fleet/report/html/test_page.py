@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import UndefinedError
 from PIL import Image
 from typer.testing import CliRunner
 
 from edgestill.cli.main import app
 from fleet.report.facts import read_runs
-from fleet.report.html.page import page
+from fleet.report.figures.catalogue import Picture
+from fleet.report.html.page import _templates, page
 from fleet.report.summary import OWN_MODELS, prototype_rows
 from tests.fleet.report.browser import asked_for, chromium, measured, needs_chromium
 from tests.fleet.report.made import BIT, CNN, a_run, facts, written
@@ -32,17 +34,23 @@ class Checker(HTMLParser):
         self.seen: list[str] = []
         self.ids: list[str] = []
         self.links: list[str] = []
+        self.alts: list[str] = []
+        self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self.seen.append(tag)
         given = dict(attrs)
         self.ids += [given["id"]] if "id" in given else []
         self.links += [given["href"]] if "href" in given else []
+        self.alts += [given["alt"]] if "alt" in given else []
         if tag not in ("meta", "img", "source"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
 
 
 def page_of(*runs: Path) -> str:
@@ -95,6 +103,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(report: list[Path]
 
 def test_every_string_of_a_run_is_text(tmp_path: Path) -> None:
     run = a_run(recipe=EVIL, dataset=EVIL, **{EVIL: EVIL})
+    run.fleet[2]["device"] = EVIL
     run.fleet[3]["attack"] = EVIL
     run.rounds[0].devices["sim-3"]["screened"] = EVIL
     for result in run.rounds:
@@ -102,7 +111,25 @@ def test_every_string_of_a_run_is_text(tmp_path: Path) -> None:
     text = page_of(written(tmp_path / "<b>&run", run))
     assert "<script" not in text
     assert "<b>" not in text
-    assert "&lt;script&gt;alert(&#x27;x&#x27;)" in text
+    assert "&lt;script&gt;alert(&#39;x&#39;)" in text
+    shown = Checker()
+    shown.feed(text)
+    assert shown.text.count(EVIL) >= 6, "recipe, key and value of a setting, device, attack, reason, prototype"
+
+
+def test_a_picture_s_words_are_text(tmp_path: Path) -> None:
+    image = bytes(16) + (1300).to_bytes(4, "big")
+    picture = Picture(name="x", title=EVIL, caption=EVIL, alt=EVIL, light=image, dark=image)
+    shown = Checker()
+    shown.feed(page(read_runs([written(tmp_path / "run")]), [picture], 0.7))
+    assert shown.alts == [EVIL]
+    assert shown.text.count(EVIL) == 3, "link, heading and caption"
+    assert "script" not in shown.seen
+
+
+def test_a_name_that_a_template_is_not_given_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="titel"):
+        _templates().from_string("{{ titel }}").render(title="x")
 
 
 def test_a_capped_device_stands_in_the_table_with_its_claim(tmp_path: Path) -> None:
@@ -145,7 +172,7 @@ def test_the_tiles_of_a_single_run_are_its_last_round(tmp_path: Path) -> None:
     text = page_of(written(tmp_path / "a"))
     tiles = re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)<", text)
     assert tiles[:3] == [("mean accuracy", "77.5 %"), ("best prototype", "90.0 %"), ("ensemble", "95.0 %")]
-    assert tiles[-1] == ("attackers&#x27; share", "0.0 %")
+    assert tiles[-1] == ("attackers&#39; share", "0.0 %")
 
 
 @needs_chromium

@@ -1,0 +1,39 @@
+"""Numbers of a report as people read them; what is missing is a dash."""
+
+from __future__ import annotations
+
+__all__ = ["DASH", "percent", "size", "span"]
+
+DASH = "–"
+
+
+def percent(value: float | None) -> str:
+    """
+    >>> percent(0.91234), percent(None)
+    ('91.2 %', '–')
+    """
+    return DASH if value is None else f"{100 * value:.1f} %"
+
+
+def size(count: float | None) -> str:
+    """Bytes in the unit that fits.
+
+    >>> size(1234), size(56_789_000), size(None)
+    ('1.2 kB', '56.8 MB', '–')
+    """
+    if count is None:
+        return DASH
+    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        if count < 1000 * scale or unit == "GB":
+            return f"{count / scale:.1f} {unit}"
+    raise AssertionError("the last unit fits")
+
+
+def span(seconds: float) -> str:
+    """
+    >>> span(42.25), span(754), span(8000)
+    ('42.2 s', '12.6 min', '2.2 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
