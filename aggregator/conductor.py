@@ -194,7 +194,7 @@ class Conductor:
             log.error("round %d cannot be fused: %s; trying again", number, error)
             return
         log.error(
-            "round %d cannot be fused, and no update alone is the cause: %s; paused: mend it, then"
+            "round %d cannot be fused, and no update alone is the cause: %s; paused: fix it, then"
             " `edgestill aggregator resume`, or give the round up with `edgestill round skip`",
             number,
             error,

@@ -111,7 +111,7 @@ class Row:
 
 
 class Bench:
-    """A fleet whose rounds go on for ever."""
+    """A fleet whose rounds go on indefinitely."""
 
     def __init__(
         self, home: Path, port: int, service: int, broker: int, devices: list[HonestDevice], each: int

@@ -1,7 +1,7 @@
 """Every error that a user or a device can cause.
 
     EdgestillError                 exit code 1
-    ├── ConfigError                3   a flag, a config file or a name is wrong: the user can mend it
+    ├── ConfigError                3   a flag, a config file or a name is wrong: the user can fix it
     ├── DataError                  4   a dataset or a file of samples is missing or malformed
     ├── WireError                  5   bytes from outside are not what they should be
     │   ├── TopicError                 a topic or an id

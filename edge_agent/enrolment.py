@@ -127,7 +127,7 @@ class Enrolment:
             log.warning("%s: %s", self._answers, error)
             return
         except OSError as error:  # the answer comes again: it is asked for until it is kept
-            log.error("%s: %s; free some space or mend it", self._claim.identity, error.strerror or error)
+            log.error("%s: %s; free some space or fix it", self._claim.identity, error.strerror or error)
             return
         except Exception as error:
             tell_fault(self._answers, error)

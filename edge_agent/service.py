@@ -241,7 +241,7 @@ class Service:
                     tell_fault(type(action).__name__, error)
 
     def _disk_trouble(self, error: OSError) -> None:
-        log.error("state folder %s: %s; free some space or mend it", self.config.state_dir, error.strerror or error)
+        log.error("state folder %s: %s; free some space or fix it", self.config.state_dir, error.strerror or error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             with suppress(OSError):
                 self.store.models.evict(self._agent.needed, everything=True)

@@ -1,4 +1,4 @@
-"""The agent's systemd unit: restarted for ever, watched, and with no more rights than it uses.
+"""The agent's systemd unit: restarted indefinitely, watched, and with no more rights than it uses.
 
 What is not locked, and why: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the
 devices of boards with an accelerator; `/proc/cpuinfo`, which torch reads.

@@ -121,7 +121,7 @@ class EmbeddedBroker:
 
 
 async def _end(broker: Any) -> None:
-    """Shut amqtt down; it may wait for ever for a client that has gone in the middle of something."""
+    """Shut amqtt down; it may wait indefinitely for a client that has gone in the middle of something."""
     try:
         await asyncio.wait_for(broker.shutdown(), END_S)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The connection of a service to its broker, which comes back for ever.
+"""The connection of a service to its broker, which reconnects indefinitely.
 
     link = Link(BrokerConfig(), client_id="pi-07", filters=["edgestill/pi-07/job"], will=(topic, payload))
     link.start()

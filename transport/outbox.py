@@ -29,7 +29,7 @@ class Outbox:
         """Block until `size` bytes fit (an empty box takes any); False if the connection ended first."""
         with self._changed:
             while not self._closed and not self._fits(size):
-                self._changed.wait(0.5)  # not for ever: a signal must be able to come through on the main thread
+                self._changed.wait(0.5)  # not indefinitely: a signal must be able to come through on the main thread
             return not self._closed
 
     def wait_until_empty(self, timeout: float) -> bool:

@@ -1,7 +1,7 @@
 """Does the broker speak MQTT 5? Asked with the shortest CONNECT there is.
 
 A broker of MQTT 3.1.1 must refuse version 5 politely, but amqtt reads on as if it were its own version, takes our
-properties for a length, and waits for ever. The 15 bytes below make sense to it as well, and it refuses them.
+properties for a length, and waits indefinitely. The 15 bytes below make sense to it as well, and it refuses them.
 """
 
 from __future__ import annotations

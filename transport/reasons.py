@@ -16,8 +16,8 @@ _TLS = (
     ("alert unknown ca", "the broker does not trust the CA of our client certificate"),
     ("alert bad certificate", "the broker refused our client certificate"),
     ("alert certificate revoked", "our client certificate has been revoked"),
-    ("wrong version number", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
-    ("record layer failure", "the broker does not speak TLS on this port; remove [broker.tls] or mend the port"),
+    ("wrong version number", "the broker does not speak TLS on this port; remove [broker.tls] or fix the port"),
+    ("record layer failure", "the broker does not speak TLS on this port; remove [broker.tls] or fix the port"),
 )
 _REFUSALS = {
     "Bad user name or password": "check 'username' and 'password' in [broker]",

@@ -255,7 +255,7 @@ class Session:
                 log.warning("the broker refused %d of %d subscriptions", len(refused), len(codes))
         elif refused:
             name = self.settings.identity.filters[refused[0]]
-            self.reason = f"the broker refuses to subscribe us to {name!r}; mend its access list"
+            self.reason = f"the broker refuses to subscribe us to {name!r}; fix its access list"
             self._ending = "clean"
         else:
             self._become_ready()

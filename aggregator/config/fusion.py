@@ -1,7 +1,7 @@
 """The table [fusion] of fleet.toml: the recipe, what overrides it, and what the aggregator brings to it. No torch.
 
 recipe = "feddf"
-source = "pool.npz"          samples without labels: a file with x, a generator.onnx, noise, noise:gaussian
+source = "pool.npz"          unlabeled samples: a file with x, a generator.onnx, noise, noise:gaussian
 steps = 500                  any field of the recipe (aggregator/recipes/overrides.py)
 """
 
@@ -96,7 +96,7 @@ def _check(config: FusionConfig, where: str, labelled: bool) -> None:
     recipe = config.recipe
     if recipe.needs_source and config.source == "none":
         raise ConfigError(
-            f"{where}: recipe {recipe.name} needs samples without labels; give 'source': a file with x, an .onnx "
+            f"{where}: recipe {recipe.name} needs unlabeled samples; give 'source': a file with x, an .onnx "
             "generator or noise"
         )
     if "drop-worst" in recipe.screen and (

@@ -64,7 +64,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the aggregator itself brings: samples without labels, samples with, a device to compute on."""
+    """What the aggregator itself brings: unlabeled samples, labelled ones, a device to compute on."""
 
     seed: int = 0
     source: Tensor | None = None  # unlabeled inputs (N, *input_shape)

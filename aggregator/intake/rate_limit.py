@@ -6,8 +6,8 @@
     processor time    that its messages took, measured around their handling
 
 A message over the budget is dropped unread when it arrives, on the network thread, before it takes room from others:
-the protocol bears loss, and a device asks again. Boards that are not known (they may ask to be enrolled) and revoked
-devices share one small budget, and each has a smaller one of its own. A muted device is not heard at all.
+the protocol tolerates loss, and a device asks again. Boards that are not known (they may ask to be enrolled) and
+revoked devices share one small budget, and each has a smaller one of its own. A muted device is not heard at all.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ _RECIPES = (
     ),
     Recipe(
         name="fedrad",
-        title="mean weighed by median scores, then distilled from the median logits: bears faulty devices",
+        title="mean weighed by median scores, then distilled from the median logits: robust to faulty devices",
         paper=_FEDRAD,
         weigh="median-score",
         teach="median-logits",

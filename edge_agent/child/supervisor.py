@@ -26,7 +26,7 @@ __all__ = ["Child", "Ended", "LabelCounter", "explain"]
 
 log = logging.getLogger("edgestill.agent")
 
-#: What another attempt will not mend.
+#: What another attempt will not fix.
 FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError, DeviceError)}
 KILL_S = 5.0
 COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
@@ -146,7 +146,7 @@ def explain(code: int, text: str, who: str = "the training child") -> str:
 
 
 class LabelCounter:
-    """Counts the examples per class in a process of its own: NumPy would stay in the agent's memory for ever.
+    """Counts the examples per class in a process of its own: NumPy would stay in the agent's memory indefinitely.
 
     Whatever ends that process, the agent goes on without the counts, and has them counted again after a while: they
     tell the aggregator how many examples there are, and no round depends on it.

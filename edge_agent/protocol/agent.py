@@ -208,7 +208,7 @@ class Agent:
         return self._newest.refusal(new)
 
     def _refuse(self, new: Job | Offer, reason: str) -> list[Action]:
-        """Say so once: a broker may send a recorded message for ever."""
+        """Say so once: a broker may send a recorded message indefinitely."""
         mark = instruction_key(new), new.device, new.number
         if mark in self._refused or len(self._refused) >= MAX_REFUSED:
             return []

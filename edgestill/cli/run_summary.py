@@ -34,7 +34,7 @@ def print_summary(run: Run) -> None:
     attackers = [d["device"] for d in run.fleet if "attack" in d]
     if attackers:
         share = sum(last.devices.get(name, {}).get("weight", 0.0) for name in attackers) / len(last.prototypes)
-        out.print(f"\n{len(attackers)} devices do harm; their share of the averages: {100 * share:.1f} %")
+        out.print(f"\n{len(attackers)} devices are adversarial; their share of the averages: {100 * share:.1f} %")
     if last.side_artifact_bytes:
         out.print(f"\nwhat guides the devices beside their models: {last.side_artifact_bytes / 1000:.1f} kB")
     if missed := lost_in_all(run.rounds):

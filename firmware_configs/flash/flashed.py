@@ -48,7 +48,7 @@ def read_flashed(kits: Path) -> dict[str, Flashed]:
     except OSError as error:
         raise ConfigError(f"{kits / RECORD}: {error.strerror}; remove it to begin again") from None
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{kits / RECORD}: {error}; mend it, or remove it to begin again") from None
+        raise ConfigError(f"{kits / RECORD}: {error}; fix it, or remove it to begin again") from None
 
 
 def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:

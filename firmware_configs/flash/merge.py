@@ -105,7 +105,7 @@ def _parts(existing: bytes) -> list[Message]:
 def _part(text: bytes, name: str) -> Message:
     kind = next((kind for start, kind in FORMS.items() if text.startswith(start)), None)
     if kind is None:
-        raise ConfigError(f"user-data begins with {text[:20]!r}, which is nothing that cloud-init knows; mend it first")
+        raise ConfigError(f"user-data begins with {text[:20]!r}, which is nothing that cloud-init knows; fix it first")
     part = MIMEText(text.decode(), kind.removeprefix("text/"), "utf-8" if not text.isascii() else "us-ascii")
     part.add_header("Content-Disposition", "attachment", filename=name)
     return part

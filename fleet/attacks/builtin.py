@@ -1,4 +1,4 @@
-"""Devices that do harm, for experiments. Imports no torch until one of them acts.
+"""Adversarial devices, for experiments. Imports no torch until one of them acts.
 
 w_prev is the model that the device received, w what its training made of it, C the number of classes:
 

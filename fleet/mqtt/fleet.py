@@ -77,7 +77,7 @@ class MqttSimulation:
         self.processes.stop()
 
     def _check_broker(self) -> None:
-        """Agents wait for ever for a broker; a person should hear at once that there is none."""
+        """Agents wait indefinitely for a broker; a person should hear at once that there is none."""
         where = (self.broker.host, self.broker.port)
         try:
             socket.create_connection(where, timeout=5).close()

@@ -1,4 +1,4 @@
-"""Numbers of a report: final and best accuracies, rounds and bytes to a target, where the time went, who did harm."""
+"""Numbers of a report: accuracies, rounds and bytes to a target, where the time went, adversarial devices."""
 
 from __future__ import annotations
 

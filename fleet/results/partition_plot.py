@@ -50,7 +50,7 @@ def dotplot_figure(
     attackers: Collection[int] = (),
     dpi: int = 110,
 ) -> Figure:
-    """The same as a figure; devices that do harm have crosses below."""
+    """The same as a figure; adversarial devices have crosses below."""
     try:
         from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Devices that look as if they did harm, by what fusion made of their updates. Imports no torch."""
+"""Devices that look adversarial, by what fusion made of their updates. Imports no torch."""
 
 from __future__ import annotations
 

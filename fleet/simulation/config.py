@@ -138,7 +138,7 @@ class SimulationConfig:
 
     @property
     def attackers(self) -> dict[int, Attack]:
-        """Who does harm, by the device's number."""
+        """Which devices are adversarial, by the device's number."""
         return seat(parse_attacks(self.attack), self.devices, prototypes=len(self.prototypes), seed=self.seed)
 
     def scores(self, number: int) -> bool:

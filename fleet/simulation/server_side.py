@@ -1,7 +1,7 @@
 """What a simulated aggregator brings to fusion, and the dataset that is left for the devices.
 
 Labelled samples that have a say (early stopping of distillation, screens) are withheld from the training set: choosing
-by the test set would make every score on it too good. Samples without labels come from where `--source` says.
+by the test set would make every score on it too good. Unlabeled samples come from where `--source` says.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
             seed=config.seed,
         )
         if source is None and recipe.needs_source:
-            raise ConfigError(f"recipe {recipe.name} needs samples without labels; give --source, such as auto")
+            raise ConfigError(f"recipe {recipe.name} needs unlabeled samples; give --source, such as auto")
     server = Server(
         seed=config.seed,
         source=source,

@@ -141,5 +141,5 @@ def test_a_subscription_that_the_broker_refuses_is_a_reason(protocol: str, answe
         config = replace(broker.config, protocol=protocol)
         with Link(config, client_id="a", filters=["open/#", "closed/#"]) as link:
             event = link.next_event(5)
-            assert event == Disconnected("the broker refuses to subscribe us to 'closed/#'; mend its access list")
+            assert event == Disconnected("the broker refuses to subscribe us to 'closed/#'; fix its access list")
             assert not link.publish("t", b"x")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.light
         ),
         (
             ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)"),
-            "the broker does not speak TLS on this port; remove [broker.tls] or mend the port",
+            "the broker does not speak TLS on this port; remove [broker.tls] or fix the port",
         ),
     ],
 )

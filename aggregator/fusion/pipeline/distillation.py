@@ -44,7 +44,7 @@ def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: i
     ]
     if server.source is None:
         if recipe.needs_source:
-            raise RoundError(f"recipe {recipe.name} needs samples without labels; give [fusion] source")
+            raise RoundError(f"recipe {recipe.name} needs unlabeled samples; give [fusion] source")
         return None
     if not teachers:
         return None

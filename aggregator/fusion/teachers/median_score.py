@@ -41,7 +41,7 @@ def count_medians(logits: Tensor, medians: Tensor) -> Tensor:
 def median_score(view: View) -> Sequence[float]:
     """Weigh part: s_k^p n_k. Where no device of this prototype ever is the median, n_k alone."""
     if view.ensemble is None:
-        raise RoundError(f"{view.spec}: median scores need samples without labels; give the fusion a source")
+        raise RoundError(f"{view.spec}: median scores need unlabeled samples; give the fusion a source")
     pairs = list(zip(view.ensemble.devices, view.ensemble.scores().tolist(), strict=True))
     scores = dict(reversed(pairs))  # of a device that also teaches with a late model, the first
     power = number(view, "score_power", 1.0, low=0.0)

@@ -18,7 +18,7 @@ __all__ = ["krum", "krum_scores", "most_faulty", "multi_krum", "shifted_krum"]
 def krum(view: View) -> list[float]:
     """The part `krum`: 1 for the m updates of Multi-Krum, 0 for the rest. Ties go by device id.
 
-    Options: `krum_f`, how many devices may be faulty (the most that Krum can bear, by default; more than that is
+    Options: `krum_f`, how many devices may be faulty (the most that Krum tolerates, by default; more than that is
     lowered to it, as a round may have few devices); `krum_m`, how many are averaged (K - f); `krum_reference`, the
     selection of FedRAD's code, see `shifted_krum`.
     """

@@ -2,7 +2,7 @@
 
     t_k = s_k / mean_j s_j,   j over the devices of the same prototype        1: as often the median as the others
 
-Scores are FedRAD's, of whole models on samples without labels; where there are none, and for predictors that came
+Scores are FedRAD's, of whole models on unlabeled samples; where there are none, and for predictors that came
 alone, they are those of predictors on generated latents (`agreement.py`), among the devices of a prototype: its
 predictors share an extractor's latent space from the first round on, those of others do not. Normalized within a
 prototype, because a 1-bit model is less often the median of all than a float one, and is not worse for it.

@@ -56,7 +56,7 @@ def show(
     for stage, words in _stages(recipe).items():
         out.print(f"{stage:10s} {words}", markup=False, soft_wrap=True)
     needs = "yes" if recipe.needs_source else "no, but uses them" if recipe.uses_source else "no"
-    out.print(f"\nneeds samples without labels: {needs}")
+    out.print(f"\nneeds unlabeled samples: {needs}")
     if recipe.needs:
         out.print(f"its parts need: {', '.join(sorted(recipe.needs))}")
     if recipe.looks:

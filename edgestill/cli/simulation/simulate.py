@@ -78,7 +78,7 @@ def simulate(
     source: Annotated[
         str,
         typer.Option(
-            help="The aggregator's samples without labels: auto (withheld), none, noise, a dataset's name, a path.",
+            help="The aggregator's unlabeled samples: auto (withheld), none, noise, a dataset's name, a path.",
             rich_help_panel=FUSION,
         ),
     ] = "auto",
@@ -111,7 +111,7 @@ def simulate(
     attack: Annotated[
         str | None,
         typer.Option(
-            help="Devices that do harm, such as faulty:6,malicious:4 (docs/simulate.md).", rich_help_panel=FUSION
+            help="Adversarial devices, such as faulty:6,malicious:4 (docs/simulate.md).", rich_help_panel=FUSION
         ),
     ] = None,
     compute: Annotated[

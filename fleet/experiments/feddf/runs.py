@@ -131,7 +131,7 @@ def halved(x: Array) -> Array:
 
 
 def _with_source(config: SimulationConfig, x: Array, setting: Setting) -> SimulationConfig:
-    """The aggregator's samples without labels are `x`."""
+    """The aggregator's unlabeled samples are `x`."""
     import numpy as np
 
     setting.folder.mkdir(parents=True, exist_ok=True)

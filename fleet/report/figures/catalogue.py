@@ -91,7 +91,7 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
             name="scores",
             title="Devices as fusion judged them",
             caption="Median scores (the share of the median logits that are the device's own) where the recipe has "
-            "them, otherwise the device's share of its prototype's average. Crosses are devices that do harm"
+            "them, otherwise the device's share of its prototype's average. Crosses are adversarial devices"
             f"{f'; the first {MOST} devices are shown' if any(len(r.fleet) > MOST for r in runs) else ''}.",
             alt=_harm(runs),
             draw=partial(draw_scores, runs),
@@ -153,7 +153,7 @@ def _rounds(runs: Sequence[RunFacts], target: float) -> str:
 
 def _harm(runs: Sequence[RunFacts]) -> str:
     said = [f"{run.name}: attackers are {', '.join(run.attackers)}" for run in runs if run.attackers]
-    return "; ".join(said) or "no device was told to do harm"
+    return "; ".join(said) or "no device was adversarial"
 
 
 def _split(run: RunFacts, target: float) -> str:

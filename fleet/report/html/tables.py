@@ -102,7 +102,7 @@ def comparison(runs: Sequence[RunFacts], target: float) -> Table:
 
 
 def devices(run: RunFacts) -> Table:
-    """Every device: what it has, how fusion judged it, whether it does harm."""
+    """Every device: what it has, how fusion judged it, whether it is adversarial."""
     rows = []
     for v in verdicts(run)[:MOST]:
         left_out = f"{v.left_out}×: {v.reason}" if v.left_out else DASH

@@ -59,7 +59,7 @@ def test_devices_get_what_the_recipe_tells_them_unless_the_user_says_otherwise(t
 @pytest.mark.parametrize(
     ("fusion", "words"),
     [
-        ('recipe = "feddf"', "recipe feddf needs samples without labels; give 'source'"),
+        ('recipe = "feddf"', "recipe feddf needs unlabeled samples; give 'source'"),
         ('recipe = "fedavg"\nstep = 3', "unknown key 'step'; did you mean 'steps'"),
         ('steps = "3"', "'steps' is '3', expected a whole number"),
         ('teach = "mean"', "'teach': no such part 'mean'"),

@@ -90,7 +90,7 @@ def test_a_users_part_gets_what_it_needs_and_what_no_round_provides_is_refused(t
     points = "[edgestill.fusion]\nweigh.by-score = mypackage.parts:by_score\nweigh.greedy = mypackage.parts:greedy\n"
     environment = installed(tmp_path, points)
     shown = run(environment, "-m", "edgestill", "recipe", "show", "fedavg", "--fusion", "weigh=by-score")
-    assert "needs samples without labels: yes" in shown
+    assert "needs unlabeled samples: yes" in shown
     assert "its parts need: scores, unlabeled" in shown
     refused = run(environment, "-m", "edgestill", "recipe", "show", "fedavg", "--fusion", "weigh=greedy")
     assert "part weigh.greedy needs 'everything', which no round provides" in refused

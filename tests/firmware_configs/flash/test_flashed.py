@@ -44,7 +44,7 @@ def test_a_folder_without_kits_is_told(tmp_path: Path) -> None:
 def test_a_record_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
     make_kit(tmp_path)
     (tmp_path / "flashed.json").write_text('{"pi-07": 3}')
-    with pytest.raises(ConfigError, match=r"flashed\.json: .*mend it"):
+    with pytest.raises(ConfigError, match=r"flashed\.json: .*fix it"):
         next_kit(tmp_path, "bookworm")
 
 

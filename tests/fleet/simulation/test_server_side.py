@@ -1,4 +1,4 @@
-"""What the simulated aggregator withholds: labelled samples that have a say, samples without labels, nothing twice."""
+"""What the simulated aggregator withholds: labelled samples that have a say, unlabeled samples, nothing twice."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_sizes_and_classes_are_as_asked() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"recipe": "feddf", "source": "none"}, "recipe feddf needs samples without labels; give --source"),
+        ({"recipe": "feddf", "source": "none"}, "recipe feddf needs unlabeled samples; give --source"),
         ({"recipe": "feddf", "validation_size": 120}, "--validation-size 120: the training set has 120"),
         ({"compute": "tpu"}, "unknown compute device 'tpu'"),
     ],

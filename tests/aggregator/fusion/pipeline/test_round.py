@@ -158,7 +158,7 @@ def test_a_recipe_that_teaches_nothing_uses_no_samples(teachers: list[list[str]]
 
 
 def test_without_samples_a_recipe_that_needs_them_is_refused() -> None:
-    with pytest.raises(RoundError, match=r"recipe fedrad needs samples without labels; give \[fusion\] source"):
+    with pytest.raises(RoundError, match=r"recipe fedrad needs unlabeled samples; give \[fusion\] source"):
         fuse("fedrad", server=Server())
 
 
