@@ -31,7 +31,7 @@ from aggregator.storage.journal import Journal
 from aggregator.storage.schema import SCHEMA
 from aggregator.storage.state_check import RESTORING, check_state
 from core.errors import ConfigError, EdgestillError, StorageError
-from core.files import open_regular
+from core.files import atomic_file, open_regular, sync
 from wire.ids import digest_of
 
 __all__ = ["back_up", "put_back"]
@@ -55,17 +55,8 @@ def back_up(state: Path, to: Path) -> dict[str, Any]:
     if not to.parent.is_dir():
         raise ConfigError(f"{to}: there is no folder {to.parent}; make it first")
     Journal(state / JOURNAL, read_only=True).close()  # says what is wrong with it
-    handle, beside = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            facts = _write(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, to)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    _sync_folder(to.parent)
+    with atomic_file(to, mode=0o600) as file:
+        facts = _write(state, file)
     return {"path": str(to), **facts, "bytes": to.stat().st_size}
 
 
@@ -278,7 +269,7 @@ def _prepare(archive: Path, folder: Path, now: float, revoked: Collection[str]) 
     except EdgestillError as error:
         raise ConfigError(f"{archive}: cannot be restored: {error}") from error
     for path in (folder / "blobs", folder / "memory", folder):
-        _sync_folder(path)
+        sync(path)
     return epoch
 
 
@@ -298,8 +289,8 @@ def _exchange(state: Path, fresh: Path, now: float) -> Path | None:
                 shutil.move(entry, aside / entry.name)
         for name in ("memory", "blobs", JOURNAL):
             os.replace(fresh / name, state / name)
-        _sync_folder(state)
-    _sync_folder(state)
+        sync(state)
+    sync(state)
     return aside
 
 
@@ -307,14 +298,6 @@ def _exchange(state: Path, fresh: Path, now: float) -> Path | None:
 def _marked(state: Path) -> Iterator[None]:
     marker = state / RESTORING
     marker.touch()
-    _sync_folder(state)
+    sync(state)
     yield
     marker.unlink()
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

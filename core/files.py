@@ -11,9 +11,12 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-__all__ = ["named_file", "open_regular", "read_regular", "write_atomic"]
+__all__ = ["atomic_file", "move", "named_file", "open_regular", "read_regular", "sync", "write_atomic"]
 
 
 def open_regular(path: Path | str, *, follow: bool = True) -> int:
@@ -64,31 +67,49 @@ def named_file(path: Path | str) -> Path:
     return found
 
 
-def write_atomic(path: Path | str, data: bytes | str, *, mode: int = 0o644) -> None:
-    """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one and nothing between.
+@contextmanager
+def atomic_file(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write, which is put at `path` when the block ends, whole and durable; if the block fails, nothing is.
 
     Nobody else can read the bytes before `mode` says so, or choose where they go: they are written beside, under a name
     that nobody can know. A symbolic link at `path` is replaced, not followed; a pipe, a device or a folder is left.
     """
-    path = Path(path)
-    raw = data.encode() if isinstance(data, str) else data
     _refuse_special(path)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(raw)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync(path.parent)  # the rename itself must survive a power cut
+
+
+def write_atomic(path: Path | str, data: bytes | str, *, mode: int = 0o644) -> None:
+    """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one and nothing between."""
+    with atomic_file(Path(path), mode=mode) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def sync(path: Path) -> None:
+    """Make a file, or what was created, renamed or removed in a folder, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the rename itself must survive a power cut
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file over `target`, or a folder to the free name `target`, durably. Needs no room on the disk."""
+    os.replace(source, target)
+    sync(target.parent)
+    if source.parent != target.parent:
+        sync(source.parent)
 
 
 def _refuse_special(path: Path) -> None:

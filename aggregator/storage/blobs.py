@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from core.errors import StorageError
-from core.files import write_atomic
+from core.files import sync, write_atomic
+from core.pipes import write_all
 from wire.ids import DIGEST, check_digest, digest_of
 
 __all__ = ["Blobs"]
@@ -107,7 +108,7 @@ class Blobs:
             self._end_syncs()
             for digest, file in begun.items():
                 os.replace(file, self.path(digest))
-            _sync(self.folder)
+            sync(self.folder)
         except BaseException:
             for file in begun.values():
                 with contextlib.suppress(OSError):
@@ -143,23 +144,23 @@ class Blobs:
             _sync_all(rest)
         finally:
             wait(syncs)
-        for sync in syncs:
-            sync.result()  # raises what it raised
+        for done in syncs:
+            done.result()  # raises what it raised
 
 
 def _sync_all(files: Iterable[tuple[Path, bytearray | None]]) -> None:
     for path, data in files:
-        _sync(path, data)
+        if data is None:
+            sync(path)
+        else:
+            _write_synced(path, data)
 
 
-def _sync(path: Path, data: bytearray | None = None) -> None:
-    """Have a file or folder on the disk; with `data`, a new file of it."""
-    flags = os.O_RDONLY if data is None else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    file = os.open(path, flags, 0o600)
+def _write_synced(path: Path, data: bytearray) -> None:
+    """A new file, on the disk; its name is made durable by whoever renames it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        left = memoryview(data or b"")
-        while left:
-            left = left[os.write(file, left) :]
+        write_all(file, [data])
         os.fsync(file)
     finally:
         os.close(file)

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from core.files import write_atomic
+from core.files import move, write_atomic
 from edge_agent.child.request import Request
-from edge_agent.state.folders import move, remove
+from edge_agent.state.folders import remove
 from edge_agent.state.store import PERSONAL
 from edge_agent.training.label_privacy import told_counts, told_examples
 from wire.envelope import seal

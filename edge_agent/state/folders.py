@@ -1,4 +1,4 @@
-"""Folders as units: made durable, moved in one step; and files of them that may be damaged, or no files at all."""
+"""The state folder as it may be found: locked by another agent, with files that are damaged, or no files at all."""
 
 from __future__ import annotations
 
@@ -6,34 +6,17 @@ import fcntl
 import logging
 import os
 import shutil
-import stat
 from pathlib import Path
 from typing import IO
 
 from core.errors import ConfigError
+from core.files import move, read_regular
 
-__all__ = ["DAMAGED", "lock", "move", "read_small", "remove", "set_aside", "sync"]
+__all__ = ["DAMAGED", "lock", "read_small", "remove", "set_aside"]
 
 log = logging.getLogger("edgestill.agent")
 DAMAGED = "damaged"  # a folder beside what it was taken from
 MAX_SMALL = 2**20
-
-
-def sync(folder: Path) -> None:
-    """Make what was created, renamed or removed in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def move(source: Path, target: Path) -> None:
-    """Rename a file over `target`, or a folder to the free name `target`, durably. Needs no room on the disk."""
-    os.replace(source, target)
-    sync(target.parent)
-    if source.parent != target.parent:
-        sync(source.parent)
 
 
 def remove(path: Path) -> None:
@@ -60,17 +43,11 @@ def lock(path: Path) -> IO[bytes]:
 def read_small(path: Path, limit: int = MAX_SMALL) -> bytes:
     """The bytes of a small file; FileNotFoundError if there is none, ValueError says why it is not usable."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a file")
-            data = file.read(limit + 1)
+        return read_regular(path, limit)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
-    if len(data) > limit:
-        raise ValueError(f"over {limit} bytes")
-    return data
 
 
 def set_aside(root: Path, path: Path, why: str) -> None:
@@ -91,8 +68,3 @@ def set_aside(root: Path, path: Path, why: str) -> None:
             remove(path)
         except OSError as error:
             log.error("%s: cannot be removed: %s; do it by hand", path, error.strerror or error)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """A FIFO would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -14,9 +14,9 @@ import stat
 from pathlib import Path
 
 from core.errors import TransferError
-from core.files import write_atomic
+from core.files import move, write_atomic
 from edge_agent.protocol.events import ChunkStored, Fetched, FetchFailed, Resumed
-from edge_agent.state.folders import move, read_small, remove
+from edge_agent.state.folders import read_small, remove
 from wire.chunks import MAX_CHUNKS, decode_chunk
 from wire.ids import digest_of
 from wire.storage import blocks

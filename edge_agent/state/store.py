@@ -41,10 +41,10 @@ import msgspec
 from msgspec import Meta
 
 from core.errors import WireError
-from core.files import write_atomic
+from core.files import move, write_atomic
 from edge_agent.protocol.events import Spooled
 from edge_agent.protocol.replay import Newest, epoch_of, round_of
-from edge_agent.state.folders import lock, move, read_small, remove, set_aside
+from edge_agent.state.folders import lock, read_small, remove, set_aside
 from edge_agent.state.model_cache import ModelCache, file_digest
 from wire.chunks import Content, encode_chunk
 from wire.ids import check_digest, transfer_id

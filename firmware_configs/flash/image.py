@@ -19,7 +19,7 @@ from pathlib import Path
 
 from core.crashpoints import reach
 from core.errors import ConfigError
-from core.files import named_file, open_regular
+from core.files import named_file, open_regular, sync
 from firmware_configs.flash.card import BEFORE, Plan, Put
 from firmware_configs.flash.ext import Ext, has_debugfs
 from firmware_configs.flash.families import RELEASE
@@ -90,9 +90,7 @@ class Image(FatCard):
         finally:
             beside.unlink(missing_ok=True)
             os.close(handle)
-        handle = os.open(self.out.parent, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        sync(self.out.parent)
         reach("flash-image-put")
         self._fat = self._kind(self.out, self.partition)
 

@@ -18,7 +18,7 @@ import msgspec
 
 from core.crashpoints import reach
 from core.errors import ConfigError
-from core.files import read_regular, write_atomic
+from core.files import read_regular, sync, write_atomic
 from firmware_configs.flash.card import BEFORE, HOME, Plan, Put
 from firmware_configs.flash.plan import JETSON_HOME, PLACES
 from firmware_configs.kit import MAX_FILE
@@ -80,7 +80,7 @@ class Mounted:
         for number, put in enumerate(plan.puts):
             self._stage(self._at(f"{home}/stage/{number}"), put)
         if plan.puts:
-            _sync(self._at(f"{home}/stage"))
+            sync(self._at(f"{home}/stage"))
         self._compare(plan, [f"{home}/stage/{number}" for number in range(len(plan.puts))])
         reach("flash-staged")
         if len(plan.puts) > 1:
@@ -103,7 +103,7 @@ class Mounted:
             self._move(f"{home}/stage/{number}", path)
             reach("flash-moved")
         journal.unlink()
-        _sync(journal.parent)
+        sync(journal.parent)
 
     def _journalled(self, home: str) -> list[tuple[str, str]]:
         """What a run that was cut had still to move. A journal is a file of the card: anybody may have written it."""
@@ -133,16 +133,16 @@ class Mounted:
         for name, file in plan.files.items():
             self._fresh(staging / name, file.data, file.mode)
         for path in [staging, *staging.rglob("*")]:
-            _sync(path)
+            sync(path)
         reach("flash-kit-half")
         staging.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
 
     def _stage(self, path: Path, put: Put) -> None:
         path.unlink(missing_ok=True)
         if put.link is None:
             self._fresh(path, put.data, put.mode)
-            _sync(path)
+            sync(path)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(put.link)
@@ -153,7 +153,7 @@ class Mounted:
             return  # moved before the run was cut
         target.parent.mkdir(parents=True, exist_ok=True)
         source.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
 
     def _fresh(self, path: Path, data: bytes, mode: int = 0o644) -> None:
         """A file that nobody looks at yet."""
@@ -193,11 +193,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import named_file, open_regular, read_regular, write_atomic
+from core.files import atomic_file, move, named_file, open_regular, read_regular, sync, write_atomic
 
 pytestmark = pytest.mark.light
 
@@ -56,3 +56,47 @@ def test_writing_never_replaces_a_device_or_a_pipe(tmp_path: Path) -> None:
         write_atomic(tmp_path / "pipe", "x")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_that_is_written_in_pieces_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with atomic_file(path, mode=0o600) as file:
+        file.write(b"new")
+        file.seek(0)
+        file.truncate()
+        file.write(b"newer")
+        assert path.read_bytes() == b"old"
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"newer", 0o600)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_file_whose_writing_fails_is_not_there_and_leaves_nothing(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_file(tmp_path / "a") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert os.listdir(tmp_path) == []
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not replaced by one"):
+        write_atomic(tmp_path / "pipe", b"x")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_move_is_synced_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    (here / "a").write_bytes(b"new")
+    (there / "a").write_bytes(b"old")
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}"))))
+    move(here / "a", there / "a")
+    assert (synced, (there / "a").read_bytes(), os.listdir(here)) == ([there, here], b"new", [])
+    move(there / "a", there / "b")
+    assert synced == [there, here, there]
+    sync(there / "b")
+    assert synced[-1] == there / "b"

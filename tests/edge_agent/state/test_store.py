@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, TransferError
-from core.files import write_atomic
+from core.files import move, write_atomic
 from edge_agent.protocol.events import ChunkStored, Fetched, FetchFailed, Resumed
 from edge_agent.protocol.replay import Newest, round_of
-from edge_agent.state.folders import move, remove
+from edge_agent.state.folders import remove
 from edge_agent.state.store import CURRENT, Store, learned_path
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.ids import digest_of, transfer_id
