@@ -131,15 +131,15 @@ def markdown(lines: Sequence[Row]) -> str:
     text = []
     for scene in dict.fromkeys(_scene(line) for line in lines):
         text += [f"\n**{scene}**\n"]
-        text += [
-            "| recipe | seeds | deployed | float weights | own: mean | worst | s a round | lost | left out | harm | |"
-        ]
-        text += ["|---|---|---|---|---|---|---|---|---|---|---|"]
-        for line in lines:
-            if _scene(line) == scene:
-                name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
-                numbers = [str(line["seeds"]), *(_number(line[key]) for key in NUMBERS)]
-                text.append(f"| {name} | {' | '.join(numbers)} | {_mark(line)} |")
+        mine = [line for line in lines if _scene(line) == scene]
+        attacked = any(line["attack"] for line in mine)
+        heads = ["recipe", "seeds", "deployed", "float weights", "own: mean", "worst", "s a round", "lost", "left out"]
+        heads += ["harm", ""] if attacked else [""]
+        text += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        for line in mine:
+            name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
+            numbers = [_number(line[key]) for key in NUMBERS if attacked or key != "harm"]
+            text.append(f"| {' | '.join([name, str(line['seeds']), *numbers, _mark(line)])} |")
     return "\n".join(text)
 
 
