@@ -141,7 +141,7 @@ class Mosquitto:
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(10)
+            self._process.wait(120)
             self._process = None
 
 

@@ -61,7 +61,7 @@ class Proxy:
 
     def __enter__(self) -> Proxy:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(120)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,7 +87,7 @@ class Proxy:
     def _call(self, what: object) -> None:
         done = threading.Event()
         self._loop.call_soon_threadsafe(lambda: (what(), done.set()))  # type: ignore[operator]
-        assert done.wait(10)
+        assert done.wait(120)
 
     async def _serve(self) -> None:
         self._loop, self._stop, self._running = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()

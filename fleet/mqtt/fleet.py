@@ -290,7 +290,7 @@ class MqttSimulation:
                 "broker": self._broker(),
                 "keys": {"private": "device.key", "aggregator": public_key_hex(aggregator)},
                 "model": {"prototype": device.prototype},
-                "train": {"fast": self.config.training.fast},
+                **({} if self.config.training.fast == "auto" else {"train": {"fast": self.config.training.fast}}),
                 "data": {
                     "path": "data.npz",
                     "count_epsilon": self.config.count_epsilon,

@@ -121,9 +121,9 @@ def test_killed_once_in_every_round_it_comes_to_the_same_models(
             if point == "worker-fusing":
                 wait_until(lambda: "worker process was killed by SIGKILL" in rough.log.read_text(), 120)
                 rough.end(signal.SIGKILL)
-            assert rough.wait(60) == -signal.SIGKILL, point
+            assert rough.wait(120) == -signal.SIGKILL, point
         rough.start("--until-done")
-        assert rough.wait(60) == 0
+        assert rough.wait(120) == 0
         for device in devices:
             accepted = {a.round for a in device.answers if isinstance(a, Accepted)}
             assert accepted == set(range(1, len(points) + 1))

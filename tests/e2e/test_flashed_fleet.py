@@ -66,7 +66,7 @@ def test_a_board_that_boots_from_a_flashed_image_completes_a_round(tmp_path: Pat
             )
         finally:
             agent.terminate()
-            agent.wait(30)
+            agent.wait(120)
     said = served.stderr + (tmp_path / "agent.log").read_text()
     assert served.returncode == 0, said
     assert "round 1 closed" in said

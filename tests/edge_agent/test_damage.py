@@ -180,7 +180,7 @@ def processes() -> Iterator[list[subprocess.Popen]]:
     for process in started:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(120)
 
 
 ROUND = ["garbage", *(pytest.param(name, marks=pytest.mark.slow) for name in DAMAGES if name != "garbage")]
@@ -244,7 +244,7 @@ def test_an_agent_outlives_its_start_up_helper_and_counts_again_later(
         os.kill(found[0], number)
         wait_for(lambda: aggregator.states() == ["online"], 120)
         assert process.poll() is None
-        wait_for(lambda: [a.label_counts for a in aggregator.abouts()] == [(), (8, 8, 120)], 60)
+        wait_for(lambda: [a.label_counts for a in aggregator.abouts()] == [(), (8, 8, 8)], 120)
     log = (tmp_path / "pi" / "agent.log").read_text()
     assert log.count("the samples are not counted") == 1
     assert ("SIGKILL" if number == signal.SIGKILL else "no answer for 30 s") in log

@@ -60,7 +60,7 @@ def start(folder: Path) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(120)
 
 
 def aggregator_for(broker: Broker, folder: Path, extra: str = "") -> ScriptedAggregator:
@@ -78,7 +78,7 @@ def log_of(folder: Path) -> str:
 
 def end(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
 
 
 def children(process: subprocess.Popen) -> list[int]:
@@ -134,7 +134,7 @@ def test_killed_at_every_point_in_turn_the_round_ends_with_the_one_right_update(
         aggregator.publish_model(sealed)
         aggregator.instruct(job)
         for point in POINTS:
-            assert start(EDGESTILL_CRASH_AT=point).wait(30) == -signal.SIGKILL, f"{point} was not reached"
+            assert start(EDGESTILL_CRASH_AT=point).wait(120) == -signal.SIGKILL, f"{point} was not reached"
         process = start()
         last = State(status="online", session=len(POINTS) + 1)  # every start was counted
         wait_for(lambda: last in aggregator.heard)
@@ -160,7 +160,7 @@ def test_killed_at_every_step_into_a_new_epoch_the_agent_follows_it_with_nothing
         aggregator.publish_model(SEALED)
         aggregator.instruct(job)
         for point in ("agent-job-received", "agent-epoch-forgotten", "agent-followed", "agent-training-started"):
-            assert start(EDGESTILL_CRASH_AT=point).wait(30) == -signal.SIGKILL, f"{point} was not reached"
+            assert start(EDGESTILL_CRASH_AT=point).wait(120) == -signal.SIGKILL, f"{point} was not reached"
         process = start()
         wait_for(lambda: finished(folder) == [".accepted"])
         assert not list(outbox.iterdir())
@@ -247,7 +247,7 @@ def test_a_kill_ends_the_child_too_and_the_will_is_heard(mosquitto: Mosquitto, f
         wait_for(lambda: process.poll() is None and "training in process" in log_of(folder) and children(process))
         (child,) = children(process)
         process.kill()
-        process.wait(10)
+        process.wait(120)
         wait_for(lambda: _gone(child), 120)
         wait_for(lambda: aggregator.states()[-1] == "lost", 120)
 
@@ -325,7 +325,7 @@ def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
         Service(read_agent_config(config))
     process = start_agent(config)
-    assert process.wait(20) == DataError.exit_code
+    assert process.wait(120) == DataError.exit_code
     assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; {CHECK}\n"
     os.chmod(folder / "device.pem", 0o644)
     with pytest.raises(ConfigError, match="chmod 600"):

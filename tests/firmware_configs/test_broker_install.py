@@ -88,7 +88,7 @@ def mosquitto(etc: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(10)
+        process.wait(120)
 
 
 @pytest.mark.skipif(not can_be_another(), reason="only root starts a Mosquitto that becomes another user")
@@ -99,7 +99,7 @@ def test_mosquitto_starts_as_its_own_user_and_a_provisioned_device_connects(made
     conf = (files_of(made) / "mosquitto-2.0.conf").read_text().replace("/etc/mosquitto", str(etc))
     (etc / "conf.d" / "edgestill.conf").write_text(conf)
     with mosquitto(etc, made.port) as refusing:
-        assert refusing.wait(10) != 0
+        assert refusing.wait(120) != 0
     assert "Unable to load server key file" in (etc / "log").read_text()
     said = install_broker(files_of(made), ["--to", str(etc), "--mosquitto", str(MOSQUITTO)])
     assert "restart Mosquitto" in said.lines[-1]

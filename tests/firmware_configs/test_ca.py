@@ -101,7 +101,7 @@ def test_two_processes_take_turns(tmp_path: Path) -> None:
         children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name]) for name in ("b", "c")]
         authority.issue("a", new_key().public_key(), purpose="client", days=1)
         authority.save()
-    assert [child.wait(60) for child in children] == [0, 0]
+    assert [child.wait(120) for child in children] == [0, 0]
     with open_authority(tmp_path, "home") as again:
         assert sorted(entry.name for entry in again.issued) == ["a", "b", "c"]
 

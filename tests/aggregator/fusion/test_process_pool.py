@@ -61,7 +61,7 @@ def test_a_process_ends_with_its_stdin_in_the_middle_of_its_work() -> None:
     assert process.stdin is not None
     process.stdin.write(b'{"call": "time:sleep", "request": 60}\n')
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
     assert not Path(f"/proc/{pid}").exists()
 
 

@@ -29,7 +29,7 @@ def agents() -> Iterator[list[subprocess.Popen]]:
     for process in started:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(120)
 
 
 @pytest.mark.broker
@@ -58,5 +58,5 @@ def test_settings_are_applied_reported_and_rolled_back_when_the_child_cannot_tra
         assert "the training child" in aggregator.of_kind(Reported)[-1].reason
         wait_for(lambda: list((state / "finished").glob("*.accepted")), 120)  # in the same round, with the old settings
         agents[0].send_signal(signal.SIGTERM)
-        assert agents[0].wait(10) == 0
+        assert agents[0].wait(120) == 0
     assert json.loads((state / "settings.json").read_bytes())["settings"] == {"log.level": "debug"}

@@ -16,7 +16,7 @@ def test_a_command_whose_reader_goes_ends_without_a_word(args: str) -> None:
     process.stdout.close()
     assert process.stderr is not None
     said = process.stderr.read()
-    assert process.wait(60) in (0, 1)  # by who notices first: Typer says 1
+    assert process.wait(120) in (0, 1)  # by who notices first: Typer says 1
     assert said == ""
 
 
@@ -34,4 +34,4 @@ def test_the_worker_says_nothing_when_its_service_was_killed(tmp_path: Path) -> 
     process.stdin.write('{"task": "start", "prototypes": []}\n')
     process.stdin.close()
     said = process.stderr.read()
-    assert (process.wait(60), said) == (0, "")
+    assert (process.wait(120), said) == (0, "")

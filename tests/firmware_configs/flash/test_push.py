@@ -108,7 +108,7 @@ def board(tmp_path: Path, keys: Path) -> Iterator[Board]:
     _wait_for(port, server)
     yield Board(root, ["ssh", *options])
     server.terminate()
-    server.wait(10)
+    server.wait(120)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
