@@ -23,6 +23,7 @@ FORBIDDEN = re.compile(
     r"|import_module\(\s*['\"](?:c?pickle|dill|cloudpickle)\b"
     r"|(?<![\w.])torch\s*\.\s*(?:load|save)\s*\("
     r"|\bread_pickle\s*\("
+    r"|\.recv\(\s*\)"  # of a multiprocessing.connection.Connection; recv_bytes is bytes
     r"|\ballow_pickle\s*=\s*(?!False\b)",
     re.MULTILINE,
 )
@@ -67,6 +68,7 @@ def test_no_source_file_loads_or_makes_a_pickle():
         "np.load(path, allow_pickle = flag)",
         "importlib.import_module('pickle')",
         "pd.read_pickle(path)",
+        "connection.recv()",
     ],
 )
 def test_the_search_finds_what_it_is_for(line):
@@ -74,7 +76,14 @@ def test_the_search_finds_what_it_is_for(line):
 
 
 @pytest.mark.parametrize(
-    "line", ["np.load(path, allow_pickle=False)", "# never pickle", "workload(x)", "safetensors.torch.save(d)"]
+    "line",
+    [
+        "np.load(path, allow_pickle=False)",
+        "# never pickle",
+        "workload(x)",
+        "safetensors.torch.save(d)",
+        "c.recv_bytes()",
+    ],
 )
 def test_the_search_leaves_the_rest_alone(line):
     assert not FORBIDDEN.search(f"x = 1\n{line}\n")

@@ -3,6 +3,9 @@
 A download grows as `NAME.part`; `NAME.part.from` beside it holds the URL and the server's validator (ETag or date), so
 that a later attempt asks `Range: bytes=k-` with `If-Range` and a changed file starts anew. Only a file whose checksum
 is right is renamed to its name. A mirror is tried again, with growing pauses, as long as attempts bring something new.
+
+Not pooch, which does not keep what `docs/data.md` promises: its HTTP downloader opens the file anew for a single GET,
+so an interrupted download starts over; a file has one address, so there is no next mirror; nothing bounds its size.
 """
 
 from __future__ import annotations

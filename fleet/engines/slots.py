@@ -2,6 +2,10 @@
 
 One process puts a blob into a slot that is free, and tells the other its number; the other reads it, and frees it. Who
 finds no free slot, or none that is large enough, uses the pipe. Pages that were never used take no memory.
+
+The memory is an anonymous `mmap`. `multiprocessing.shared_memory` gives it a name, which forked processes do not need:
+a file in /dev/shm, which Docker bounds to 64 MB (a worker that writes beyond dies of SIGBUS), and one more process, of
+8 MB, to remove what a killed one has left there.
 """
 
 from __future__ import annotations

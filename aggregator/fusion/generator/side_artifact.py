@@ -67,15 +67,12 @@ def generator_of(
         generator=torch_rng(server.seed, "generator"),
     )
     params = list(generator.parameters())
-    adam = Adam.fresh(params)
     kept = {n.removeprefix(_STATE): t for n, t in memory.tensors.items() if n.startswith(_STATE)}
     if {n: t.shape for n, t in kept.items()} != {n: t.shape for n, t in _travelling(generator).items()}:
-        return generator, adam, None
+        return generator, Adam.fresh(params), None
     generator.load_state_dict(kept, strict=False)
-    adam.first = [memory.tensors[f"{_FIRST}{i}"].clone() for i in range(len(params))]
-    adam.second = [memory.tensors[f"{_SECOND}{i}"].clone() for i in range(len(params))]
-    adam.steps = int(memory.facts[_STEPS])
-    return generator, adam, memory.tensors[_SHARES]
+    first, second = ([memory.tensors[f"{at}{i}"].clone() for i in range(len(params))] for at in (_FIRST, _SECOND))
+    return generator, Adam(first, second, int(memory.facts[_STEPS])), memory.tensors[_SHARES]
 
 
 def make_generator(

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
 
 from aggregator.evaluate import BATCH, evaluate
 from aggregator.fusion.numerics.compute import autocast
-from aggregator.fusion.numerics.optimizers import Optimizer, clip_, make_optimizer
+from aggregator.fusion.numerics.optimizers import Optimizer, make_optimizer
 from aggregator.fusion.types import State
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ModelError
@@ -65,11 +66,17 @@ class Learner:
             logits = self.model(self.to_device(x))
         log_p = F.log_softmax(logits.float() / self.how.temperature, dim=1)
         loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
-        grads = list(torch.autograd.grad(loss, self.params, materialize_grads=True))
-        with torch.no_grad():
-            if self.how.clip:
-                clip_(grads, self.how.clip)
-            self.optimizer.step(grads, lr)
+        loss.backward()
+        if self.how.clip:
+            clip_grad_norm_(self.params, self.how.clip)
+        self.optimizer.step(self._take_gradients(), lr)
+
+    def _take_gradients(self) -> list[Tensor]:
+        """Of all parameters; those that the loss does not depend on have zeros."""
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        for p in self.params:
+            p.grad = None
+        return grads
 
     @torch.no_grad()
     def logits(self, x: Tensor) -> Tensor:

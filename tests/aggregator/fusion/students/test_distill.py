@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from aggregator.evaluate import evaluate, score_state
-from aggregator.fusion.numerics.optimizers import clip_, make_optimizer, rate
+from aggregator.fusion.numerics.optimizers import make_optimizer, rate
 from aggregator.fusion.students.distill import Distilled, distill, draw_samples, num_steps
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ConfigError, ModelError, RoundError
@@ -101,13 +101,33 @@ def test_adam_divides_the_mean_gradient_by_its_size() -> None:
 
 
 def test_gradients_are_clipped_by_their_common_norm() -> None:
-    grads = [torch.tensor([3.0]), torch.tensor([0.0, 4.0])]
-    clip_(grads, 1.0)
-    assert grads[0].item() == pytest.approx(0.6)
-    assert grads[1].tolist() == pytest.approx([0.0, 0.8])
-    small = [torch.tensor([0.25])]
-    clip_(small, 1.0)
-    assert small[0].item() == 0.25
+    """The gradient of the first test: (-1/2, 1/2) of the weights, (-1/4, 1/4) of the biases; its norm is sqrt(5/8)."""
+    x, targets = torch.tensor([[2.0, 0.0]]), torch.tensor([[math.log(3.0), 0.0]])
+    for most, share in ((0.1, 0.1 / math.sqrt(0.625)), (1.0, 1.0)):
+        found = distill(linear(), ZERO, x, targets, how(steps=1, clip=most), generator=seed())
+        assert found.state["predictor.bias"].tolist() == pytest.approx([0.25 * share, -0.25 * share], rel=1e-4)
+        assert found.state["predictor.weight"][0].tolist() == pytest.approx([0.5 * share, 0.0], rel=1e-4)
+
+
+def test_a_parameter_that_the_loss_does_not_depend_on_has_a_gradient_of_zero() -> None:
+    model = linear()
+    model.extractor.unused = nn.Parameter(torch.ones(1))
+    start = {**ZERO, "extractor.unused": torch.ones(1)}
+    found = distill(
+        model, start, torch.ones(1, 2), torch.zeros(1, 2), how(steps=1, lr=0.5, weight_decay=0.1), generator=seed()
+    )
+    assert found.state["extractor.unused"].item() == pytest.approx(0.95)
+
+
+def test_sgd_takes_gradients_that_lie_in_another_order() -> None:
+    start, grad = torch.randn(4, 3, 3, 3, generator=seed()), torch.randn(4, 3, 3, 3, generator=seed(1))
+    plain, last = [start.clone()], [start.clone().contiguous(memory_format=torch.channels_last)]
+    for w in (plain, last):
+        optimizer = make_optimizer(w, how(optimizer="sgd", momentum=0.5))
+        for _ in range(3):
+            optimizer.step([grad.clone()], 0.1)
+    torch.testing.assert_close(plain[0], last[0])
+    assert not torch.equal(plain[0], start)
 
 
 def test_the_cosine_starts_at_the_rate_and_halves_it_in_the_middle() -> None:
