@@ -117,7 +117,9 @@ def table(rows: Sequence[Row]) -> list[Row]:
         line = {**dict(zip(CELL, cell, strict=True)), "seeds": len(mine)}
         line |= {key: mean(mine, key) for key in NUMBERS}
         line["errors"] = [row["error"] for row in mine if "error" in row]
-        bases = [mean(by.get((*cell[:-1], base), []), "deployed") for base in BASES]
+        seeds = {row["seed"] for row in mine}  # baselines of the same ones
+        same = {base: [row for row in by.get((*cell[:-1], base), []) if row["seed"] in seeds] for base in BASES}
+        bases = [mean(same[base], "deployed") for base in BASES]
         told = [base for base in bases if base is not None]
         line["below"] = max(told) - line["deployed"] if told and line["deployed"] is not None else None
         if line["recipe"] == "local":
