@@ -75,12 +75,13 @@ def test_a_fleet_over_tls_that_distills_gives_the_same_models(tmp_path: Path) ->
         assert [file.name for file in (simulation.state / "memory").iterdir()] == ["1.safetensors", "2.safetensors"]
 
 
-#: Each victim on one broker by default; on the other with `make test-slow`: a minute each.
+#: By default the agent alone, on one broker (the aggregator's own tests kill it too); the rest with `make test-slow`.
 SLOW = pytest.mark.slow
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("broker", ["mosquitto", pytest.param("embedded", marks=SLOW)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("broker", ["mosquitto", "embedded"], indirect=True)
 def test_an_aggregator_killed_at_every_point_loses_and_repeats_nothing(tmp_path: Path, broker: Broker) -> None:
     check("aggregator", AGGREGATOR_POINTS, tmp_path, broker, rounds=6)
 

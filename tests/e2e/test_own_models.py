@@ -14,7 +14,12 @@ from transport.embedded import EmbeddedBroker
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"recipe": "local"}, {"update": "predictor"}, {"fusion": {"personal": True}}],
+    [
+        {},
+        pytest.param({"recipe": "local"}, marks=pytest.mark.slow),
+        pytest.param({"update": "predictor"}, marks=pytest.mark.slow),
+        pytest.param({"fusion": {"personal": True}}, marks=pytest.mark.slow),
+    ],
     ids=["state", "none", "kept", "personal"],
 )
 def test_own_accuracies_are_those_of_the_same_run_in_memory(tmp_path: Path, changes: dict) -> None:

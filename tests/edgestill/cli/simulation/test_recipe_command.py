@@ -32,13 +32,13 @@ def test_list_has_every_recipe(capsys: pytest.CaptureFixture) -> None:
 def test_show_has_the_composition_the_needs_and_the_paper(capsys: pytest.CaptureFixture) -> None:
     code, out, _ = run(capsys, "recipe", "show", "fedrad", "--fusion", "steps=77")
     assert code == 0
-    for words in ("Sturluson et al. 2021", "median-score", "median-logits", "steps = 77", "without labels: yes"):
+    for words in ("Sturluson et al. 2021", "median-score", "median-logits", "steps = 77", "unlabeled samples: yes"):
         assert words in out, words
     _, out, _ = run(capsys, "recipe", "show", "fedbe")
     assert "10 models drawn (gaussian)" in out
     _, out, _ = run(capsys, "recipe", "show", "fedavgm")
     assert "momentum 0.3 at the aggregator" in out
-    assert "without labels: no" in out
+    assert "unlabeled samples: no" in out
     _, out, _ = run(capsys, "recipe", "show", "fedprox", "--json")
     facts = json.loads(out)
     assert (facts["local"], facts["distill"]) == ({"prox": 0.01}, None)
