@@ -75,10 +75,7 @@ def test_a_fleet_over_tls_that_distills_gives_the_same_models(tmp_path: Path) ->
         assert [file.name for file in (simulation.state / "memory").iterdir()] == ["1.safetensors", "2.safetensors"]
 
 
-#: By default the agent alone, on one broker (the aggregator's own tests kill it too); the rest with `make test-slow`.
-SLOW = pytest.mark.slow
-
-
+# A minute each, and so with `make test-slow`: the agent's and the aggregator's own tests kill them at these points too.
 @pytest.mark.broker
 @pytest.mark.slow
 @pytest.mark.parametrize("broker", ["mosquitto", "embedded"], indirect=True)
@@ -87,6 +84,7 @@ def test_an_aggregator_killed_at_every_point_loses_and_repeats_nothing(tmp_path:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("broker", ["embedded", pytest.param("mosquitto", marks=SLOW)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("broker", ["embedded", "mosquitto"], indirect=True)
 def test_an_agent_killed_at_every_point_sends_the_same_update_once(tmp_path: Path, broker: Broker) -> None:
     check("sim-1", AGENT_POINTS, tmp_path, broker, rounds=5)

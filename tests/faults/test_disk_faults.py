@@ -162,7 +162,8 @@ def test_each_call_of_a_round_may_fail(
     assert_same_models(tmp_path, fleet, started, rounds)
 
 
-@pytest.mark.parametrize("error", ERRORS[:1] + [pytest.param(e, marks=pytest.mark.slow) for e in ERRORS[1:]])
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_disk_that_fails_for_seconds_stops_nothing_and_changes_nothing(
     tmp_path: Path, mosquitto: Mosquitto, started: Path, faulty: FaultyDisk, error: int
 ) -> None:
