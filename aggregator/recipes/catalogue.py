@@ -161,7 +161,7 @@ class Recipe:
     def check(self) -> None:
         """Refuse a composition whose parts do not fit together."""
         if "trust" in self.needs and self.trust is None:
-            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; give trust = 'two-doubts'")
+            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; give trust = 'two-doubts' or another weigh")
 
 
 _FEDDF = "Lin et al. 2020, arXiv:2006.07242"
