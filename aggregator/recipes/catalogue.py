@@ -161,7 +161,8 @@ class Recipe:
     def check(self) -> None:
         """Refuse a composition whose parts do not fit together."""
         if "trust" in self.needs and self.trust is None:
-            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; give trust = 'two-doubts' or another weigh")
+            remedy = "give trust = 'two-doubts' or another weigh"
+            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; {remedy}")
 
 
 _FEDDF = "Lin et al. 2020, arXiv:2006.07242"
