@@ -65,7 +65,7 @@ def cells(asked: argparse.Namespace) -> Iterator[Row]:
 def run(cell: Row, seed: int, more: Sequence[str]) -> Row:
     """One simulation, by the command that a user types; what came out of it."""
     command = [sys.executable, "-m", "edgestill", "simulate", "--json", "--seed", str(seed)]
-    command += ["--score-every", str(ROUNDS), "--workers", "1", *more]
+    command += ["--workers", "1", *more]
     command += ["--dataset", cell["dataset"], "--alpha", str(cell["alpha"]), "--recipe", cell["recipe"]]
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
     command += ["--attack", cell["attack"]] if cell["attack"] else []
@@ -171,14 +171,15 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="+", default=[""], metavar="ATTACK", help="such as malicious:4")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=2, help="simulations side by side")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="fewer are enough for the seconds of a round")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     add_quick(parser)
     asked = parser.parse_args()
     use_shared_data()
-    more: list[str] = []
+    more = ["--rounds", str(asked.rounds), "--score-every", str(asked.rounds)]
     if asked.quick:
         asked.recipes, asked.datasets, asked.alphas, asked.seeds, asked.devices = ["fedavg"], ["digits"], [1.0], [0], 3
-        more = ["--rounds", "1", "--local-steps", "2"]
+        more = ["--rounds", "1", "--score-every", "1", "--local-steps", "2"]
     unknown = set(asked.recipes) - RECIPES.keys()
     if unknown:
         parser.error(f"no such recipe: {' '.join(sorted(unknown))}")
