@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from core.errors import ConfigError
+from core.errors import ConfigError, EdgestillError
 
-__all__ = ["load_function", "load_object", "origin"]
+__all__ = ["guarded", "load_function", "load_object", "origin"]
 
 
 def origin(point: EntryPoint) -> str:
@@ -32,3 +33,20 @@ def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
     if not callable(found):
         raise ConfigError(f"{origin(point)}: {what} is no function but a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def guarded(point: EntryPoint, what: str) -> Callable[..., Any]:
+    """The function that `point` names; whatever it raises when called becomes a ConfigError that names its package."""
+    function = load_function(point, what)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except EdgestillError:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{origin(point)}: {what} failed ({reason})") from error
+
+    return call

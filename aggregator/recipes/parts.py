@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from core.entry_points import load_function, origin
+from core.entry_points import guarded, origin
 from core.errors import ConfigError, did_you_mean
 
 __all__ = ["GROUP", "NEEDS", "PARTS", "find_part", "part_names", "part_needs"]
@@ -113,7 +113,7 @@ def find_part(kind: str, name: str) -> Part:
         raise ConfigError(f"no fusion part {kind}.{name}{hint}")
     if len(points) > 1:
         raise ConfigError(f"part {kind}.{name} comes from {' and '.join(map(origin, points))}; uninstall one")
-    return load_function(points[0], f"part {points[0].name}")
+    return guarded(points[0], f"part {points[0].name}")
 
 
 @functools.cache

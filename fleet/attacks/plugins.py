@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from core.entry_points import load_function, origin
+from core.entry_points import guarded, origin
 from core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def own_tamper(
     strength: float | None,
 ) -> dict[str, torch.Tensor]:
     """What the user's attack sends, checked: a tensor for each of `trained`, of its shape."""
-    sent = _call(name, trained, received, generator, strength)
+    sent = _load(name)(trained, received, generator, strength)
     if not isinstance(sent, Mapping):
         raise ConfigError(f"attack {name}: gave a {type(sent).__name__}, expected tensors by name")
     for key, value in trained.items():
@@ -63,7 +63,7 @@ def own_tamper(
 
 def own_labels(name: str, y: torch.Tensor, classes: int) -> torch.Tensor:
     """The user's labels, checked: as many, each a class."""
-    labels = _call(name, y, classes)
+    labels = _load(name)(y, classes)
     if getattr(labels, "shape", None) != y.shape:
         raise ConfigError(f"attack {name}: gave no {len(y)} labels; give a tensor like the one it got")
     if len(y) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
@@ -71,18 +71,9 @@ def own_labels(name: str, y: torch.Tensor, classes: int) -> torch.Tensor:
     return labels.to(y.dtype)  # type: ignore[no-any-return]
 
 
-def _call(name: str, *arguments: Any) -> Any:
-    attack = _load(name)
-    try:
-        return attack(*arguments)
-    except Exception as error:  # whatever a user's function raises
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{origin(_point(name))}: attack {name} failed ({reason})") from error
-
-
 @functools.cache
 def _load(name: str) -> Callable[..., Any]:
-    return load_function(_point(name), f"attack {name}")
+    return guarded(_point(name), f"attack {name}")
 
 
 def _points() -> list[EntryPoint]:

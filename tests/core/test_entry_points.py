@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from core.entry_points import load_function, origin
+from core.entry_points import guarded, load_function, origin
 from core.errors import ConfigError
 
 pytestmark = pytest.mark.light
@@ -34,3 +34,15 @@ def test_what_is_no_function_is_one_line_that_names_its_origin(value: str, said:
     assert str(raised.value).startswith(origin(point(value)))
     assert "\n" not in str(raised.value)
     assert origin(point(value)) == f"entry point {value!r} of an unnamed package"
+
+
+def test_what_a_users_function_raises_is_one_line_that_names_its_package() -> None:
+    assert guarded(point("math:sqrt"), "part mine")(9.0) == 3.0
+    with pytest.raises(ConfigError) as raised:
+        guarded(point("math:sqrt"), "part mine")(-1.0)
+    assert "entry point 'math:sqrt' of an unnamed package: part mine failed (ValueError: " in str(raised.value)
+
+
+def test_an_error_of_ours_passes_as_it_is() -> None:
+    with pytest.raises(ConfigError, match=r"no fusion part weigh\.nothing"):
+        guarded(point("aggregator.recipes.parts:find_part"), "part mine")("weigh", "nothing")

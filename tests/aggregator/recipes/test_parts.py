@@ -20,6 +20,10 @@ def loudest(view):
     sizes = view.num_examples
     sizes[0] += view.options.get("bonus", 0)
     return [float(n == max(sizes)) for n in sizes]
+
+
+def faulty(view):
+    return view.no_such_field
 """
 TRY = """
 import torch
@@ -92,3 +96,18 @@ for name in ("broken", "examples"):
     said = run(code, environment)
     assert "entry point 'mine:nothing' of mine: part weigh.broken does not load (AttributeError" in said
     assert "entry point 'mine:loudest' of mine: weigh.examples is a built-in part; rename the entry point" in said
+
+
+def test_a_simulation_names_the_users_part_that_raises(tmp_path: Path) -> None:
+    environment = installed(tmp_path, "weigh.faulty = mine:faulty")
+    command = "simulate --dataset digits --devices 1 --prototypes mlp:fp32 --rounds 1 --fusion weigh=faulty --quiet"
+    done = subprocess.run(
+        [sys.executable, "-m", "edgestill", *command.split()],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ConfigError.exit_code
+    assert "entry point 'mine:faulty' of mine: part weigh.faulty failed (AttributeError" in done.stderr
