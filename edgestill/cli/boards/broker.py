@@ -96,7 +96,7 @@ def install(
 
     Example:  sudo edgestill broker install --from kits/_fleet/broker
     """
-    from firmware_configs.broker_install import install_broker
+    from firmware_configs.broker.install import install_broker
 
     given = {"--to": to, "--as": seen, "--owner": owner, "--form": form, "--plugin": plugin, "--mosquitto": program}
     options = [word for name, value in given.items() if value is not None for word in (name, str(value))]

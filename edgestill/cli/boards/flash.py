@@ -13,7 +13,7 @@ from core.errors import ConfigError
 from edgestill.cli.output import one_line, out, print_json
 
 if TYPE_CHECKING:
-    from firmware_configs.flash.card import Card, Plan
+    from firmware_configs.flash.cards.card import Card, Plan
 
 __all__ = ["flash"]
 
@@ -71,8 +71,8 @@ def flash(
 
 def _family_of(to: Path, base: Path | None, said: str | None) -> str:
     """Of the card, which is only looked at."""
-    from firmware_configs.flash.families import check_family, detect_family
-    from firmware_configs.flash.targets import open_target
+    from firmware_configs.flash.cards.families import check_family, detect_family
+    from firmware_configs.flash.cards.targets import open_target
 
     check_family(said)
     return detect_family(open_target(to, base=base, read_only=True), said)
@@ -89,14 +89,14 @@ def _flash(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from firmware_configs.flash.disks import examine
-    from firmware_configs.flash.families import check_family, detect_family
+    from firmware_configs.flash.cards.disks import examine
+    from firmware_configs.flash.cards.families import check_family, detect_family
+    from firmware_configs.flash.cards.targets import open_target
     from firmware_configs.flash.flashed import remember
     from firmware_configs.flash.plan import make_plan
     from firmware_configs.flash.show import holder
-    from firmware_configs.flash.signed import open_kit
-    from firmware_configs.flash.targets import open_target
-    from firmware_configs.revoked import check_kit
+    from firmware_configs.kits.revoked import check_kit
+    from firmware_configs.kits.signed import open_kit
 
     check_family(said)
     kit, signed = open_kit(folder, key)  # before anything of the card is touched
@@ -119,7 +119,7 @@ def _flash(
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
-    from firmware_configs.flash.card import BEFORE
+    from firmware_configs.flash.cards.card import BEFORE
 
     files = [
         {"path": f"{plan.folder}/{name}", "bytes": len(file.data), "secret": file.secret}
@@ -153,9 +153,9 @@ def _line(what: str, path: str, more: str) -> None:
 
 
 def _show(target: Path, said: str | None, as_json: bool) -> None:
-    from firmware_configs.flash.families import check_family, detect_family
+    from firmware_configs.flash.cards.families import check_family, detect_family
+    from firmware_configs.flash.cards.targets import open_target
     from firmware_configs.flash.show import held_kits
-    from firmware_configs.flash.targets import open_target
 
     check_family(said)
     card = open_target(target, read_only=True)

@@ -25,10 +25,10 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a kit's signature and every file; exit code 5 if it is not what the fleet has signed."""
-    from firmware_configs.flash.signed import open_kit
-    from firmware_configs.identities import ends
+    from firmware_configs.identity.identities import ends
+    from firmware_configs.kits.revoked import is_revoked
+    from firmware_configs.kits.signed import open_kit
     from firmware_configs.provision import CERT, CLAIM_CERT
-    from firmware_configs.revoked import is_revoked
 
     found, _ = open_kit(kit, key)
     kind, name = ("claim", CLAIM_CERT) if CLAIM_CERT in found.files else ("certificate", CERT)
@@ -59,7 +59,7 @@ def wheels(
     On a card the installer looks for them in the folder edgestill/wheels of the boot partition.
     """
     from firmware_configs.boards import board as board_named
-    from firmware_configs.wheels import collect_wheels
+    from firmware_configs.kits.wheels import collect_wheels
 
     found = collect_wheels(board_named(board), python, folder, package=package)
     size = sum(path.stat().st_size for path in found)

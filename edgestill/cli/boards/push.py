@@ -30,8 +30,8 @@ def push(
     Logs in by key, as root or as a user who may sudo without a password. Exit code 7 if the board went back.
     """
     from firmware_configs.flash.push import push_kit
-    from firmware_configs.flash.signed import open_kit
-    from firmware_configs.revoked import check_kit
+    from firmware_configs.kits.revoked import check_kit
+    from firmware_configs.kits.signed import open_kit
 
     opened, signed = open_kit(kit, key)
     check_kit(opened, kit.resolve().parent)

@@ -118,7 +118,7 @@ def revoke(
 
 
 def _has_claim(kits: Path, fleet: str, device: str) -> bool:
-    from firmware_configs.ca import open_authority
+    from firmware_configs.identity.ca import open_authority
     from firmware_configs.provision import authority_folder
 
     with open_authority(authority_folder(kits), fleet) as authority:
@@ -126,7 +126,7 @@ def _has_claim(kits: Path, fleet: str, device: str) -> bool:
 
 
 def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path) -> None:
-    from firmware_configs.ca import open_authority
+    from firmware_configs.identity.ca import open_authority
     from firmware_configs.provision import authority_folder, publish_revocations
 
     if undo:
