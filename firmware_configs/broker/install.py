@@ -14,7 +14,6 @@ Before the link is changed, Mosquitto is started with the new files on a loopbac
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from core.errors import ConfigError
 from core.files import read_regular
 from firmware_configs.broker.mosquitto import ACL_PLUGIN, FOLDER
 
-__all__ = ["FILES", "SCRIPT", "Installed", "install_broker"]
+__all__ = ["FILES", "SCRIPT", "InstallOptions", "Installed", "install_broker"]
 
 FILES = ("acl", "broker.key", "broker.pem", "ca.pem", "crl.pem", "mosquitto-2.0.conf", "mosquitto-2.1.conf")
 MOST = 16 * 2**20  # bytes of one file: a list of revoked certificates grows
@@ -162,6 +161,35 @@ esac
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallOptions:
+    """How the script installs; what is None it finds out by itself."""
+
+    to: Path = Path("/etc/mosquitto")  # the folder of Mosquitto's configuration
+    seen: Path | None = None  # that folder as a broker in a container sees it
+    owner: str = "mosquitto:mosquitto"  # USER:GROUP of the files; empty: whoever runs the script
+    form: str | None = None  # of the configuration: "2.0" or "2.1"
+    plugin: Path | None = None  # with 2.1: mosquitto_acl_file.so
+    program: Path | None = None  # mosquitto
+    trial: bool = True  # start Mosquitto with the files on a loopback port first
+    reload: bool = True  # have a running Mosquitto read them
+    dry_run: bool = False  # check everything, change nothing
+
+    def words(self) -> list[str]:
+        """The options as the script takes them."""
+        given = {
+            "--to": self.to,
+            "--as": self.seen,
+            "--owner": self.owner,
+            "--form": self.form,
+            "--plugin": self.plugin,
+            "--mosquitto": self.program,
+        }
+        switches = {"--no-try": not self.trial, "--no-reload": not self.reload, "--dry-run": self.dry_run}
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        return [*words, *(name for name, on in switches.items() if on)]
+
+
 @dataclass(frozen=True, slots=True)
 class Installed:
     """What the script said."""
@@ -169,10 +197,10 @@ class Installed:
     lines: tuple[str, ...]
 
 
-def install_broker(folder: Path, options: Sequence[str] = ()) -> Installed:
-    """Install the broker files of `folder` on this machine; `options` are those of the script."""
+def install_broker(folder: Path, options: InstallOptions) -> Installed:
+    """Install the broker files of `folder` on this machine."""
     _check(folder)
-    command = ["sh", "-c", SCRIPT, str(folder / "install.sh"), "--from", str(folder), *options]
+    command = ["sh", "-c", SCRIPT, str(folder / "install.sh"), "--from", str(folder), *options.words()]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "the installation failed").splitlines()[-1]

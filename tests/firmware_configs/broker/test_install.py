@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from firmware_configs.broker.install import FILES, install_broker
+from firmware_configs.broker.install import FILES, InstallOptions, install_broker
 from firmware_configs.identity.ca import open_authority
 from firmware_configs.manifest import Manifest
 from firmware_configs.provision import authority_folder, provision, publish_revocations
@@ -101,7 +101,7 @@ def test_mosquitto_starts_as_its_own_user_and_a_provisioned_device_connects(made
     with mosquitto(etc, made.port) as refusing:
         assert refusing.wait(120) != 0
     assert "Unable to load server key file" in (etc / "log").read_text()
-    said = install_broker(files_of(made), ["--to", str(etc), "--mosquitto", str(MOSQUITTO)])
+    said = install_broker(files_of(made), InstallOptions(to=etc, program=Path(MOSQUITTO or "")))
     assert "restart Mosquitto" in said.lines[-1]
     key = etc / "edgestill" / "broker.key"
     assert (key.owner(), stat.S_IMODE(key.stat().st_mode)) == (USER, 0o600)
@@ -115,7 +115,7 @@ def test_mosquitto_starts_as_its_own_user_and_a_provisioned_device_connects(made
             authority.revoke("pi-01")
             authority.save()
             publish_revocations(made.out, authority)
-        said = install_broker(files_of(made), ["--to", str(etc), "--mosquitto", str(MOSQUITTO)])
+        said = install_broker(files_of(made), InstallOptions(to=etc, program=Path(MOSQUITTO or "")))
         assert said.lines[-1] == f"Mosquitto (process {running.pid}) has read them again"
         assert eventually(lambda: refused(made, "pi-01"))
         connected(device(made, "pi-02")).stop()
@@ -132,7 +132,7 @@ def refused(made: Manifest, name: str) -> bool:
 
 @pytest.mark.skipif(not can_be_another(), reason="only root starts a Mosquitto that becomes another user")
 def test_files_that_mosquitto_does_not_start_with_change_nothing(made: Manifest, etc: Path) -> None:
-    options = ["--to", str(etc), "--mosquitto", str(MOSQUITTO)]
+    options = InstallOptions(to=etc, program=Path(MOSQUITTO or ""))
     install_broker(files_of(made), options)
     before = {path.name: path.read_bytes() for path in (etc / "edgestill").iterdir()}
     (files_of(made) / "crl.pem").write_text("no list\n")
@@ -142,14 +142,33 @@ def test_files_that_mosquitto_does_not_start_with_change_nothing(made: Manifest,
     assert len(list(etc.glob(".edgestill-*"))) == 1
 
 
-def for_elsewhere(etc: Path, *more: str) -> list[str]:
+def for_elsewhere(etc: Path, seen: str | None = None, *, dry_run: bool = False) -> InstallOptions:
     """Options with which nobody has to be root, and no Mosquitto is here."""
-    return ["--to", str(etc), "--owner", "", "--form", "2.1", "--no-try", *more]
+    as_seen = None if seen is None else Path(seen)
+    return InstallOptions(to=etc, seen=as_seen, owner="", form="2.1", trial=False, dry_run=dry_run)
+
+
+def test_options_are_the_words_of_the_script() -> None:
+    assert InstallOptions().words() == ["--to", "/etc/mosquitto", "--owner", "mosquitto:mosquitto"]
+    every = InstallOptions(
+        to=Path("/a"),
+        seen=Path("/b"),
+        owner="",
+        form="2.1",
+        plugin=Path("/c.so"),
+        program=Path("/d"),
+        trial=False,
+        reload=False,
+        dry_run=True,
+    )
+    assert " ".join(every.words()) == (
+        "--to /a --as /b --owner  --form 2.1 --plugin /c.so --mosquitto /d --no-try --no-reload --dry-run"
+    )
 
 
 def test_files_for_a_container_name_the_folder_that_it_sees(made: Manifest, etc: Path) -> None:
     (etc / "mosquitto.conf").write_text("include_dir /mosquitto/config/conf.d\n")
-    install_broker(files_of(made), for_elsewhere(etc, "--as", "/mosquitto/config"))
+    install_broker(files_of(made), for_elsewhere(etc, "/mosquitto/config"))
     conf = (etc / "conf.d" / "edgestill.conf").read_text()
     assert "keyfile /mosquitto/config/edgestill/broker.key" in conf
     assert "/etc/mosquitto" not in re.sub(r"^#.*", "", conf, flags=re.MULTILINE)
@@ -158,13 +177,13 @@ def test_files_for_a_container_name_the_folder_that_it_sees(made: Manifest, etc:
 
 def test_the_script_in_the_folder_does_the_same_where_there_is_no_edgestill(made: Manifest, etc: Path) -> None:
     script = files_of(made) / "install.sh"
-    done = subprocess.run(["sh", str(script), *for_elsewhere(etc)], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", str(script), *for_elsewhere(etc).words()], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (etc / "edgestill" / "broker.key").read_bytes() == (files_of(made) / "broker.key").read_bytes()
 
 
 def test_a_dry_run_changes_nothing(made: Manifest, etc: Path) -> None:
-    (line,) = install_broker(files_of(made), for_elsewhere(etc, "--dry-run")).lines
+    (line,) = install_broker(files_of(made), for_elsewhere(etc, dry_run=True)).lines
     assert line.startswith("would install")
     assert sorted(path.name for path in etc.iterdir()) == ["conf.d", "mosquitto.conf", "run"]
 
@@ -178,7 +197,7 @@ def test_what_is_wrong_is_told_before_anything_changes(made: Manifest, etc: Path
     with pytest.raises(ConfigError, match="there is no folder"):
         install_broker(files_of(made), for_elsewhere(tmp_path / "no-mosquitto"))
     with pytest.raises(ConfigError, match="only letters, digits"):
-        install_broker(files_of(made), for_elsewhere(etc, "--as", "/a;b"))
+        install_broker(files_of(made), for_elsewhere(etc, "/a;b"))
     shutil.copy(made.out / "pi-01" / "tls" / "device.key", files_of(made) / "broker.key")
     with pytest.raises(ConfigError, match=r"broker\.key is not the key of broker\.pem"):
         install_broker(files_of(made), for_elsewhere(etc))
