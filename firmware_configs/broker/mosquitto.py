@@ -33,29 +33,15 @@ MAX_PACKET = 300_000
 QUEUE_MESSAGES, QUEUE_BYTES = 1000, 64 * 2**20
 
 
-def memory_limit(devices: int, memory_mb: int) -> int:
-    """Bytes that the broker may allocate: `memory_mb` for models and queues, and what all devices may have retained."""
-    return memory_mb * 2**20 + devices * len(_UP) * MAX_PACKET
-
-
-def conf(
-    version: str,
-    *,
-    port: int,
-    devices: int = 0,
-    memory_mb: int = 1024,
-    folder: str = FOLDER,
-    acl_plugin: str = ACL_PLUGIN,
-) -> str:
-    """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, whose files lie in `folder`."""
-    access = {
-        "2.0": f"acl_file {folder}/acl",
-        "2.1": f"""\
+#: The access list: built in, or a plugin.
+_ACCESS = {
+    "2.0": "acl_file {folder}/acl",
+    "2.1": """\
 # Debian's package has the plugin in /usr/lib/ARCHITECTURE-linux-gnu/mosquitto/, such as aarch64 or x86_64
-plugin {acl_plugin}
+plugin {plugin}
 plugin_opt_acl_file {folder}/acl""",
-    }
-    return f"""\
+}
+_CONF = """\
 # Mosquitto {version} for an edgestill fleet; made by `edgestill provision`, which will replace it.
 # After a revocation copy crl.pem here again and reload the broker (SIGHUP).
 # Every publication that the access list denies, and every subscription; without it the log is shorter and says neither.
@@ -71,18 +57,45 @@ use_identity_as_username true
 # nobody can throw another off by its client id
 use_username_as_clientid true
 tls_version tlsv1.2
-{access[version]}
+{access}
 # What a client can make the broker hold. The access list bounds what is retained: no wildcard in what devices write.
-max_packet_size {MAX_PACKET}
-max_queued_messages {QUEUE_MESSAGES}
-max_queued_bytes {QUEUE_BYTES}
+max_packet_size {max_packet}
+max_queued_messages {queue_messages}
+max_queued_bytes {queue_bytes}
 max_inflight_messages 20
 # The last resort, for subscriptions above all: whoever asks for more is disconnected. From [provision] broker_mb.
-memory_limit {memory_limit(devices, memory_mb)}
+memory_limit {memory_limit}
 # What is retained is published again by those it is of; nothing is kept for clients that are away.
 persistence false
 persistent_client_expiration 1h
 """
+
+
+def memory_limit(devices: int, memory_mb: int) -> int:
+    """Bytes that the broker may allocate: `memory_mb` for models and queues, and what all devices may have retained."""
+    return memory_mb * 2**20 + devices * len(_UP) * MAX_PACKET
+
+
+def conf(
+    version: str,
+    *,
+    port: int,
+    devices: int = 0,
+    memory_mb: int = 1024,
+    folder: str = FOLDER,
+    acl_plugin: str = ACL_PLUGIN,
+) -> str:
+    """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, whose files lie in `folder`."""
+    return _CONF.format(
+        version=version,
+        port=port,
+        folder=folder,
+        access=_ACCESS[version].format(folder=folder, plugin=acl_plugin),
+        max_packet=MAX_PACKET,
+        queue_messages=QUEUE_MESSAGES,
+        queue_bytes=QUEUE_BYTES,
+        memory_limit=memory_limit(devices, memory_mb),
+    )
 
 
 def acl(fleet: str, enrolling: Collection[str] = ()) -> str:

@@ -15,12 +15,7 @@ __all__ = ["NAME", "unit"]
 NAME = "edgestill-agent.service"
 
 
-def unit(board: Board, *, data: str) -> str:
-    """The unit of an agent on this board, whose samples lie at `data`."""
-    home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
-    plain = board.accelerator == "none"
-    devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
-    return f"""\
+TEMPLATE = """\
 [Unit]
 Description=edgestill agent
 Wants=network-online.target
@@ -40,7 +35,7 @@ StateDirectory=edgestill
 StateDirectoryMode=0700
 UMask=0077
 
-MemoryMax={board.service_mb}M
+MemoryMax={memory_mb}M
 MemorySwapMax=0
 OOMPolicy=continue
 TasksMax=64
@@ -75,3 +70,11 @@ SystemCallErrorNumber=EPERM
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def unit(board: Board, *, data: str) -> str:
+    """The unit of an agent on this board, whose samples lie at `data`."""
+    home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
+    plain = board.accelerator == "none"
+    devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
+    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices)
