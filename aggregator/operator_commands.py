@@ -43,7 +43,7 @@ def _run(command: Command, conductor: Conductor, uploads: Uploads) -> None:
 
         conductor.feed(event, put_hold)
         if command.verb != "pause":
-            conductor.operator_said(event)
+            conductor.fusing.operator_said(event)
     elif command.verb == "skip":
         if not conductor.state.in_round:
             raise ConfigError("no round is open; there is nothing to skip")

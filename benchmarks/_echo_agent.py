@@ -16,7 +16,7 @@ from pathlib import Path
 import _echo
 
 from core.logs import setup_logging
-from core.process import environment
+from core.processes.process import environment
 from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Ended
 from edge_agent.config import read_agent_config

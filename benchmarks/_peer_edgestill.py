@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import common  # type: ignore[import-not-found]  # the harness's
 
-from core.fast_exit import leave_quickly
+from core.processes.fast_exit import leave_quickly
 from edge_agent.training.params import LocalTraining
 from edgestill import __version__
 from fleet.data import Dataset

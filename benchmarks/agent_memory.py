@@ -23,7 +23,7 @@ import torch
 from _machine import Mosquitto, peak_mb
 from _quick import add_quick
 
-from core.process import environment
+from core.processes.process import environment
 from core.toml_writer import toml_text
 from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Child

@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 
 from core.errors import ConfigError, SignatureError
-from firmware_configs.ca import Authority, Issued, open_authority
+from firmware_configs.identity.ca import Authority, Issued, open_authority
 from firmware_configs.provision import FLEET, authority_folder, publish_revocations
 from wire.enrolment import Request, read_request, shown
 from wire.keys import save_public_key

@@ -22,8 +22,8 @@ from edge_agent.config import AgentConfig, EnrolConfig, enrolled, read_agent_con
 from edge_agent.enrolment import own_keys
 from edge_agent.host.telemetry import temperature_c
 from firmware_configs.boards import Board, board_of_model
-from firmware_configs.ca import MAX_PEM
-from firmware_configs.identities import RENEW_BEFORE, ends
+from firmware_configs.identity.ca import MAX_PEM
+from firmware_configs.identity.identities import RENEW_BEFORE, ends
 from transport.config import TlsConfig
 from transport.probe import speaks_mqtt5
 from wire.enrolment import fingerprint, shown

@@ -1,7 +1,7 @@
 """From a manifest to kits and identities; run again, it does what has become necessary and leaves the rest alone.
 
     OUT/fleet-kit.pub               checks the signatures of kits
-    OUT/DEVICE/                     a kit: firmware_configs/kit.py
+    OUT/DEVICE/                     a kit: firmware_configs/kits/kit.py
     OUT/_fleet/authority/           the certificate authority and the key that signs kits: keep it safe, back it up
     OUT/_fleet/aggregator/          tls files of the aggregator
     OUT/_fleet/broker/              Mosquitto: configuration, access list, certificate, revoked certificates
@@ -25,12 +25,10 @@ from cryptography.hazmat.primitives import serialization
 from core.errors import ConfigError
 from core.files import read_regular, write_atomic
 from edge_agent.config import read_agent_config
-from firmware_configs.agent_toml import agent_toml
-from firmware_configs.bootfiles import boot_files
-from firmware_configs.broker import acl, conf
-from firmware_configs.broker_install import SCRIPT
-from firmware_configs.ca import Authority, open_authority
-from firmware_configs.identities import (
+from firmware_configs.broker.install import SCRIPT
+from firmware_configs.broker.mosquitto import acl, conf
+from firmware_configs.identity.ca import Authority, open_authority
+from firmware_configs.identity.identities import (
     RENEW_BEFORE,
     ends,
     key_of_file,
@@ -38,11 +36,13 @@ from firmware_configs.identities import (
     signing_pem,
     tls_files,
 )
-from firmware_configs.install import install_script
-from firmware_configs.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.kits.agent_toml import agent_toml
+from firmware_configs.kits.bootfiles import boot_files
+from firmware_configs.kits.install import install_script
+from firmware_configs.kits.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.kits.unit import NAME as UNIT
+from firmware_configs.kits.unit import unit
 from firmware_configs.manifest import DevicePlan, Manifest
-from firmware_configs.unit import NAME as UNIT
-from firmware_configs.unit import unit
 from wire.enrolment import claim_name
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.process import Child, end_all, environment, last_line, start_python
+from core.processes.process import Child, end_all, environment, last_line, start_python
 
 __all__ = ["Job", "Progress", "run_jobs"]
 

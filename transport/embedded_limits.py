@@ -69,6 +69,37 @@ class _Counted:
             self._unread[self._handler] = self._unread.get(self._handler, 0) - len(data)
 
 
+class _Retained:
+    """Who has which messages retained, and how many bytes: a client has MAX_RETAINED and RETAINED_BYTES."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, int]] = {}  # topic to who has it retained, and its bytes
+        self._sums: dict[str, tuple[int, int]] = {}  # client to messages and bytes
+
+    def keep(self, client: str, topic: str, size: int) -> bool:
+        """Whether the client may have this message retained; it is counted if so."""
+        if _is_chunk_up(topic):
+            return False
+        held, old = self._kept.get(topic, ("", 0))
+        count, total = self._sums.get(client, (0, 0))
+        if held == client:
+            count, total = count - 1, total - old
+        if count >= MAX_RETAINED or total + size > RETAINED_BYTES:
+            return False
+        self.forget(topic)
+        count, total = self._sums.get(client, (0, 0))
+        self._kept[topic], self._sums[client] = (client, size), (count + 1, total + size)
+        return True
+
+    def forget(self, topic: str) -> None:
+        """Nothing is retained there any more."""
+        client, size = self._kept.pop(topic, ("", 0))
+        if client in self._sums:
+            count, total = self._sums.pop(client)
+            if count > 1:
+                self._sums[client] = count - 1, total - size
+
+
 def bounded(base: type[Any]) -> type[Any]:
     """amqtt's broker with these limits."""
 
@@ -76,8 +107,7 @@ def bounded(base: type[Any]) -> type[Any]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._broadcast_queue: asyncio.Queue[Any] = asyncio.Queue(QUEUE)
-            self._kept: dict[str, tuple[str, int]] = {}  # topic to who has it retained, and its bytes
-            self._sums: dict[str, tuple[int, int]] = {}  # client to messages and bytes
+            self._retained = _Retained()
             self._unread: MutableMapping[Any, int] = weakref.WeakKeyDictionary()  # by connection
 
         async def _client_connected(self, listener_name: str, reader: Any, writer: Any) -> None:
@@ -86,32 +116,11 @@ def bounded(base: type[Any]) -> type[Any]:
         async def retain_message(self, source_session: Any, topic_name: Any, data: Any, qos: Any = None) -> None:
             client = str(getattr(source_session, "client_id", ""))
             if not data:
-                self._forget(topic_name)
-            elif not self._keep(client, topic_name, len(data)):
+                self._retained.forget(topic_name)
+            elif not self._retained.keep(client, topic_name, len(data)):
                 log.debug("embedded broker: %s of %s is not retained", topic_name, client)
                 return
             await super().retain_message(source_session, topic_name, data, qos)
-
-        def _keep(self, client: str, topic: str, size: int) -> bool:
-            if _is_chunk_up(topic):
-                return False
-            held, old = self._kept.get(topic, ("", 0))
-            count, total = self._sums.get(client, (0, 0))
-            if held == client:
-                count, total = count - 1, total - old
-            if count >= MAX_RETAINED or total + size > RETAINED_BYTES:
-                return False
-            self._forget(topic)
-            count, total = self._sums.get(client, (0, 0))
-            self._kept[topic], self._sums[client] = (client, size), (count + 1, total + size)
-            return True
-
-        def _forget(self, topic: str) -> None:
-            client, size = self._kept.pop(topic, ("", 0))
-            if client in self._sums:
-                count, total = self._sums.pop(client)
-                if count > 1:
-                    self._sums[client] = count - 1, total - size
 
         def _get_handler(self, session: Any) -> Any:
             handler = super()._get_handler(session)

@@ -16,7 +16,7 @@
 Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a whole level,
 as broker ACL patterns need it. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and 256.
 A device writes to a fixed handful of topics: no broker limits how many messages one client may have retained, but an
-access list without wildcards does (firmware_configs/broker.py).
+access list without wildcards does (firmware_configs/broker/mosquitto.py).
 
 A topic is a frozen value: who holds one holds a valid one, and `parse(str(t)) == t`.
 """

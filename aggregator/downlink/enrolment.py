@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aggregator.intake.contained import Complaints
 from aggregator.storage.journal import Journal
@@ -26,6 +26,9 @@ from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, public_key_from_hex, public_key_hex
 from wire.messages import Enrolled
 from wire.topics import DeviceTopic
+
+if TYPE_CHECKING:
+    from wire.enrolment import Request
 
 __all__ = ["ENROL", "Enrolments", "enrol_requests"]
 
@@ -80,7 +83,7 @@ class Enrolments:
         Whoever asks has no key that is known: a request costs three signatures and two certificates to check, so that
         each topic, and all together, have so many looks a minute; what comes in excess is passed over.
         """
-        from wire.enrolment import read_request, shown  # X.509: few fleets need it, and those seldom
+        from wire.enrolment import read_request  # X.509: few fleets need it, and those seldom
 
         if not self._looks.take(device, now):
             return
@@ -94,34 +97,47 @@ class Enrolments:
             return
         before = self._known.get(device)
         if before is None or (before["claim"] != request.claim and tuple(before["age"]) < request.age):
-            entry = {
-                "keys": request.keys,
-                "key": public_key_hex(request.signing),
-                "claim": request.claim,
-                "age": request.age,
-                "asked": now,
-                "status": "waiting",
-                "request": base64.b64encode(payload).decode(),
-            }
-            self._keep(device, entry)
-            log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys))
+            self._take(device, request, payload, now)
         elif before["keys"] != request.keys:
-            reason = (
-                "this claim was used with other keys" if before["claim"] == request.claim else "a newer claim is used"
-            )
-            self._log(
-                device,
-                f"enrolment of {device!r} refused: {reason}: fingerprint {shown(request.keys)},"
-                f" the first was {shown(before['keys'])}",
-            )
-            refusal = {"keys": request.keys, "status": "refused", "reason": reason}
-            self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, refusal), False)
+            self._refuse(device, request, before)
             return
         if self._known[device]["status"] == "waiting":
-            payload = self._answer(device, self._known[device])
-            self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), payload, False)
+            self._tell(device, self._known[device])
         else:
             self._unsaid.add(device)  # it may have missed the answer
+
+    def _take(self, device: str, request: Request, payload: bytes, now: float) -> None:
+        """The first request of a claim, or of a newer one: it waits for the operator."""
+        from wire.enrolment import shown
+
+        entry = {
+            "keys": request.keys,
+            "key": public_key_hex(request.signing),
+            "claim": request.claim,
+            "age": request.age,
+            "asked": now,
+            "status": "waiting",
+            "request": base64.b64encode(payload).decode(),
+        }
+        self._keep(device, entry)
+        log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys))
+
+    def _refuse(self, device: str, request: Request, first: dict[str, Any]) -> None:
+        """Another board asks, with other keys than the `first`."""
+        from wire.enrolment import shown
+
+        same = first["claim"] == request.claim
+        reason = "this claim was used with other keys" if same else "a newer claim is used"
+        self._log(
+            device,
+            f"enrolment of {device!r} refused: {reason}: fingerprint {shown(request.keys)},"
+            f" the first was {shown(first['keys'])}",
+        )
+        self._tell(device, {"keys": request.keys, "status": "refused", "reason": reason})
+
+    def _tell(self, device: str, entry: dict[str, Any]) -> None:
+        """Answer whoever listens now."""
+        self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, entry), False)
 
     def run(self, command: Command) -> None:
         """What the operator has decided: {"device", "keys"} and a "certificate" (DER, base64) or a "reason"."""

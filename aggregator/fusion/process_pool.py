@@ -20,9 +20,9 @@ from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 from core.errors import EdgestillError, RoundError
-from core.pipes import claim_stdout, write_json
-from core.process import Child, end, how_it_ended, send, start_python
-from core.python_child import module_arguments
+from core.processes.pipes import claim_stdout, write_json
+from core.processes.process import Child, end, how_it_ended, send, start_python
+from core.processes.python_child import module_arguments
 
 __all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core.errors import StorageError
 from core.files import sync, write_atomic
-from core.pipes import write_all
+from core.processes.pipes import write_all
 from wire.ids import DIGEST, check_digest, digest_of
 
 __all__ = ["Blobs"]

@@ -39,7 +39,7 @@ from aggregator.worker.fuse_round import Fuser, StoredGroup, round_groups
 from aggregator.worker.server_inputs import bring, load_labelled
 from core.crashpoints import reach
 from core.errors import EdgestillError
-from core.pipes import claim_stdout, write_json
+from core.processes.pipes import claim_stdout, write_json
 from models.spec import PrototypeSpec, parse_prototype
 from wire.keys import load_private_key
 from wire.messages import ModelHeader

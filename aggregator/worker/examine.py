@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.recipes.catalogue import Recipe
 from core.errors import EdgestillError
-from core.process import end_fork
+from core.processes.process import end_fork
 from quant.pack import pack_state
 from wire.tensors import encode
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from core.pipes import json_lines
-from core.process import Child, environment, how_it_ended, kill, send, start_python
-from core.python_child import module_arguments
+from core.processes.pipes import json_lines
+from core.processes.process import Child, environment, how_it_ended, kill, send, start_python
+from core.processes.python_child import module_arguments
 
 __all__ = ["WorkerProcess"]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DivergedError, EdgestillError, NonFiniteError
-from core.fast_exit import leave_quickly
-from core.process_limits import die_with_parent
+from core.processes.fast_exit import leave_quickly
+from core.processes.process_limits import die_with_parent
 from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
 __all__ = ["main"]

@@ -47,24 +47,8 @@ def spool(
     """
     assert request.round is not None
     key = load_private_key(request.private_key)
-    told, examples = tuple(label_counts), sum(label_counts)
-    if request.count_epsilon is not None or request.count_bins is not None:
-        told = told_counts(
-            label_counts, secret=key.private_bytes_raw(), epsilon=request.count_epsilon, width=request.count_bins
-        )
-        examples = told_examples(told)
-    header = UpdateHeader(
-        round=request.round,
-        device=request.device,
-        prototype=request.prototype,
-        update=kind,  # type: ignore[arg-type]  # one of the kinds: who made the body has checked
-        num_examples=examples,
-        label_counts=told,
-        base=request.base,
-        metrics=dict(facts),
-    )
     sealed = seal(
-        update_head(header),
+        update_head(_header(request, kind, label_counts, facts, secret=key.private_bytes_raw())),
         body,
         key=key,
         kind="update",
@@ -78,6 +62,26 @@ def spool(
     entry = {"round": request.round, "digest": digest_of(sealed), "size": len(sealed), "update": kind}
     entry |= {"personal": True} if PERSONAL in keep else {}
     write_atomic(folder / "entry.json", json.dumps(entry))
+
+
+def _header(
+    request: Request, kind: str, label_counts: Sequence[int], facts: Mapping[str, float], *, secret: bytes
+) -> UpdateHeader:
+    assert request.round is not None
+    told, examples = tuple(label_counts), sum(label_counts)
+    if request.count_epsilon is not None or request.count_bins is not None:
+        told = told_counts(label_counts, secret=secret, epsilon=request.count_epsilon, width=request.count_bins)
+        examples = told_examples(told)
+    return UpdateHeader(
+        round=request.round,
+        device=request.device,
+        prototype=request.prototype,
+        update=kind,  # type: ignore[arg-type]  # one of the kinds: who made the body has checked
+        num_examples=examples,
+        label_counts=told,
+        base=request.base,
+        metrics=dict(facts),
+    )
 
 
 def leave(folder: Path, where: str) -> None:

@@ -71,9 +71,7 @@ def make_request(
     """What the child is told of a job or an offer; its model lies at `model`, its side artifact at `side_artifact`."""
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
-    kind, bits = config.update.kind, config.update.delta_bits
-    if job is not None and kind == "job":
-        kind, bits = job.update, job.bits
+    kind, bits = _update_of(config, job)
     light = config.train.mode == "light"
     return Request(
         parent=os.getpid(),
@@ -96,11 +94,21 @@ def make_request(
         fast=config.train.fast,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
-        update="predictor" if light and kind != "none" else kind,  # a light child refuses none
-        bits=None if light else bits,
+        update=kind,
+        bits=bits,
         side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,
         count_epsilon=config.data.count_epsilon,
         count_bins=config.data.count_bins,
         stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
     )
+
+
+def _update_of(config: AgentConfig, job: Job | None) -> tuple[str, int | None]:
+    """The kind of update, as agent.toml or the job says, and the bits of a delta."""
+    kind, bits = config.update.kind, config.update.delta_bits
+    if job is not None and kind == "job":
+        kind, bits = job.update, job.bits
+    if config.train.mode == "light":
+        return "predictor" if kind != "none" else kind, None  # a light child refuses none
+    return kind, bits

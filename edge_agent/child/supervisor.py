@@ -16,10 +16,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from core.errors import ConfigError, DataError, DeviceError, ModelError, WireError
-from core.pipes import json_lines
-from core.process import Child as Process
-from core.process import end, environment, kill, send, signal_name, start_python
-from core.python_child import module_arguments
+from core.processes.pipes import json_lines
+from core.processes.process import Child as Process
+from core.processes.process import end, environment, kill, send, signal_name, start_python
+from core.processes.python_child import module_arguments
 from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
 __all__ = ["Child", "Ended", "LabelCounter", "explain"]

@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from core.errors import EdgestillError
-from core.fast_exit import leave_quickly
+from core.processes.fast_exit import leave_quickly
 from edgestill import __version__
 from edgestill.cli.boards import board, broker, keys, kit
 from edgestill.cli.boards.doctor import doctor

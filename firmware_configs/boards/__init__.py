@@ -14,7 +14,7 @@ from typing import Any
 from core.config_keys import Key, read_toml, sub_table, take
 from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, MEGABYTES
-from firmware_configs.kit import FAMILIES
+from firmware_configs.kits.kit import FAMILIES
 from models.spec import parse_prototype
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
@@ -50,7 +50,7 @@ class Board:
     arch: str
     memory_mb: int
     accelerator: str
-    os: tuple[str, ...]  # families of firmware_configs/kit.py
+    os: tuple[str, ...]  # families of firmware_configs/kits/kit.py
     models: tuple[str, ...]
     torch: str  # pip: from the usual index; jetson: from NVIDIA's; none: there is none, or it does not fit
     notes: str

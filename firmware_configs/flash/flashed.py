@@ -16,9 +16,9 @@ import msgspec
 
 from core.errors import ConfigError, EdgestillError
 from core.files import read_regular, write_atomic
-from firmware_configs.flash.signed import open_kit
-from firmware_configs.kit import MANIFEST, MAX_MANIFEST, read_part
-from firmware_configs.revoked import is_revoked
+from firmware_configs.kits.kit import MANIFEST, MAX_MANIFEST, read_part
+from firmware_configs.kits.revoked import is_revoked
+from firmware_configs.kits.signed import open_kit
 from wire.ids import digest_of
 
 __all__ = ["Flashed", "next_kit", "only_one", "read_flashed", "remember"]

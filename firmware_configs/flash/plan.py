@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from core.errors import ConfigError
-from firmware_configs.bootfiles import FIRSTBOOT, KIT
-from firmware_configs.flash.card import BEFORE, HOME, Card, Plan, Put
+from firmware_configs.flash.cards.card import BEFORE, HOME, Card, Plan, Put
 from firmware_configs.flash.merge import active_lines, merge_cmdline, merge_meta_data, merge_user_data
-from firmware_configs.kit import MANIFEST, Kit, KitFile
+from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT
+from firmware_configs.kits.kit import MANIFEST, Kit, KitFile
 from wire.ids import digest_of
 
 __all__ = ["JETSON_HOME", "PLACES", "UNITS", "home_of", "kit_tag", "make_plan", "on_board"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from core.errors import ConfigError, DeviceError, TransportError
 from firmware_configs.flash.plan import kit_tag
-from firmware_configs.kit import MANIFEST, Kit, KitFile
+from firmware_configs.kits.kit import MANIFEST, Kit, KitFile
 
 __all__ = ["Pushed", "archive", "push_kit", "remote_command"]
 

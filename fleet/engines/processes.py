@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from torch import nn
 
-from core.process import end_fork
+from core.processes.process import end_fork
 from fleet.engines.channel import Channel, connected
 from fleet.engines.pooled import Pooled, Worker
 from fleet.engines.work import Bench

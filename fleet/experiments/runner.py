@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from core.python_child import module_arguments
+from core.processes.python_child import module_arguments
 from fleet.experiments.store import Store, Work
 from fleet.jobs import Job, Progress, run_jobs
 

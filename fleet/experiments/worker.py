@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from core.errors import EdgestillError
-from core.fast_exit import leave_quickly
+from core.processes.fast_exit import leave_quickly
 from fleet.experiments.base import Setting
 from fleet.experiments.registry import find_experiment
 from fleet.experiments.store import Store, Work

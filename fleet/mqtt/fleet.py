@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from aggregator.storage.journal import Journal
-from aggregator.storage.rows import RoundRow
+from aggregator.storage.rows import ModelRow, RoundRow, UpdateRow
 from core.errors import ConfigError, TransportError
 from core.files import write_atomic
 from core.lost_devices import FATAL
@@ -34,7 +35,7 @@ from fleet.results.run_file import PrototypeResult, RoundResult, reported_metric
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import FLEET, SimulatedDevice
 from fleet.simulation.own_slice import OwnScore, with_scores
-from fleet.simulation.simulation import Simulation
+from fleet.simulation.simulation import Group, Simulation
 from transport.config import BrokerConfig
 from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_private_key
 
@@ -187,29 +188,42 @@ class MqttSimulation:
             stored = stored_updates(self.state / "blobs", updates, {i.device: i.model for i in invited})
             read_kept_models(self.folder, self.simulation.devices)
             own = self.simulation.score_devices(stored)
-        results = {}
-        for group in self.simulation.groups:
-            name = group.name
-            metrics = fused[name].metrics if name in fused else {}
-            mine = [u for u in updates if u.prototype == name]
-            results[name] = PrototypeResult(
-                accuracy=metrics.get("accuracy", math.nan),
-                loss=metrics.get("loss", math.nan),
-                accuracy_float=metrics.get("accuracy_float"),
-                train_loss=metrics.get("train_loss"),
-                devices=len(mine),
-                bytes_up=sum(u.size for u in mine),
-                bytes_down=sum(models[i.model].size + side_artifact for i in invited if i.prototype == name),
-                **reported_metrics(metrics),
-                **self.simulation.spread(group, own),
-            )
+        down: Counter[str] = Counter()
+        for i in invited:
+            down[i.prototype] += models[i.model].size + side_artifact
         return RoundResult(
             round=row.number,
-            prototypes=results,
+            prototypes={
+                group.name: self._of_prototype(group, fused.get(group.name), updates, down[group.name], own)
+                for group in self.simulation.groups
+            },
             seconds=(row.closed or row.opened) - row.opened,
             devices=with_scores(report.get("devices", {}), own),
             seconds_by=report.get("seconds", {}),
             lost=lost,
+        )
+
+    def _of_prototype(
+        self,
+        group: Group,
+        fused: ModelRow | None,
+        updates: Sequence[UpdateRow],
+        bytes_down: int,
+        own: dict[str, OwnScore],
+    ) -> PrototypeResult:
+        """One prototype's part of a round; without a `fused` model its accuracy is not known."""
+        metrics = fused.metrics if fused is not None else {}
+        mine = [u for u in updates if u.prototype == group.name]
+        return PrototypeResult(
+            accuracy=metrics.get("accuracy", math.nan),
+            loss=metrics.get("loss", math.nan),
+            accuracy_float=metrics.get("accuracy_float"),
+            train_loss=metrics.get("train_loss"),
+            devices=len(mine),
+            bytes_up=sum(u.size for u in mine),
+            bytes_down=bytes_down,
+            **reported_metrics(metrics),
+            **self.simulation.spread(group, own),
         )
 
     def write_files(self) -> None:

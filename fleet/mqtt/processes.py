@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core.errors import RoundError
-from core.process import Child, end, end_all, environment, how_it_ended, last_line, start_python
-from core.python_child import module_arguments
+from core.processes.process import Child, end, end_all, environment, how_it_ended, last_line, start_python
+from core.processes.python_child import module_arguments
 
 __all__ = ["Processes"]
 

@@ -66,17 +66,27 @@ def dotplot_figure(
     size = (max(devices * width, 4.2) + 1.5, classes * height + 1.35)
     figure = Figure(figsize=size, dpi=dpi, layout="constrained", facecolor=theme.ground)
     axes = figure.subplots()
-    device, label = np.nonzero(shown)
-    area = _diameter(width, height) ** 2 * shown[device, label] / max(int(shown.max()), 1)
-    axes.scatter(device, label, s=np.maximum(area, 0.15), color=theme.colours[0], alpha=0.9, linewidths=0, zorder=2)
     _axes(axes, devices, class_names, theme)
     harmful = [index for index in attackers if index < devices]
+    _dots(axes, shown, harmful, _diameter(width, height), theme)
+    _captions(axes, title, _note(counts, shown, harmful), theme)
+    return figure
+
+
+def _dots(axes: Axes, shown: Counts, harmful: Sequence[int], diameter: float, theme: Theme) -> None:
+    """A dot for each device and class, the largest of `diameter` points; crosses below the `harmful` devices."""
+    device, label = np.nonzero(shown)
+    area = diameter**2 * shown[device, label] / max(int(shown.max()), 1)
+    axes.scatter(device, label, s=np.maximum(area, 0.15), color=theme.colours[0], alpha=0.9, linewidths=0, zorder=2)
     if harmful:
         below = [-0.35] * len(harmful)
         axes.plot(harmful, below, "X", color=theme.alarm, markersize=5, clip_on=False, zorder=3)
+
+
+def _captions(axes: Axes, title: str, note: str, theme: Theme) -> None:
     axes.set_title(title, loc="left", fontsize=11, pad=22, color=theme.ink)
     axes.annotate(
-        _note(counts, shown, harmful),
+        note,
         (0, 1),
         (0, 8),
         xycoords="axes fraction",
@@ -84,7 +94,6 @@ def dotplot_figure(
         fontsize=8,
         color=theme.grey,
     )
-    return figure
 
 
 def _note(counts: Counts, shown: Counts, harmful: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError, DataError
-from core.python_child import module_arguments
+from core.processes.python_child import module_arguments
 from fleet.jobs import Job, Progress, run_jobs
 from fleet.results.run_file import SCHEMA, essence, read_run
 from fleet.simulation.config import SimulationConfig

@@ -11,9 +11,9 @@ import threading
 import time
 
 from core.errors import ModelError
-from core.pipes import read_exactly
-from core.process import Child, end, send, start_python
-from core.python_child import module_arguments
+from core.processes.pipes import read_exactly
+from core.processes.process import Child, end, send, start_python
+from core.processes.python_child import module_arguments
 from quant.onnx.sandbox import ANSWER_PER_BYTE, HEAD, LENGTH, PATIENCE
 from wire.tensors import Limits, Tensor, decode
 

@@ -18,9 +18,9 @@ import sys
 import time
 from typing import BinaryIO
 
-from core.pipes import claim_stdout, read_all, write_all
-from core.process import end_fork, signal_name
-from core.process_limits import (
+from core.processes.pipes import claim_stdout, read_all, write_all
+from core.processes.process import end_fork, signal_name
+from core.processes.process_limits import (
     address_space,
     die_with_parent,
     limit_resources,

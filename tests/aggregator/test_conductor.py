@@ -11,9 +11,11 @@ import pytest
 
 from aggregator.conductor import Conductor
 from aggregator.config.fleet import load_fleet_config
+from aggregator.downlink.instructions import instructions
 from aggregator.downlink.publisher import Publisher
 from aggregator.intake.transfers import Uploads
 from aggregator.operator_commands import run_command
+from aggregator.round_log import log_lost
 from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import AboutHeard, Stored, Tick
 from aggregator.storage.blobs import Blobs
@@ -68,7 +70,7 @@ def test_the_report_of_a_fused_round_is_kept_with_its_models(
     report = {"devices": {"b": {"weight": 0.0, "score": None, "screened": "no better than chance"}}, "seconds": {}}
     answer = {"task": "fuse", "round": 2, "models": [], "report": report}
     monkeypatch.setattr(conductor.worker, "take", lambda: answer)
-    conductor.drive_worker()
+    conductor.fusing.drive()
     assert journal.report(2) == report
     assert journal.completed() == 2
     assert "the update of 'b' was left out: no better than chance" in caplog.text
@@ -84,7 +86,7 @@ def test_capped_devices_are_named_in_one_line_when_the_round_closes(
     devices = {"a": fair, **{f"x{n}": capped for n in range(7)}}
     answer = {"task": "fuse", "round": 2, "models": [], "report": {"devices": devices, "seconds": {}}}
     monkeypatch.setattr(conductor.worker, "take", lambda: answer)
-    conductor.drive_worker()
+    conductor.fusing.drive()
     (line,) = [record.getMessage() for record in caplog.records if "max_examples_ratio" in record.getMessage()]
     assert line.startswith(
         "round 2: capped by [fusion] max_examples_ratio: 'x0' claimed 9,007,199,254,740,992 examples, "
@@ -95,7 +97,7 @@ def test_capped_devices_are_named_in_one_line_when_the_round_closes(
 def test_jobs_and_offers_name_their_device_the_epoch_and_the_number_of_the_model(conductor: Conductor) -> None:
     for device in "ab":
         conductor.feed(AboutHeard(device, "mlp:fp32"))
-    told = conductor._instructions()
+    told = instructions(conductor.state, conductor.journal, conductor.epoch)
     number = conductor.journal.current()["mlp:fp32"].number
     assert number == 1
     job, offer = told["b"], told["a"]
@@ -147,9 +149,9 @@ def test_an_answer_of_the_worker_is_kept_until_it_is_durable(
     with monkeypatch.context() as patch:
         patch.setattr(journal, "add_report", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
-            conductor.drive_worker()
+            conductor.fusing.drive()
     assert (conductor.state.phase, journal.completed()) == (Phase.FUSING, 1)
-    conductor.drive_worker()  # without asking the worker again
+    conductor.fusing.drive()  # without asking the worker again
     assert (conductor.state.phase, journal.completed()) == (Phase.WAITING, 2)
 
 
@@ -202,7 +204,7 @@ def test_a_tenth_and_a_half_are_told_once_each(
     found = {}
     for count in range(1, asked_for + 1):
         caplog.clear()
-        conductor._log_lost(2, {f"d{n}": "why" for n in range(count)}, asked_for)
+        log_lost(conductor.config.hyper, 2, {f"d{n}": "why" for n in range(count)}, asked_for)
         if caplog.records:
             (record,) = caplog.records
             found[count] = record.levelname

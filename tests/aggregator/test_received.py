@@ -62,11 +62,11 @@ def test_whatever_a_handler_raises_is_a_refusal_in_one_line_with_device_and_kind
     monkeypatch.setattr(service.gate, "open", fail)
     with caplog.at_level(logging.WARNING, "edgestill.aggregator"):
         for _ in range(5):
-            service._received(topic("about"), said(ABOUT))
+            service.inbox.receive(topic("about"), said(ABOUT))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1
     assert lines[0].startswith(f"from 'evil-0': about: {type(error).__name__}")
-    service._keep_notes(at_once=True)
+    service.notes.keep(at_once=True)
     (row,) = [row for row in service.journal.devices() if row.id == DEVICE]
     assert row.refused == 5
 
@@ -79,21 +79,21 @@ def test_what_our_own_disk_does_is_not_the_devices_fault(
         raise error
 
     monkeypatch.setattr(service.gate, "open", fail)
-    monkeypatch.setattr(service.desk.uploads, "add", fail)
+    monkeypatch.setattr(service.inbox.desk.uploads, "add", fail)
     with pytest.raises(type(error)):
-        service._received(topic("about"), said(ABOUT))
+        service.inbox.receive(topic("about"), said(ABOUT))
     with pytest.raises(type(error)):
-        service._received(*next(chunks_of(DEVICE, b"x" * 100)))
-    assert not service._bad
+        service.inbox.receive(*next(chunks_of(DEVICE, b"x" * 100)))
+    assert not service.notes.bad
 
 
 def test_a_device_that_repeats_it_is_muted(tmp_path: Path) -> None:
     service = Office(tmp_path).service
     service.gate._limit = 20
     for _ in range(25):
-        service._received(topic("about"), b"garbage")
+        service.inbox.receive(topic("about"), b"garbage")
     assert service.gate.key(DEVICE) is None
-    assert service._bad[DEVICE] == 20
+    assert service.notes.bad[DEVICE] == 20
     assert service.gate.key("evil-1") is not None
     service._end()
 
@@ -106,10 +106,10 @@ def test_an_update_that_nobody_has_thought_of_is_answered_as_refused(
 
     monkeypatch.setattr("aggregator.intake.acceptance.check_update", fail)
     for arrived in chunks_of(DEVICE, b"x" * 1000):
-        service._received(*arrived)
-    assert [r.reason for r in service.desk._refused] == ["it cannot be read: MemoryError"]
-    service.desk.flush()
-    assert len(service.desk.uploads) == 0
+        service.inbox.receive(*arrived)
+    assert [r.reason for r in service.inbox.desk._refused] == ["it cannot be read: MemoryError"]
+    service.inbox.desk.flush()
+    assert len(service.inbox.desk.uploads) == 0
 
 
 def test_chunks_of_one_content_that_are_cut_in_two_ways_are_refused_and_begin_anew(service: Service) -> None:
@@ -117,9 +117,9 @@ def test_chunks_of_one_content_that_are_cut_in_two_ways_are_refused_and_begin_an
     for size in (5000, 4096):
         content = Content(digest=digest_of(data), size=len(data), chunk_size=size)
         name = str(UpdateChunk(FLEET, DEVICE, transfer_id(content.digest), 0))
-        service._received(name, encode_chunk(content, 0, data[:size]))
-    assert service._bad[DEVICE] == 1
-    assert len(service.desk.uploads) == 0
+        service.inbox.receive(name, encode_chunk(content, 0, data[:size]))
+    assert service.notes.bad[DEVICE] == 1
+    assert len(service.inbox.desk.uploads) == 0
 
 
 def test_label_counts_beyond_the_journals_integers_are_refused(service: Service) -> None:
@@ -128,27 +128,27 @@ def test_label_counts_beyond_the_journals_integers_are_refused(service: Service)
     msgspec.structs.force_setattr(about, "label_counts", (2**53,) * 2000)
     payload = msgspec.msgpack.encode(about)
     sealed = seal(payload, key=key_of(DEVICE), kind="about", sender=DEVICE, fleet=FLEET)
-    service._received(topic("about"), sealed)
-    assert service._bad[DEVICE] == 1
-    service._keep_notes(at_once=True)
+    service.inbox.receive(topic("about"), sealed)
+    assert service.notes.bad[DEVICE] == 1
+    service.notes.keep(at_once=True)
 
 
 def test_an_enrolment_never_mutes_the_device_whose_topic_it_came_on(service: Service) -> None:
     for n in range(100):
-        service._received(topic("enrol"), bytes([n]) * 200)
+        service.inbox.receive(topic("enrol"), bytes([n]) * 200)
     assert service.gate.key(DEVICE) is not None
-    assert not service._bad
+    assert not service.notes.bad
 
 
 def test_retained_chunks_and_enrolments_are_not_read_and_what_a_device_is_still_is(service: Service) -> None:
     for arrived in chunks_of(DEVICE, b"x" * 1000):
-        service._received(*arrived, True)
-    service._received(topic("enrol", world.BOARD), b"x" * 200, True)
-    assert len(service.desk.uploads) == 0
-    assert not service.desk._refused
-    assert not service.enrolments._looks._taken
-    service._received(topic("about"), said(ABOUT), True)
-    service._received(topic("state"), said(ONLINE), True)
+        service.inbox.receive(*arrived, True)
+    service.inbox.receive(topic("enrol", world.BOARD), b"x" * 200, True)
+    assert len(service.inbox.desk.uploads) == 0
+    assert not service.inbox.desk._refused
+    assert not service.downlink.enrolments._looks._taken
+    service.inbox.receive(topic("about"), said(ABOUT), True)
+    service.inbox.receive(topic("state"), said(ONLINE), True)
     seen = service.conductor.state.devices[DEVICE]
     assert (seen.prototype, seen.status) == ("cnn:fp32", "online")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from edgestill.cli.main import main
-from firmware_configs.flash.image import Image
+from firmware_configs.flash.cards.image import Image
 from tests.brokers import free_port
 from tests.e2e.fleets import TIMEOUT
 from tests.firmware_configs.brokers import Provisioned
-from tests.firmware_configs.flash.cards import BOOKWORM, make_image, needs_tools
+from tests.firmware_configs.flash.made_cards import BOOKWORM, make_image, needs_tools
 from tests.firmware_configs.fleets import write_served
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aggregator.storage.blobs import Blobs
-from firmware_configs.ca import open_authority
-from firmware_configs.identities import make_tls
+from firmware_configs.identity.ca import open_authority
+from firmware_configs.identity.identities import make_tls
 from firmware_configs.provision import authority_folder, publish_revocations
 from tests.e2e.provisioned import BASE, Fleet, provisioned
 from tests.firmware_configs.brokers import OWNER

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 
 from edge_agent.config import AgentConfig, enrolled, read_agent_config
 from edge_agent.enrolment import Enrolment, own_keys
-from firmware_configs.ca import Authority, new_key, open_authority
+from firmware_configs.identity.ca import Authority, new_key, open_authority
 from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import PI, manifest
 from wire.codec import encode_message

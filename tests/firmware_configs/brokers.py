@@ -8,7 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from firmware_configs.broker import ACL_PLUGIN, FOLDER
+from firmware_configs.broker.mosquitto import ACL_PLUGIN, FOLDER
 from tests.brokers import Mosquitto, mosquitto_version
 
 OWNER = "_broker"

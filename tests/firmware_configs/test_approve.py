@@ -11,10 +11,10 @@ from core.errors import ConfigError, EdgestillError, EnvelopeError, SignatureErr
 from edge_agent.config import enrolled, read_agent_config
 from edge_agent.enrolment import Enrolment, own_keys
 from firmware_configs.approve import Approved, approve, claims
-from firmware_configs.ca import open_authority
 from firmware_configs.doctor import check_config
-from firmware_configs.identities import Identity, make_tls
-from firmware_configs.kit import load_kit
+from firmware_configs.identity.ca import open_authority
+from firmware_configs.identity.identities import Identity, make_tls
+from firmware_configs.kits.kit import load_kit
 from firmware_configs.manifest import Manifest
 from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import FLEET, PI, manifest

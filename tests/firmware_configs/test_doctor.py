@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from firmware_configs.boards import board
-from firmware_configs.ca import open_authority
 from firmware_configs.doctor import Facts, check_board, check_config, look
-from firmware_configs.identities import make_tls
+from firmware_configs.identity.ca import open_authority
+from firmware_configs.identity.identities import make_tls
 from firmware_configs.provision import authority_folder, provision
 from tests.brokers import free_port
 from tests.firmware_configs.brokers import Provisioned

@@ -10,9 +10,9 @@ import pytest
 from aggregator.config.fleet import load_fleet_config
 from core.errors import ConfigError, SignatureError
 from edge_agent.config import read_agent_config
-from firmware_configs.ca import open_authority
-from firmware_configs.identities import ends
-from firmware_configs.kit import load_kit
+from firmware_configs.identity.ca import open_authority
+from firmware_configs.identity.identities import ends
+from firmware_configs.kits.kit import load_kit
 from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
 from wire.keys import load_private_key, load_public_key, public_key_hex

@@ -11,7 +11,7 @@ from edge_agent.config import EnrolConfig
 from edge_agent.enrolment import own_keys
 from edgestill.cli.main import main
 from firmware_configs.provision import provision
-from tests.firmware_configs.flash.cards import BOOKWORM, make_folder
+from tests.firmware_configs.flash.made_cards import BOOKWORM, make_folder
 from tests.firmware_configs.fleets import PI, manifest, write_secrets
 
 pytestmark = pytest.mark.light

@@ -75,30 +75,30 @@ class Office:
         )
         self.service = Service(load_fleet_config(path))
         if all_looks:
-            self.service.enrolments._looks.take = lambda device, now: True  # type: ignore[method-assign]
+            self.service.downlink.enrolments._looks.take = lambda device, now: True  # type: ignore[method-assign]
         self.refused: Counter[str] = Counter()
         self.accepted: dict[str, UpdateRow] = {}  # by digest
 
     def hand_in(self, case: Case) -> None:
         """As it would arrive; nothing may come out of it."""
-        before = sum(self.service._bad.values()) + len(self.service.desk._refused)
+        before = sum(self.service.notes.bad.values()) + len(self.service.inbox.desk._refused)
         for topic, payload in case.messages:
-            self.service._received(topic, payload)
-        self.refused[case.kind] += sum(self.service._bad.values()) + len(self.service.desk._refused) - before
-        for device, row in self.service.desk._accepted.items():  # else the device has answered, and that is all
+            self.service.inbox.receive(topic, payload)
+        self.refused[case.kind] += sum(self.service.notes.bad.values()) + len(self.service.inbox.desk._refused) - before
+        for device, row in self.service.inbox.desk._accepted.items():  # else the device has answered, and that is all
             self.accepted[row.digest] = row
-            self.service.desk.uploads.drop(device, row.transfer)
-        self.service.desk._accepted = {}
+            self.service.inbox.desk.uploads.drop(device, row.transfer)
+        self.service.inbox.desk._accepted = {}
         if case.number % 25 == 0:
             self.settle()
 
     def settle(self) -> None:
         """What a pass of the loop does with what has come."""
-        self.service.desk.flush()
+        self.service.inbox.desk.flush()
         self.service.blobs.adopt()
-        self.service._keep_notes(at_once=True)
-        self.service.enrolments.say()
-        self.service.desired.say()
+        self.service.notes.keep(at_once=True)
+        self.service.downlink.enrolments.say()
+        self.service.downlink.desired.say()
 
     def fuse_accepted(self, step: int = 1) -> int:
         """Every accepted mutant fused by itself, or each `step`-th; how many were accepted."""

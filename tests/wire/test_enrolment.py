@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from core.errors import EnvelopeError, SignatureError, WireError
-from firmware_configs.ca import open_authority
-from firmware_configs.identities import Identity, make_tls
+from firmware_configs.identity.ca import open_authority
+from firmware_configs.identity.identities import Identity, make_tls
 from wire.enrolment import Request, claim_name, fingerprint, make_request, read_request, shown
 from wire.keys import Ed25519PrivateKey, generate_key
 

@@ -108,11 +108,7 @@ def make_generator(
     state = _travelling(generator)
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         return None
-    memory.tensors.update({_STATE + name: tensor for name, tensor in state.items()})
-    memory.tensors.update({f"{_FIRST}{i}": m for i, m in enumerate(adam.first)})
-    memory.tensors.update({f"{_SECOND}{i}": m for i, m in enumerate(adam.second)})
-    memory.tensors[_SHARES] = trained.labels
-    memory.facts[_STEPS] = adam.steps
+    _remember(memory, state, adam, trained.labels)
     losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
     return SideArtifact(
         prototype=prototype_of(how.noise),
@@ -122,6 +118,15 @@ def make_generator(
         tensors={**state, LABELS: trained.labels},
         metrics={n: loss for n, loss in losses.items() if math.isfinite(loss)},
     )
+
+
+def _remember(memory: Memory, state: State, adam: Adam, labels: Tensor) -> None:
+    """What `generator_of` reads in the next round."""
+    memory.tensors.update({_STATE + name: tensor for name, tensor in state.items()})
+    memory.tensors.update({f"{_FIRST}{i}": m for i, m in enumerate(adam.first)})
+    memory.tensors.update({f"{_SECOND}{i}": m for i, m in enumerate(adam.second)})
+    memory.tensors[_SHARES] = labels
+    memory.facts[_STEPS] = adam.steps
 
 
 def make_label_logits(

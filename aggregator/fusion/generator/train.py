@@ -120,11 +120,7 @@ def train_generator(
     """
     counts = counts.float()
     labels = label_shares(counts, how, trust)
-    if how.loss == "mean-logits":
-        shares = torch.ones(len(teachers)) if trust is None else trust
-        teachers, weights = teachers.mean(shares / shares.sum()), None
-    else:
-        weights = teacher_shares(counts, how, trust)
+    teachers, weights = _weighed(teachers, counts, how, trust)
     params = list(generator.parameters())
     lr, batch = how.lr_at(number), how.batch_size
     teacher_total, diversity_total = torch.zeros(()), torch.zeros(())  # summed as tensors: no wait at every step
@@ -143,6 +139,16 @@ def train_generator(
         diversity_loss=float(diversity_total) / how.steps,
         labels=labels,
     )
+
+
+def _weighed(
+    teachers: Teachers, counts: Tensor, how: Generation, trust: Tensor | None
+) -> tuple[Teachers, Tensor | None]:
+    """The one mean teacher (Eq. 4), or all of them and w_k(y)."""
+    if how.loss != "mean-logits":
+        return teachers, teacher_shares(counts, how, trust)
+    shares = torch.ones(len(teachers)) if trust is None else trust
+    return teachers.mean(shares / shares.sum()), None
 
 
 def _teacher_loss(teachers: Teachers, z: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json
 from edgestill.cli.output import out, print_json, print_table
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Board profiles: what there is, and what suits each.")
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")

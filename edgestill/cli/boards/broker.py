@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json
 from edgestill.cli.output import err, one_line, out, print_json
 
 __all__ = ["app"]
@@ -61,33 +62,41 @@ def broker(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+BrokerFiles = Annotated[
+    Path, typer.Option("--from", metavar="FOLDER", help="The broker's files, as `edgestill provision` made them.")
+]
+MosquittoFolder = Annotated[Path, typer.Option("--to", help="The folder of Mosquitto's configuration.")]
+SeenAs = Annotated[
+    Path | None, typer.Option("--as", metavar="FOLDER", help="That folder as a broker in a container sees it.")
+]
+Owner = Annotated[str, typer.Option("--owner", metavar="USER:GROUP", help="Whom the files are to belong to.")]
+Form = Annotated[
+    str | None, typer.Option("--form", metavar="2.0|2.1", help="Of the configuration [as Mosquitto here is].")
+]
+Plugin = Annotated[
+    Path | None, typer.Option("--plugin", help="With 2.1: mosquitto_acl_file.so [found where packages have it].")
+]
+Program = Annotated[Path | None, typer.Option("--mosquitto", help="The program [mosquitto of the path].")]
+Trial = Annotated[bool, typer.Option("--try/--no-try", help="Start Mosquitto with the files on a loopback port first.")]
+Reload = Annotated[
+    bool, typer.Option("--reload/--no-reload", help="Have a running Mosquitto read new lists and certificates.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")]
+
+
 @app.command()
 def install(
-    folder: Annotated[
-        Path, typer.Option("--from", metavar="FOLDER", help="The broker's files, as `edgestill provision` made them.")
-    ] = Path("kits/_fleet/broker"),
-    to: Annotated[Path, typer.Option("--to", help="The folder of Mosquitto's configuration.")] = Path("/etc/mosquitto"),
-    seen: Annotated[
-        Path | None, typer.Option("--as", metavar="FOLDER", help="That folder as a broker in a container sees it.")
-    ] = None,
-    owner: Annotated[
-        str, typer.Option("--owner", metavar="USER:GROUP", help="Whom the files are to belong to.")
-    ] = "mosquitto:mosquitto",
-    form: Annotated[
-        str | None, typer.Option("--form", metavar="2.0|2.1", help="Of the configuration [as Mosquitto here is].")
-    ] = None,
-    plugin: Annotated[
-        Path | None, typer.Option("--plugin", help="With 2.1: mosquitto_acl_file.so [found where packages have it].")
-    ] = None,
-    program: Annotated[Path | None, typer.Option("--mosquitto", help="The program [mosquitto of the path].")] = None,
-    trial: Annotated[
-        bool, typer.Option("--try/--no-try", help="Start Mosquitto with the files on a loopback port first.")
-    ] = True,
-    reload: Annotated[
-        bool, typer.Option("--reload/--no-reload", help="Have a running Mosquitto read new lists and certificates.")
-    ] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: BrokerFiles = Path("kits/_fleet/broker"),
+    to: MosquittoFolder = Path("/etc/mosquitto"),
+    seen: SeenAs = None,
+    owner: Owner = "mosquitto:mosquitto",
+    form: Form = None,
+    plugin: Plugin = None,
+    program: Program = None,
+    trial: Trial = True,
+    reload: Reload = True,
+    dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Put a fleet's certificates, access list and configuration where Mosquitto reads them; run it as root.
 
@@ -96,12 +105,20 @@ def install(
 
     Example:  sudo edgestill broker install --from kits/_fleet/broker
     """
-    from firmware_configs.broker_install import install_broker
+    from firmware_configs.broker.install import InstallOptions, install_broker
 
-    given = {"--to": to, "--as": seen, "--owner": owner, "--form": form, "--plugin": plugin, "--mosquitto": program}
-    options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    switches = {"--no-try": not trial, "--no-reload": not reload, "--dry-run": dry_run}
-    done = install_broker(folder, [*options, *(name for name, on in switches.items() if on)])
+    options = InstallOptions(
+        to=to,
+        seen=seen,
+        owner=owner,
+        form=form,
+        plugin=plugin,
+        program=program,
+        trial=trial,
+        reload=reload,
+        dry_run=dry_run,
+    )
+    done = install_broker(folder, options)
     if as_json:
         print_json({"from": str(folder), "to": str(to), "changed": not dry_run, "said": list(done.lines)})
         return

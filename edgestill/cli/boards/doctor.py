@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json
 from edgestill.cli.output import out, print_json
+
+if TYPE_CHECKING:
+    from firmware_configs.use_cases.diagnose_board import Diagnosis
 
 __all__ = ["doctor"]
 
@@ -19,24 +22,25 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Also check this agent.toml: keys, samples, broker.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what this board is, which prototypes suit it, and what is missing; exit code 1 if an agent would not run."""
-    from firmware_configs.doctor import check_board, check_config, look
+    from firmware_configs.use_cases.diagnose_board import diagnose_board
 
-    facts = look()
-    findings = [*check_board(facts), *(check_config(config) if config is not None else ())]
-    suits = list(facts.board.prototypes) if facts.board else []
+    found = diagnose_board(config)
     if as_json:
-        told = {"model": facts.model, "arch": facts.arch, "system": facts.system, "suits": suits}
-        told["board"] = facts.board.name if facts.board else None  # type: ignore[assignment]
-        print_json({**told, "findings": [asdict(finding) for finding in findings]})
+        print_json(found.facts())
     else:
-        out.print(f"{facts.model or facts.arch}, {facts.system}", markup=False, soft_wrap=True)
-        for finding in findings:
-            out.print(f"{finding.level:8s}", style=STYLES[finding.level], end=" ")
-            out.print(f"{finding.what}: {finding.said}", markup=False, soft_wrap=True)
-        if facts.board:
-            out.print(f"suits    {' '.join(suits)}, batches of {facts.board.batch_size}", markup=False)
-    if any(finding.level == "failure" for finding in findings):
+        _print(found)
+    if not found.fit:
         raise typer.Exit(1)
+
+
+def _print(found: Diagnosis) -> None:
+    facts = found.board
+    out.print(f"{facts.model or facts.arch}, {facts.system}", markup=False, soft_wrap=True)
+    for finding in found.findings:
+        out.print(f"{finding.level:8s}", style=STYLES[finding.level], end=" ")
+        out.print(f"{finding.what}: {finding.said}", markup=False, soft_wrap=True)
+    if facts.board:
+        out.print(f"suits    {' '.join(found.suits)}, batches of {facts.board.batch_size}", markup=False)

@@ -8,20 +8,19 @@ from typing import Annotated
 import typer
 
 from core.errors import ConfigError
+from edgestill.cli.boards.options import Json
 from edgestill.cli.output import print_json
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Signing keys: make one, show its public half.")
 
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command()
 def make(
     path: Annotated[Path, typer.Option("--out", help="Where the private key goes; FILE.pub holds the public one.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a key that is there.")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Make a key that only its owner can read, and print its public half in 64 hex digits."""
     from wire.keys import generate_key, public_key_hex, save_private_key, save_public_key
@@ -41,7 +40,7 @@ def make(
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A private or a public key.")], as_json: _Json = False
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A private or a public key.")], as_json: Json = False
 ) -> None:
     """Print the public half of a key in 64 hex digits, as configs and manifests take it."""
     from core.errors import SignatureError

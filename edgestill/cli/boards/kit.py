@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json, KitKey
 from edgestill.cli.output import out, print_json
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Kits: check one, collect what is installed with it.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command()
 def verify(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder of a kit.")],
-    key: Annotated[
-        str | None, typer.Option("--key", help="The fleet's kit key, hex or file; else fleet-kit.pub beside the kit.")
-    ] = None,
+    key: KitKey = None,
     as_json: Json = False,
 ) -> None:
     """Check a kit's signature and every file; exit code 5 if it is not what the fleet has signed."""
-    from firmware_configs.flash.signed import open_kit
-    from firmware_configs.identities import ends
-    from firmware_configs.provision import CERT, CLAIM_CERT
-    from firmware_configs.revoked import is_revoked
+    from firmware_configs.use_cases.verify_kit import verify_kit
 
-    found, _ = open_kit(kit, key)
-    kind, name = ("claim", CLAIM_CERT) if CLAIM_CERT in found.files else ("certificate", CERT)
-    until = ends(found.files[name].data).strftime("%Y-%m-%d") if name in found.files else None
-    facts: dict[str, Any] = {"device": found.device, "fleet": found.fleet, "board": found.board, "os": list(found.os)}
-    facts |= {"created": found.created, "files": len(found.files), f"{kind}_until": until}
-    facts["revoked"] = is_revoked(found, kit.resolve().parent)
+    found = verify_kit(kit, key)
     if as_json:
-        print_json(facts)
+        print_json(found.facts())
         return
-    text = f"{found.device} of {found.fleet}, {found.board} ({' '.join(found.os)}), made {found.created}: whole"
-    revoked = ", REVOKED" if facts["revoked"] else ""
-    out.print(f"{text}, {len(found.files)} files; {kind} until {until}{revoked}", soft_wrap=True)
+    of = found.kit
+    text = f"{of.device} of {of.fleet}, {of.board} ({' '.join(of.os)}), made {of.created}: whole"
+    revoked = ", REVOKED" if found.revoked else ""
+    out.print(f"{text}, {len(of.files)} files; {found.proof} until {found.until}{revoked}", soft_wrap=True)
 
 
 @app.command()
@@ -59,7 +49,7 @@ def wheels(
     On a card the installer looks for them in the folder edgestill/wheels of the boot partition.
     """
     from firmware_configs.boards import board as board_named
-    from firmware_configs.wheels import collect_wheels
+    from firmware_configs.kits.wheels import collect_wheels
 
     found = collect_wheels(board_named(board), python, folder, package=package)
     size = sum(path.stat().st_size for path in found)

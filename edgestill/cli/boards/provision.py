@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json
 from edgestill.cli.output import out, print_json
 
 __all__ = ["provision"]
@@ -35,31 +36,25 @@ def provision(
         list[str] | None,
         typer.Option("--renew", metavar="DEVICE", help="Give it a new certificate, or claim; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a kit for every device of a fleet, and what the aggregator and the broker need.
 
     Run again, it makes what is new or has changed, and leaves the rest alone. Example:  edgestill provision fleet.toml
     """
-    from firmware_configs.manifest import load_manifest
-    from firmware_configs.provision import FLEET, KIT_PUB
-    from firmware_configs.provision import provision as run
-    from wire.keys import load_public_key, public_key_hex
+    from firmware_configs.use_cases.provision_fleet import provision_fleet
 
-    manifest = load_manifest(file, out=folder)
-    done = asdict(run(manifest, renew=renew or []))
-    key = public_key_hex(load_public_key(manifest.out / KIT_PUB))
+    kits = provision_fleet(file, out=folder, renew=renew or [])
     if as_json:
-        print_json({"out": str(manifest.out), "kit_key": key, **done})
+        print_json(kits.facts())
         return
-    for name, devices in done.items():
+    for name, devices in asdict(kits.done).items():
         if devices:
             more = f" and {len(devices) - SHOWN} more" if len(devices) > SHOWN else ""
             _say(f"{SAID[name]}: {' '.join(devices[:SHOWN])}{more}")
-    own = manifest.out / FLEET
-    _say(f"kits: {manifest.out}; signed by {key}")
-    _say(f"broker: {own / 'broker'}; aggregator: {own / 'aggregator'}; keys_dir of [devices]: {own / 'devices'}")
-    _say(f"keep {own / 'authority'} safe: whoever has it can make devices")
+    _say(f"kits: {kits.out}; signed by {kits.kit_key}")
+    _say(f"broker: {kits.broker}; aggregator: {kits.aggregator}; keys_dir of [devices]: {kits.device_keys}")
+    _say(f"keep {kits.authority} safe: whoever has it can make devices")
 
 
 def _say(text: str) -> None:

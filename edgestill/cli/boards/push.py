@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from edgestill.cli.boards.options import Json, KitKey
 from edgestill.cli.output import one_line, out, print_json
 
 __all__ = ["push"]
@@ -16,29 +16,23 @@ __all__ = ["push"]
 def push(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder of a kit.")],
     host: Annotated[str, typer.Argument(metavar="USER@HOST", help="The board, as ssh knows it.")],
-    key: Annotated[
-        str | None, typer.Option("--key", help="The fleet's kit key, hex or file; else fleet-kit.pub beside the kit.")
-    ] = None,
+    key: KitKey = None,
     seconds: Annotated[
         int, typer.Option("--wait", min=1, max=3600, help="Seconds in which the new agent has to report.")
     ] = 60,
     ssh: Annotated[str, typer.Option("--ssh", help="The ssh to use, with options: 'ssh -p 2222'.")] = "ssh",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Install a kit on a board that runs, and go back to what was there if its agent does not report.
 
     Logs in by key, as root or as a user who may sudo without a password. Exit code 7 if the board went back.
     """
-    from firmware_configs.flash.push import push_kit
-    from firmware_configs.flash.signed import open_kit
-    from firmware_configs.revoked import check_kit
+    from firmware_configs.use_cases.push_kit import push_folder
 
-    opened, signed = open_kit(kit, key)
-    check_kit(opened, kit.resolve().parent)
-    pushed = push_kit(opened, signed, host, seconds=seconds, ssh=shlex.split(ssh))
+    pushed = push_folder(kit, host, key=key, seconds=seconds, ssh=ssh)
     if as_json:
-        print_json({"device": opened.device, "host": host, "said": list(pushed.lines)})
+        print_json({"device": pushed.device, "host": host, "said": list(pushed.lines)})
         return
     for line in pushed.lines:
         out.print(f"{host}: {one_line(line)}", markup=False, soft_wrap=True, highlight=False)
-    out.print(f"{host} runs the kit of {opened.device}", markup=False, soft_wrap=True)
+    out.print(f"{host} runs the kit of {pushed.device}", markup=False, soft_wrap=True)

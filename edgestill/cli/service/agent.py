@@ -29,8 +29,8 @@ def run(
 
     It may be killed at any moment: an update that was made is sent after the next start.
     """
-    from core.process import environment
-    from core.python_child import module_arguments
+    from core.processes.process import environment
+    from core.processes.python_child import module_arguments
     from edge_agent.config import read_agent_config
 
     read_agent_config(config, settings=settings or ())  # what is wrong is told here, in the way of all commands

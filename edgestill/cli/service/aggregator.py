@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from core.errors import RoundError, StorageError
 from edgestill.cli.output import err, out, print_json
 
-if TYPE_CHECKING:
-    from aggregator.config.fleet import FleetConfig
-    from aggregator.storage.rows import Answer
-
-__all__ = ["app", "ask_service"]
+__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, take updates, fuse and publish models.")
 
@@ -25,7 +19,6 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting for this once: table.key=value; repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ANSWER_S = 5.0  # for the service to notice a command
 
 
 @app.command()
@@ -130,37 +123,6 @@ def restore(
 
 def _hold(path: Path, verb: str) -> None:
     from aggregator.config.fleet import load_fleet_config
+    from aggregator.operator_client import ask_service
 
     out.print(ask_service(load_fleet_config(path), verb), markup=False, soft_wrap=True)
-
-
-def ask_service(config: FleetConfig, verb: str, argument: str = "", *, wait_s: float = ANSWER_S) -> str:
-    """Leave a command in the journal and wait for its answer; what to tell the user."""
-    from aggregator.status import is_running
-    from aggregator.storage.journal import Journal
-
-    if not (config.state / "journal.db").is_file():
-        Journal(config.state / "journal.db", read_only=True)  # says that there is none, and what to do
-    journal = Journal(config.state / "journal.db")
-    try:
-        try:
-            number = journal.ask(verb, argument)
-        except sqlite3.Error as error:
-            raise StorageError(f"{config.state / 'journal.db'}: {error}; try again") from error
-        if not is_running(config.state):
-            return f"the aggregator is not running: it will {verb} when it starts"
-        until = time.monotonic() + wait_s
-        while time.monotonic() < until:
-            answer = journal.answer_of(number)
-            if answer is not None:
-                return _said(answer)
-            time.sleep(0.05)
-    finally:
-        journal.close()
-    return f"asked to {verb}; the aggregator is busy and does it next"
-
-
-def _said(answer: Answer) -> str:
-    if answer.failed:
-        raise RoundError(answer.text)
-    return answer.text

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgestill.cli.output import one_line, out, print_json, print_table
-from edgestill.cli.service.aggregator import ask_service
 from edgestill.cli.service.device_enrol import approve
 from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
 from edgestill.cli.service.status import device_table, problem_lines
@@ -103,41 +102,29 @@ def revoke(
     claim of a board that was not enrolled yet.
     """
     from aggregator.config.fleet import load_fleet_config
+    from aggregator.operator_client import ask_service
     from firmware_configs.manifest import kits_folder
     from firmware_configs.provision import authority_folder
+    from firmware_configs.use_cases.revoke_device import has_claim
 
     loaded = load_fleet_config(config)
     folder = kits or kits_folder(config)
     if folder is None or not authority_folder(folder).exists():
         folder = None
-    if folder is None or not _has_claim(folder, loaded.fleet, device):
+    if folder is None or not has_claim(folder, loaded.fleet, device):
         check_known(device, loaded, config)
     out.print(ask_service(loaded, "allow" if undo else "revoke", device), markup=False, soft_wrap=True)
     if folder is not None:
         _certificates(folder, loaded.fleet, device, undo, config)
 
 
-def _has_claim(kits: Path, fleet: str, device: str) -> bool:
-    from firmware_configs.ca import open_authority
-    from firmware_configs.provision import authority_folder
-
-    with open_authority(authority_folder(kits), fleet) as authority:
-        return any(entry.device == device for entry in authority.issued)
-
-
 def _certificates(kits: Path, fleet: str, device: str, undo: bool, config: Path) -> None:
-    from firmware_configs.ca import open_authority
-    from firmware_configs.provision import authority_folder, publish_revocations
+    from firmware_configs.use_cases.revoke_device import readmit, revoke_certificates
 
     if undo:
-        with open_authority(authority_folder(kits), fleet) as authority:
-            authority.readmit(device)
-            authority.save()
+        readmit(kits, fleet, device)
         text = f"a revoked certificate stays revoked: edgestill provision {config} --renew {device}"
     else:
-        with open_authority(authority_folder(kits), fleet) as authority:
-            count = len(authority.revoke(device))
-            authority.save()
-            path = publish_revocations(kits, authority)
-        text = f"{count} certificates revoked; on the broker: edgestill broker install --from {path.parent}"
+        done = revoke_certificates(kits, fleet, device)
+        text = f"{done.count} certificates revoked; on the broker: edgestill broker install --from {done.crl.parent}"
     out.print(text, markup=False, soft_wrap=True)

@@ -10,7 +10,6 @@ import typer
 
 from core.errors import ConfigError, DeviceError, did_you_mean
 from edgestill.cli.output import one_line, out, print_json
-from edgestill.cli.service.aggregator import ask_service
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
@@ -45,6 +44,7 @@ def set_settings(
     """
     from aggregator.config.fleet import load_fleet_config
     from aggregator.downlink.device_settings import SET, ask_for
+    from aggregator.operator_client import ask_service
     from aggregator.status import is_running
 
     loaded = load_fleet_config(config)

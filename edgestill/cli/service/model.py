@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.output import out, print_json, print_table
-from edgestill.cli.service.aggregator import ask_service
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
@@ -108,6 +107,7 @@ def export(
 @app.command()
 def rollback(name: Name, config: Config) -> None:
     """Put an older model back: it is published to the fleet like a new one. An open round is given up."""
+    from aggregator.operator_client import ask_service
     from aggregator.storage.models import find_model
 
     with _journal(config) as (loaded, journal):

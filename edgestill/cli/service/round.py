@@ -10,7 +10,6 @@ import typer
 
 from core.lost_devices import lost_text
 from edgestill.cli.output import out, print_json, print_table
-from edgestill.cli.service.aggregator import ask_service
 
 __all__ = ["app"]
 
@@ -46,6 +45,7 @@ def list_rounds(
 def skip(config: Config) -> None:
     """Give up the open round, whether it is collecting updates or being fused; the next one opens."""
     from aggregator.config.fleet import load_fleet_config
+    from aggregator.operator_client import ask_service
 
     out.print(ask_service(load_fleet_config(config), "skip"), markup=False, soft_wrap=True)
 

@@ -64,33 +64,46 @@ def _accuracy(run: str) -> Fact:
 
 
 def _cells(_: str) -> Sequence[Cell]:
-    cells = []
-    for alpha in ("1", "0.1"):
-        average, distilled = f"fedavg alpha {alpha}", f"feddf alpha {alpha}"
-        level, top = _accuracy(average), best(average, FLOAT)
-        cells += [
-            Cell(f"FedAvg alpha {alpha}", _accuracy(average)),
-            Cell(f"FedDF alpha {alpha}", _accuracy(distilled), target=above(_accuracy(average))),
-            Cell(
-                f"alpha {alpha}: rounds of FedDF to FedAvg's best",
-                rounds_to(distilled, FLOAT, top),
-                target=at_most(rounds_to(average, FLOAT, top, times=0.5)),
-                unit="rounds",
-            ),
-            *(
-                Cell(
-                    f"alpha {alpha}: rounds of {who} to FedAvg's accuracy",
-                    rounds_to(run, FLOAT, level, over=LAST),
-                    unit="rounds",
-                    note="means of 3 rounds",
-                )
-                for who, run in (("FedAvg", average), ("FedDF", distilled))
-            ),
-        ]
-    gained = difference(_accuracy("feddf 1-bit"), _accuracy("fedavg 1-bit"))
     base = _accuracy("feddf alpha 1")
     return [
-        *cells,
+        *_against_average("1"),
+        *_against_average("0.1"),
+        *_one_bit(),
+        Cell("FedDF from the previous model", _accuracy("feddf previous")),
+        Cell("FedDF from the average", base, target=above(_accuracy("feddf previous"))),
+        Cell("FedDF on noise", _accuracy("feddf noise"), note="instead of CIFAR-100"),
+    ]
+
+
+def _against_average(alpha: str) -> Sequence[Cell]:
+    """FedDF and FedAvg on one partition: accuracies, and rounds to FedAvg's."""
+    average, distilled = f"fedavg alpha {alpha}", f"feddf alpha {alpha}"
+    level, top = _accuracy(average), best(average, FLOAT)
+    return [
+        Cell(f"FedAvg alpha {alpha}", level),
+        Cell(f"FedDF alpha {alpha}", _accuracy(distilled), target=above(level)),
+        Cell(
+            f"alpha {alpha}: rounds of FedDF to FedAvg's best",
+            rounds_to(distilled, FLOAT, top),
+            target=at_most(rounds_to(average, FLOAT, top, times=0.5)),
+            unit="rounds",
+        ),
+        *(
+            Cell(
+                f"alpha {alpha}: rounds of {who} to FedAvg's accuracy",
+                rounds_to(run, FLOAT, level, over=LAST),
+                unit="rounds",
+                note="means of 3 rounds",
+            )
+            for who, run in (("FedAvg", average), ("FedDF", distilled))
+        ),
+    ]
+
+
+def _one_bit() -> Sequence[Cell]:
+    """1-bit devices, against both ways to average the statistics of BatchNorm."""
+    gained = difference(_accuracy("feddf 1-bit"), _accuracy("fedavg 1-bit"))
+    return [
         Cell("1-bit FedAvg", _accuracy("fedavg 1-bit"), note="BatchNorm statistics averaged"),
         Cell("1-bit FedAvg bn=last", _accuracy("fedavg 1-bit bn last"), note="the statistics of one device"),
         Cell("1-bit FedDF", _accuracy("feddf 1-bit")),
@@ -102,9 +115,6 @@ def _cells(_: str) -> Sequence[Cell]:
             unit="points",
             note="the paper's baseline; 15 to 22 points there",
         ),
-        Cell("FedDF from the previous model", _accuracy("feddf previous")),
-        Cell("FedDF from the average", base, target=above(_accuracy("feddf previous"))),
-        Cell("FedDF on noise", _accuracy("feddf noise"), note="instead of CIFAR-100"),
     ]
 
 

@@ -54,8 +54,13 @@ def draw_all(runs: Sequence[RunFacts], target: float) -> list[Picture]:
 
 
 def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
+    return [*_quality(runs, target), _scores(runs), *_partitions(runs), _boards(runs), _times(runs, target)]
+
+
+def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
+    """How good the models are, after how many rounds and bytes."""
     goal = f"{100 * target:g} %"
-    plans = [
+    return [
         _Plan(
             name="comparison",
             title="Runs against each other",
@@ -87,17 +92,24 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
             alt=_final(runs),
             draw=partial(draw_bytes, runs),
         ),
-        _Plan(
-            name="scores",
-            title="Devices as fusion judged them",
-            caption="Median scores (the share of the median logits that are the device's own) where the recipe has "
-            "them, otherwise the device's share of its prototype's average. Crosses are adversarial devices"
-            f"{f'; the first {MOST} devices are shown' if any(len(r.fleet) > MOST for r in runs) else ''}.",
-            alt=_harm(runs),
-            draw=partial(draw_scores, runs),
-        ),
     ]
-    several = partitions(runs)
+
+
+def _scores(runs: Sequence[RunFacts]) -> _Plan:
+    return _Plan(
+        name="scores",
+        title="Devices as fusion judged them",
+        caption="Median scores (the share of the median logits that are the device's own) where the recipe has "
+        "them, otherwise the device's share of its prototype's average. Crosses are adversarial devices"
+        f"{f'; the first {MOST} devices are shown' if any(len(r.fleet) > MOST for r in runs) else ''}.",
+        alt=_harm(runs),
+        draw=partial(draw_scores, runs),
+    )
+
+
+def _partitions(runs: Sequence[RunFacts]) -> list[_Plan]:
+    """One for each partition: runs on the same one share it."""
+    plans, several = [], partitions(runs)
     for number, (names, run) in enumerate(several, 1):
         which = f", {number} of {len(several)}" if len(several) > 1 else ""
         plans.append(
@@ -110,28 +122,30 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
                 draw=partial(draw_partition, run),
             )
         )
-    plans.append(
-        _Plan(
-            name="virtual",
-            title="On boards",
-            caption="Virtual time: what the boards would have needed, estimated. Left, accuracy over that time; right, "
-            "the energy of one device of each board.",
-            alt="; ".join(f"{run.name}: {span(virtual_seconds(run))}, {missed(run)}" for run in runs if run.virtual),
-            draw=partial(draw_virtual, runs),
-        )
-    )
-    plans.append(
-        _Plan(
-            name="time",
-            title="Where the time went",
-            caption="Seconds of work by stage, all rounds together: with several workers more than the rounds took. "
-            "Average includes screening and weighing, score is that of models and ensembles, the rest is what lies "
-            "between the stages (over MQTT: the devices and the way to them).",
-            alt="; ".join(f"{run.name}: {_split(run, target)}" for run in runs),
-            draw=partial(draw_times, runs),
-        )
-    )
     return plans
+
+
+def _boards(runs: Sequence[RunFacts]) -> _Plan:
+    return _Plan(
+        name="virtual",
+        title="On boards",
+        caption="Virtual time: what the boards would have needed, estimated. Left, accuracy over that time; right, "
+        "the energy of one device of each board.",
+        alt="; ".join(f"{run.name}: {span(virtual_seconds(run))}, {missed(run)}" for run in runs if run.virtual),
+        draw=partial(draw_virtual, runs),
+    )
+
+
+def _times(runs: Sequence[RunFacts], target: float) -> _Plan:
+    return _Plan(
+        name="time",
+        title="Where the time went",
+        caption="Seconds of work by stage, all rounds together: with several workers more than the rounds took. "
+        "Average includes screening and weighing, score is that of models and ensembles, the rest is what lies "
+        "between the stages (over MQTT: the devices and the way to them).",
+        alt="; ".join(f"{run.name}: {_split(run, target)}" for run in runs),
+        draw=partial(draw_times, runs),
+    )
 
 
 def _final(runs: Sequence[RunFacts]) -> str:

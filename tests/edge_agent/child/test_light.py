@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core.errors import ConfigError, ModelError
-from core.process import environment
+from core.processes.process import environment
 from edge_agent.child.light import run
 from edge_agent.objectives.fedgen_weights import PAPER
 from models.build import build

@@ -10,7 +10,7 @@ import pytest
 
 from edgestill.cli.main import main
 from firmware_configs.provision import provision
-from tests.firmware_configs.flash.cards import BOOKWORM, make_folder
+from tests.firmware_configs.flash.made_cards import BOOKWORM, make_folder
 from tests.firmware_configs.fleets import manifest
 
 

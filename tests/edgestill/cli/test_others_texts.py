@@ -7,7 +7,7 @@ import pytest
 
 from edgestill.cli.main import main
 from edgestill.cli.service.status import _lines, device_row
-from tests.firmware_configs.flash.cards import BOOKWORM, make_folder, make_kit
+from tests.firmware_configs.flash.made_cards import BOOKWORM, make_folder, make_kit
 
 pytestmark = pytest.mark.light
 EVIL = "\x1b]0;owned\x07\x1b[31m[bold]now"

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ConfigError
 from firmware_configs.flash.flashed import next_kit, only_one, read_flashed, remember
-from tests.firmware_configs.flash.cards import make_kit
+from tests.firmware_configs.flash.made_cards import make_kit
 
 
 def test_kits_are_taken_one_after_the_other_by_name(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ import pytest
 
 from core.errors import ConfigError, DeviceError, TransportError
 from firmware_configs.flash.push import archive, push_kit
-from firmware_configs.flash.signed import open_kit
-from firmware_configs.kit import Kit, KitFile, write_kit
-from tests.firmware_configs.flash.cards import KEY, tree
+from firmware_configs.kits.kit import Kit, KitFile, write_kit
+from firmware_configs.kits.signed import open_kit
+from tests.firmware_configs.flash.made_cards import KEY, tree
 from wire.keys import save_public_key
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from core.python_child import module_arguments
+from core.processes.python_child import module_arguments
 from edgestill.cli.simulation.sweep import _checker, _flags
 from fleet.results.run_file import Run, write_run
 from fleet.sweep.grid import read_sweep

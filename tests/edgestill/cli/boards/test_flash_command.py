@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from edgestill.cli.main import main
-from firmware_configs.flash.image import Image
-from tests.firmware_configs.flash.cards import (
+from firmware_configs.flash.cards.image import Image
+from tests.firmware_configs.flash.made_cards import (
     BOOKWORM,
     JETSON,
     TRIXIE,
@@ -109,8 +109,8 @@ def test_a_pinned_key_counts_and_not_the_one_beside_the_kit(tmp_path: Path, caps
 
 
 def test_a_kit_without_files_for_the_card_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from firmware_configs.kit import Kit, KitFile, write_kit
-    from tests.firmware_configs.flash.cards import KEY
+    from firmware_configs.kits.kit import Kit, KitFile, write_kit
+    from tests.firmware_configs.flash.made_cards import KEY
 
     make_kit(tmp_path / "kits")
     when = "2026-11-16T10:00:00Z"

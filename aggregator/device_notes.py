@@ -1,0 +1,40 @@
+"""What devices said of themselves, and how much of it was unusable, gathered until it is written to the journal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from aggregator.storage.journal import Journal
+
+__all__ = ["DeviceNotes"]
+
+NOTES_S = 1.0  # between two writes
+
+
+class DeviceNotes:
+    """Notes that wait; `bad` counts a device's messages that were no update, and unusable."""
+
+    def __init__(self, journal: Journal, clock: Callable[[], float]) -> None:
+        self._journal, self._clock = journal, clock
+        self._notes: dict[str, dict[str, Any]] = {}
+        self.bad: Counter[str] = Counter()
+        self._kept = 0.0
+
+    def note(self, device: str, **facts: Any) -> None:
+        """Columns of the device's row."""
+        self._notes.setdefault(device, {}).update(facts, seen=self._clock())
+
+    def keep(self, *, at_once: bool = False) -> None:
+        """Write them: not at once, and not each on its own, because retained messages tell it again."""
+        if not (self._notes or self.bad) or (self._clock() - self._kept < NOTES_S and not at_once):
+            return
+        with self._journal.transaction():
+            for device, facts in self._notes.items():
+                self._journal.note_device(device, **facts)
+            for device, count in self.bad.items():
+                self._journal.count(device, "refused", count)
+        self._notes.clear()
+        self.bad.clear()
+        self._kept = self._clock()

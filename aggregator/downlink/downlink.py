@@ -1,0 +1,55 @@
+"""All that the aggregator publishes: models and instructions, settings of devices, answers to boards that enrol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aggregator.downlink.device_settings import SET, DesiredSettings
+from aggregator.downlink.enrolment import ENROL, Enrolments
+from aggregator.downlink.publisher import Publisher
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Command
+from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["Downlink"]
+
+
+class Downlink:
+    """One connection's publications; `publish(topic, payload, retain)` is False while there is no connection."""
+
+    def __init__(
+        self,
+        publish: Callable[[str, bytes, bool], bool],
+        *,
+        key: Ed25519PrivateKey,
+        fleet: str,
+        journal: Journal,
+        blobs: Blobs,
+        ca: Path | None,
+        learn: Callable[[str, Ed25519PublicKey], None],
+    ) -> None:
+        """`ca` is the authority that boards which enrol are certified by; `learn` is told of those approved."""
+        self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
+        self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
+        self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
+
+    def forget(self) -> None:
+        """A new connection: nothing was said."""
+        self.publisher.forget()
+        self.desired.forget()
+        self.enrolments.forget()
+
+    def say(self) -> None:
+        """Publish settings and answers that were not said yet; models and instructions follow from the round."""
+        self.desired.say()
+        self.enrolments.say()
+
+    def run(self, command: Command, now: float) -> bool:
+        """Do what the operator has asked, if it is about settings or enrolment; False if it is not."""
+        if command.verb == SET:
+            self.desired.run(command, now)
+        elif command.verb == ENROL:
+            self.enrolments.run(command)
+        return command.verb in (SET, ENROL)

@@ -1,0 +1,85 @@
+"""What each device is told of a round: a job while it is asked, else an offer of its prototype's newest model.
+
+Computed anew from the journal and the engine's state; the publisher says only what differs from what it said before.
+"""
+
+from __future__ import annotations
+
+from aggregator.downlink.publisher import Instruction
+from aggregator.recipes.overrides import read_recipe
+from aggregator.rounds.engine import Phase, RoundState
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import ModelRow, RoundRow
+from wire.messages import Job, Offer
+
+__all__ = ["instructions", "named_artifacts"]
+
+
+def named_artifacts(state: RoundState, journal: Journal) -> dict[str, int]:
+    """The artifacts that a job or an offer names, and their sizes."""
+    wanted = {model.digest: model.size for model in journal.current().values()}
+    if _in_round(state):
+        sizes = journal.model_sizes()
+        wanted |= {i.model: sizes[i.model] for i in journal.invitations(state.round)}
+    return wanted
+
+
+def instructions(state: RoundState, journal: Journal, epoch: int) -> dict[str, Instruction]:
+    """A job, an offer, or None for a revoked device, by device; those whose prototype has no model are left out."""
+    current = journal.current()
+    jobs = _jobs(state, journal, epoch)
+    wanted: dict[str, Instruction] = {}
+    for device, seen in sorted(state.devices.items()):
+        if seen.revoked:
+            wanted[device] = None
+        elif device in jobs:
+            wanted[device] = jobs[device]
+        elif seen.prototype in current:
+            wanted[device] = _offer(device, current[seen.prototype], epoch)
+    return wanted
+
+
+def _in_round(state: RoundState) -> bool:
+    return state.phase in (Phase.COLLECTING, Phase.FUSING)
+
+
+def _offer(device: str, model: ModelRow, epoch: int) -> Offer:
+    return Offer(
+        round=model.round,
+        prototype=model.prototype,
+        model=model.digest,
+        device=device,
+        epoch=epoch,
+        number=model.number,
+    )
+
+
+def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
+    row = journal.last_round()
+    if not _in_round(state) or row is None:
+        return {}
+    side_artifact = _side_artifact(row, journal)
+    numbers = journal.model_numbers()
+    return {
+        i.device: Job(
+            round=row.number,
+            deadline=state.deadline,
+            prototype=i.prototype,
+            update=row.update,  # type: ignore[arg-type]
+            hyper=row.hyper,
+            model=i.model,
+            bits=row.bits,  # type: ignore[arg-type]
+            side_artifact=side_artifact,
+            device=i.device,
+            epoch=epoch,
+            number=numbers[i.model],
+        )
+        for i in journal.invitations(row.number)
+    }
+
+
+def _side_artifact(row: RoundRow, journal: Journal) -> str | None:
+    """What devices learn from in this round beside their models: made at the end of one before it."""
+    name = read_recipe(row.recipe).side_artifact
+    made = None if name is None else journal.current().get(name)
+    return None if made is None else made.digest

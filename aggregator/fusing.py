@@ -1,0 +1,222 @@
+"""The worker's half of a round: it is asked to build or fuse models, and what it answers is recorded.
+
+A round that cannot be fused has its updates tried alone: those that fail are set aside and their devices muted for a
+while. Where no update is to blame it is tried again, and then the fleet is paused until the operator says something.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from aggregator.config.fleet import FleetConfig
+from aggregator.round_log import log_closed
+from aggregator.rounds.engine import Hold, Phase, RoundState
+from aggregator.rounds.events import Event, ModelsReady, Muted, Pause, SetAside, Stop, Unfusable
+from aggregator.rounds.restore import accuracies
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import ModelRow, Refusal
+from aggregator.worker.supervisor import WorkerProcess
+from core.crashpoints import reach
+from core.errors import RoundError, StorageError
+from wire.refusals import RefusalReason
+
+__all__ = ["Fusing"]
+
+log = logging.getLogger("edgestill.aggregator")
+TRIES = 3  # of the worker at a round in which no update is to blame, before the fleet is paused
+RETRY_S = 2.0  # after the worker could not write
+
+
+class Rounds(Protocol):
+    """What fusing needs of the conductor."""
+
+    state: RoundState
+
+    def feed(self, event: Event, record: Callable[[], None] | None = None) -> None:
+        """Let the engine know, and do what it wants; `record` writes to the journal in the same transaction."""
+
+    def close(self, accuracies: Mapping[str, float], record: Callable[[], None]) -> None:
+        """The open round is fused; `record` adds what came of it to the journal."""
+
+
+class Fusing:
+    """What the worker is at; `muted(device, until)` is told of devices whose updates were set aside."""
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        config: FleetConfig,
+        *,
+        journal: Journal,
+        blobs: Blobs,
+        worker: WorkerProcess,
+        clock: Callable[[], float],
+        muted: Callable[[str, float], object],
+    ) -> None:
+        self._rounds, self.config, self.journal, self.blobs, self.worker = rounds, config, journal, blobs, worker
+        self._clock, self._muted = clock, muted
+        self._answer: dict[str, Any] | None = None  # of the worker, until what follows from it is durable
+        self._failures = 0
+        self._gave_up = False  # at fusing the open round, until the operator says something
+        self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no culprit was found
+        self._ask_after = 0.0  # when the worker may be asked again
+
+    def drive(self) -> None:
+        """Take the worker's answer, if there is one, and give it what is to be done."""
+        if self._answer is None:
+            self._answer = self.worker.take()
+        if self._answer is not None:
+            try:
+                self._answered(self._answer)
+            except StorageError as error:  # what it has made is gone again
+                log.error("%s; the worker makes it again", error)
+                self._ask_after = self._clock() + RETRY_S
+            self._answer = None
+        self.engage()
+
+    def engage(self) -> None:
+        """Ask the worker for what the round waits for, if it has time."""
+        state = self._rounds.state
+        if self.worker.busy or self._answer is not None or self._clock() < self._ask_after:
+            return
+        if state.phase is Phase.STARTING:
+            missing = [p for p in self.config.prototypes if p not in self.journal.current()]
+            log.info("building the first models of %s", " ".join(missing))
+            self.worker.ask({"task": "start", "prototypes": missing})
+        elif state.phase is Phase.FUSING and not self._gave_up:
+            self.worker.ask({"task": "fuse", "round": state.round})
+
+    def begin_round(self) -> None:
+        """A round is open: the worker is started while the devices still train."""
+        self._gave_up, self._examined, self._failures = False, None, 0
+        try:
+            self.worker.warm()
+        except OSError as error:
+            log.warning("the worker process cannot be started yet: %s", error)
+
+    def cancel(self) -> None:
+        """Nobody waits for what the worker is fusing."""
+        self._gave_up, self._failures = False, 0
+        if self.worker.busy and self._rounds.state.phase is not Phase.STARTING:
+            self.worker.cancel()
+
+    def operator_said(self, event: Event) -> None:
+        """The operator has resumed or stopped: a round that could not be fused is tried again, or given up."""
+        if self._gave_up and isinstance(event, Stop):
+            self._rounds.feed(Unfusable("stopped; it could not be fused"))
+        self._gave_up, self._examined, self._failures = False, None, 0
+
+    # answers
+
+    def _answered(self, answer: dict[str, Any]) -> None:
+        state = self._rounds.state
+        wanted = state.phase is Phase.STARTING or answer.get("round", state.round) == state.round
+        if "error" in answer:
+            self._worker_failed(answer["error"], storage=bool(answer.get("storage")))
+        elif answer["task"] == "start":
+            self._rounds.feed(ModelsReady(), lambda: self._add_models(answer["models"], "start"))
+        elif not wanted or state.phase is not Phase.FUSING:
+            log.debug("an answer of the worker that nobody waits for any more: %s", answer["task"])
+        elif answer["task"] == "examine":
+            self._set_aside(answer["culprits"])
+        else:
+            reach("aggregator-fused")
+            self._close(answer["models"], answer.get("report", {}))
+
+    def _close(self, made: list[dict[str, Any]], report: dict[str, Any]) -> None:
+        """The worker has fused the open round."""
+        number = self._rounds.state.round
+        new = {m["prototype"]: m["metrics"]["accuracy"] for m in made if "accuracy" in m["metrics"]}
+
+        def record() -> None:
+            self._add_models(made, "fused")
+            self.journal.add_report(number, report)
+
+        self._rounds.close({**accuracies(self.journal), **new}, record)
+        self._failures = 0
+        log_closed(number, new, report)
+
+    def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
+        known = self.journal.model_sizes()
+        for model in made:
+            if model["digest"] in known:
+                continue
+            self.journal.add_model(
+                ModelRow(
+                    digest=model["digest"],
+                    prototype=model["prototype"],
+                    round=model["round"],
+                    origin=origin,
+                    recipe=model["recipe"],
+                    parents=tuple(model["parents"]),
+                    metrics=model["metrics"],
+                    size=self.blobs.size(model["digest"]),
+                    created=self._clock(),
+                )
+            )
+
+    # failures
+
+    def _worker_failed(self, error: str, *, storage: bool) -> None:
+        state = self._rounds.state
+        if storage:
+            log.error("the worker cannot write below %s: %s; make room, it is tried again", self.config.state, error)
+            self._ask_after = self._clock() + RETRY_S
+        elif state.phase is Phase.STARTING:
+            raise RoundError(f"the first models cannot be built: {error}")
+        elif state.phase is not Phase.FUSING:
+            log.error("the worker failed: %s", error)
+        elif state.hold is Hold.STOPPED:
+            self._rounds.feed(Unfusable(f"it cannot be fused: {error}"))
+        elif self._examined != (state.round, state.answered):
+            log.error("round %d cannot be fused: %s; each update is tried alone", state.round, error)
+            self._examined = state.round, state.answered
+            self.worker.ask({"task": "examine", "round": state.round})
+        else:
+            self._try_again(state.round, error)
+
+    def _try_again(self, number: int, error: str) -> None:
+        self._failures += 1
+        if self._failures < TRIES:
+            log.error("round %d cannot be fused: %s; trying again", number, error)
+            return
+        log.error(
+            "round %d cannot be fused, and no update alone is the cause: %s; paused: fix it, then"
+            " `edgestill aggregator resume`, or give the round up with `edgestill round skip`",
+            number,
+            error,
+        )
+        self._rounds.feed(Pause(), lambda: self.journal.put("hold", "paused"))
+        self._failures, self._gave_up = 0, True
+
+    def _set_aside(self, culprits: dict[str, str]) -> None:
+        """Take the updates that cannot be fused out of the round, and mute their devices for a while."""
+        number = self._rounds.state.round
+        if not culprits:
+            log.warning("round %d: every update can be fused alone; trying again", number)
+        rows = {row.device: row for row in self.journal.updates(number)}
+        rows |= {row.device: row for row, _ in self.journal.late_teachers(number)}
+        for device, reason in culprits.items():
+            refusal = Refusal(
+                device=device,
+                transfer=rows[device].transfer,
+                round=rows[device].round,
+                reason=RefusalReason.NOT_FUSABLE.say(detail=reason)[:500],
+                time=self._clock(),
+                why=RefusalReason.NOT_FUSABLE,
+            )
+            log.error("round %d: the update of %r is set aside: it %s", number, device, refusal.reason)
+            self._exclude(refusal, self._clock() + self.config.limits.mute_s)
+
+    def _exclude(self, refusal: Refusal, until: float) -> None:
+        def record() -> None:
+            self.journal.add_refusal(refusal)
+            self.journal.withdraw(refusal.round, refusal.device, refusal.reason)
+            self.journal.note_device(refusal.device, muted_until=until)
+
+        self._rounds.feed(SetAside(refusal.device, refusal.reason), record)
+        self._rounds.feed(Muted(refusal.device, until))
+        self._muted(refusal.device, until)

@@ -1,0 +1,188 @@
+"""What devices send: each message to the part of the service that it is for; what is wrong with one costs it alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from aggregator.conductor import Conductor
+from aggregator.config.fleet import FleetConfig
+from aggregator.device_notes import DeviceNotes
+from aggregator.downlink.downlink import Downlink
+from aggregator.intake.acceptance import Desk
+from aggregator.intake.access import Gate
+from aggregator.intake.contained import OURS, Complaints, describe
+from aggregator.intake.rate_limit import RateLimiter, Standing
+from aggregator.intake.transfers import Uploads
+from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
+from aggregator.storage.rows import UpdateRow
+from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
+from wire.messages import About, Metrics, Rejected, Reported, State
+from wire.refusals import READS_CODES, RefusalReason
+from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
+from wire.uplink import addressed
+
+__all__ = ["Inbox"]
+
+log = logging.getLogger("edgestill.aggregator")
+LIVE = ("chunk", "enrol", "metrics")  # kinds that nobody retains but to have them read again at every start
+MOST_EXAMPLES = 2**53
+
+
+class Inbox:
+    """All that comes from devices. `stale` is told that memory is not what the journal is."""
+
+    def __init__(
+        self,
+        config: FleetConfig,
+        *,
+        conductor: Conductor,
+        downlink: Downlink,
+        gate: Gate,
+        limiter: RateLimiter,
+        notes: DeviceNotes,
+        stale: Callable[[], None],
+    ) -> None:
+        self._config, self._conductor, self._downlink, self._gate = config, conductor, downlink, gate
+        self._notes, self._stale = notes, stale
+        self._complaints = Complaints()
+        limits = config.limits
+        self.desk = Desk(
+            fleet=config.fleet,
+            uploads=Uploads(
+                config.state / "parts",
+                max_size=limits.update_bytes,
+                per_device=limits.transfers,
+                max_bytes=limits.parts_mb * 10**6,
+            ),
+            blobs=conductor.blobs,
+            journal=conductor.journal,
+            rounds=conductor.open_round,
+            answer=downlink.publisher.answer,
+            garbage=self._garbage,
+            stored=self._stored,
+            may_begin=limiter.begin,
+        )
+
+    def receive(self, text: str, payload: bytes, retained: bool = False) -> None:
+        """Handle one message. What its handling raises is a refusal of it, unless our own disk is at fault."""
+        try:
+            topic = addressed(parse(text), payload)
+        except TopicError as error:
+            log.debug("%s", error)
+            return
+        if isinstance(topic, ModelChunk):
+            return
+        kind = "chunk" if isinstance(topic, UpdateChunk) else topic.leaf
+        if retained and kind in LIVE:
+            log.debug("from %r: %s: retained, not read", topic.device, kind)
+            return
+        try:
+            self._handle(topic, payload)
+        except OURS:
+            raise
+        except EdgestillError as error:
+            self._refused(topic.device, kind, str(error))
+        except Exception as error:
+            log.debug("from %r: %s", topic.device, kind, exc_info=True)
+            self._refused(topic.device, kind, describe(error))
+
+    def _refused(self, device: str, kind: str, why: str) -> None:
+        if kind != "enrol":
+            self._garbage(device, f"{kind}: {why}")
+        elif self._complaints.new(device, why):  # anybody may have sent it: the device itself is not muted for it
+            log.warning("from %r: %s: %s", device, kind, why)
+
+    def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes) -> None:
+        if isinstance(topic, UpdateChunk):
+            self._chunk(topic, payload)
+        elif topic.leaf == "enrol":  # it has no key that is known yet
+            revoked = not self._may_speak(topic.device)
+            self._downlink.enrolments.heard(topic.device, payload, revoked=revoked, now=self._conductor.now())
+        elif self._may_speak(topic.device):
+            self._heard(topic, payload)
+
+    def _chunk(self, topic: UpdateChunk, payload: bytes) -> None:
+        key = self._gate.key(topic.device)
+        if key is None:
+            return
+        if not self._may_speak(topic.device):
+            number, why = max(1, self._conductor.number), RefusalReason.REVOKED
+            answer = Rejected(transfer=topic.transfer, round=number, reason=why.say(), why=why)
+            self._downlink.publisher.answer(topic.device, answer)
+            return
+        self.desk.chunk(topic, payload, key)
+
+    def standing(self, device: str) -> Standing:
+        """How much is heard of a device; also asked by the link, on its thread."""
+        if self._gate.muted(device):
+            return Standing.MUTED
+        known = self._gate.knows(device) and self._may_speak(device)
+        return Standing.KNOWN if known else Standing.STRANGER
+
+    def _may_speak(self, device: str) -> bool:
+        seen = self._conductor.state.devices.get(device)
+        return seen is None or not seen.revoked
+
+    def _heard(self, topic: DeviceTopic, payload: bytes) -> None:
+        device, conductor = topic.device, self._conductor
+        match self._gate.open(topic, payload):
+            case State(status=status, session=session):
+                conductor.feed(StateHeard(device, status, session))
+                seen = conductor.state.devices[device]
+                self._notes.note(device, status=seen.status, session=seen.session)
+                if status == "online":
+                    self._downlink.enrolments.online(device)
+            case Reported() as reported:
+                self._downlink.desired.heard(device, reported)
+            case Metrics(round=number, problem=problem) if problem:
+                if self._complaints.new(device, f"problem: {problem}"):
+                    log.warning("device %r: %s%s", device, f"round {number}: " if number else "", problem)
+                conductor.gave_up(device, number, problem)
+            case About() as about:
+                self._introduced(device, about)
+
+    def _introduced(self, device: str, about: About) -> None:
+        """A device has said what it is."""
+        examples = _examples(about)
+        before = self._conductor.state.devices.get(device)
+        if before is None or before.prototype != about.prototype:  # else nothing follows from it
+            self._conductor.feed(AboutHeard(device, about.prototype))
+        self._downlink.publisher.reads_codes(device, READS_CODES in about.versions.items())
+        unknown = about.prototype not in self._config.prototypes
+        if unknown and self._complaints.new(device, f"trains {about.prototype}"):
+            log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
+        self._notes.note(device, prototype=about.prototype, board=about.board, examples=examples)
+
+    def _stored(self, row: UpdateRow) -> None:
+        self._gate.good(row.device)
+        log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
+        if row.late:
+            return
+        try:
+            self._conductor.feed(Stored(row.device, row.round))
+        except StorageError:
+            raise
+        except RoundError as error:  # memory is not what the journal is: the journal is right
+            log.error("%s; the round is taken from the journal again", error)
+            self._stale()
+
+    def _garbage(self, device: str, why: str) -> None:
+        if why:
+            if self._complaints.new(device, why):
+                log.warning("from %r: %s", device, why)
+            self._notes.bad[device] += 1
+        until = self._gate.garbage(device)
+        if until is not None:
+            log.warning("device %r sends only garbage: muted for %.0f s", device, self._config.limits.mute_s)
+            self._conductor.feed(Muted(device, until))
+            self.desk.uploads.drop_device(device)
+            self._notes.note(device, muted_until=until)
+
+
+def _examples(about: About) -> int:
+    """All that a device says to have; no more than a header could say, and the journal's integers hold."""
+    total = sum(about.label_counts)
+    if total > MOST_EXAMPLES:
+        raise DeviceError(f"label counts of {total} examples, at most {MOST_EXAMPLES} are believed")
+    return total

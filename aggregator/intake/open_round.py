@@ -1,0 +1,83 @@
+"""What the desk asks of the rounds: may this update be taken, and what was its device asked?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aggregator.intake.checks import Asked
+from aggregator.rounds.engine import RoundState, Verdict, judge
+from aggregator.storage.artifacts import published_tensors
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import Invitation
+from aggregator.tensor_checks import Published
+from core.errors import EdgestillError, StorageError
+from wire.refusals import RefusalReason
+
+__all__ = ["OpenRound"]
+
+
+class OpenRound:
+    """The open round as updates are judged by it (`aggregator/intake/acceptance.py`: Rounds); `state` is the engine's.
+
+    Keeps the invitations of one round and the tensors of one artifact per prototype, which every update is held to.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], RoundState],
+        *,
+        journal: Journal,
+        blobs: Blobs,
+        classes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state, self._journal, self._blobs, self._classes, self._clock = state, journal, blobs, classes, clock
+        self._published: dict[str, tuple[str, Published]] = {}  # by prototype: the artifact last asked for
+        self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
+
+    def forget(self) -> None:
+        """The journal may hold other invitations than were read."""
+        self._invitations = (0, {})
+
+    @property
+    def number(self) -> int:
+        """The open round, or the last one."""
+        return self._state().round
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
+    def judge(self, device: str, number: int) -> Verdict:
+        """Whether an update of that round can be taken."""
+        verdict = judge(self._state(), device, number)
+        if verdict == Verdict(late=True) and self._journal.has_update(device, number):
+            return Verdict(RefusalReason.ALREADY_KEPT)
+        return verdict
+
+    def asked(self, device: str, number: int) -> Asked | None:
+        """What the device was asked in that round."""
+        if self._invitations[0] != number:
+            self._invitations = number, {i.device: i for i in self._journal.invitations(number)}
+        invitation = self._invitations[1].get(device)
+        if invitation is None:
+            return None
+        return Asked(
+            prototype=invitation.prototype,
+            model=invitation.model,
+            classes=self._classes,
+            published=self._published_by(invitation.prototype, invitation.model),
+        )
+
+    def _published_by(self, prototype: str, digest: str) -> Published:
+        known, published = self._published.get(prototype, ("", None))
+        if published is None or known != digest:
+            try:
+                published = published_tensors(self._blobs.read(digest))
+            except StorageError:
+                raise
+            except EdgestillError as error:  # our own blob: no device is to blame
+                raise StorageError(f"model {digest[:12]}… is damaged in blobs: {error}") from None
+            self._published[prototype] = digest, published
+        return published

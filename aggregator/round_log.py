@@ -1,0 +1,49 @@
+"""Lines of the log about a round's devices: who was lost, left out, or counted for less than it claimed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.fusion.example_cap import capped_text
+from aggregator.recipes.lr_decay import hyper_of_round
+from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
+from wire.messages import Hyper
+
+__all__ = ["log_closed", "log_lost"]
+
+log = logging.getLogger("edgestill.aggregator")
+CAPPED = 5  # devices that the log names
+
+
+def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> None:
+    """Once a round when a tenth of those asked is exceeded, and once when half is."""
+    crossed = [share for share in (NOTABLE, FATAL) if len(lost) > share * asked >= len(lost) - 1]
+    if not crossed:
+        return
+    training = {
+        "lr": hyper_of_round(hyper, number).lr,
+        "batch_size": hyper.batch_size,
+        "momentum": hyper.momentum,
+        "clip": hyper.extra.get("clip", 0.0),
+    }
+    help_text = remedy(training, lr="[train] lr", clip="[train] clip =")
+    level = logging.ERROR if FATAL in crossed else logging.WARNING
+    log.log(level, "round %d: %s; %s", number, lost_text(lost, asked), help_text)
+
+
+def log_closed(number: int, accuracies: Mapping[str, float], report: Mapping[str, Any]) -> None:
+    """A round is closed: its new models' accuracies, and what fusion says of its devices."""
+    scores = [f"{prototype} {accuracy:.3f}" for prototype, accuracy in accuracies.items()]
+    log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
+    reports = report.get("devices", {})
+    for device, facts in reports.items():
+        if facts["screened"]:
+            log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
+    # one line, however many they are: a fleet may have large devices in every round
+    capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
+    if capped:
+        some = "; ".join(f"{device!r} {text}" for device, text in list(capped.items())[:CAPPED])
+        more = f"; and {len(capped) - CAPPED} more" if len(capped) > CAPPED else ""
+        log.warning("round %d: capped by [fusion] max_examples_ratio: %s%s", number, some, more)

@@ -1,0 +1,26 @@
+"""What the worker process is told first: where everything is, and what it builds and fuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregator.config.fleet import FleetConfig
+
+__all__ = ["worker_setup"]
+
+
+def worker_setup(config: FleetConfig) -> dict[str, Any]:
+    """As `aggregator/worker/__main__.py` reads it."""
+    task = config.task
+    return {
+        "state": str(config.state),
+        "key": str(config.key),
+        "fleet": config.fleet,
+        "seed": config.seed,
+        "input_shape": task.input_shape,
+        "classes": task.classes,
+        "latent": task.latent,
+        "validation": None if task.validation is None else str(task.validation),
+        "prototypes": config.prototypes,
+        "fusion": config.fusion.to_json(),
+    }

@@ -1,0 +1,1 @@
+"""Child processes: how one is started, spoken to, limited, watched and ended."""

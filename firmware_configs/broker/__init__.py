@@ -1,0 +1,1 @@
+"""Mosquitto for one fleet: its configuration and access list, and how they are installed."""

@@ -1,0 +1,225 @@
+"""install.sh of OUT/_fleet/broker: puts a fleet's broker files where Mosquitto reads them, owned by its user.
+
+`edgestill broker install` runs it here; on another machine it is run from a copy of the folder. It may be run again, as
+after a revocation. A machine has the former files or the new ones, never a mixture:
+
+    /etc/mosquitto/.edgestill-XXXXXX/    the files, mode 0600, of the user that Mosquitto becomes: it reads them after
+                                         it has dropped root's rights, and again at every reload
+    /etc/mosquitto/edgestill             a link to that folder, put in place by one rename
+    /etc/mosquitto/conf.d/edgestill.conf the configuration in the form of the Mosquitto that is installed
+
+Before the link is changed, Mosquitto is started with the new files on a loopback port, as the user that it will be.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from core.errors import ConfigError
+from core.files import read_regular
+from firmware_configs.broker.mosquitto import ACL_PLUGIN, FOLDER
+
+__all__ = ["FILES", "SCRIPT", "InstallOptions", "Installed", "install_broker"]
+
+FILES = ("acl", "broker.key", "broker.pem", "ca.pem", "crl.pem", "mosquitto-2.0.conf", "mosquitto-2.1.conf")
+MOST = 16 * 2**20  # bytes of one file: a list of revoked certificates grows
+
+SCRIPT = f"""\
+#!/bin/sh
+# Install the files beside this script for a Mosquitto. Run as root; may be run again, as after a revocation.
+#   sh install.sh [--from FOLDER] [--to /etc/mosquitto] [--as FOLDER] [--owner mosquitto:mosquitto]
+#                 [--form 2.0|2.1] [--plugin FILE] [--mosquitto PROGRAM] [--no-try] [--no-reload] [--dry-run]
+# --as: the folder of --to as the broker sees it, such as /mosquitto/config in a container; --form with --no-try: for a
+# Mosquitto that is not on this machine.
+set -eu
+umask 077
+here=$(cd "$(dirname "$0")" && pwd)
+to=/etc/mosquitto as= owner=mosquitto:mosquitto form= plugin= program= try=1 reload=1 dry=0 new=
+say() {{ echo "edgestill: $*"; }}
+fail() {{ echo "edgestill: $*" >&2; exit 1; }}
+trap '[ -z "$new" ] || rm -rf "$new"' EXIT
+trap 'exit 130' HUP INT TERM
+while [ $# -gt 0 ]; do
+    case $1 in
+        --no-try) try=0 ;;
+        --no-reload) reload=0 ;;
+        --dry-run) dry=1 ;;
+        --from|--to|--as|--owner|--form|--plugin|--mosquitto)
+            [ $# -gt 1 ] || fail "$1 what?"
+            case $1 in
+                --from) here=$2 ;; --to) to=${{2%/}} ;; --as) as=${{2%/}} ;; --owner) owner=$2 ;;
+                --form) form=$2 ;; --plugin) plugin=$2 ;; --mosquitto) program=$2 ;;
+            esac
+            shift ;;
+        *) fail "unknown option $1; the script's first lines tell those that it has" ;;
+    esac
+    shift
+done
+as=${{as:-$to}}
+for path in "$to" "$as" "$plugin"; do
+    case $path in *[!A-Za-z0-9._/-]*) fail "$path: only letters, digits and . _ / - may be in it" ;; esac
+done
+for file in {" ".join(FILES)}; do
+    [ -f "$here/$file" ] && [ ! -L "$here/$file" ] || fail "$here has no file $file; is it _fleet/broker of provision?"
+done
+[ -d "$to" ] || fail "there is no folder $to; install Mosquitto first: sudo apt-get install mosquitto"
+if [ -z "$program" ]; then
+    program=$(PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v mosquitto) || program=
+fi
+if [ -z "$form" ]; then
+    [ -n "$program" ] || fail "no mosquitto here; install it, or say --form 2.1 and --no-try for another machine"
+    version=$("$program" -h 2>&1 | sed -n 's/.*mosquitto version \\([0-9]*\\.[0-9]*\\).*/\\1/p')
+    case $version in
+        2.0) form=2.0 ;;
+        2.*|[3-9].*) form=2.1 ;;
+        *) fail "$program is version ${{version:-unknown}}; edgestill needs Mosquitto 2.0 or newer" ;;
+    esac
+fi
+case $form in 2.0|2.1) ;; *) fail "--form is 2.0 or 2.1, not $form" ;; esac
+if [ "$form" = 2.1 ] && [ -z "$plugin" ] && [ "$try" = 1 ]; then
+    for file in {ACL_PLUGIN} /usr/lib/*/mosquitto/mosquitto_acl_file.so /usr/lib/*/mosquitto_acl_file.so \\
+        /usr/lib/mosquitto/mosquitto_acl_file.so /usr/local/lib/mosquitto_acl_file.so; do
+        [ -n "$plugin" ] || [ ! -f "$file" ] || plugin=$file
+    done
+    # 2.1 still has the access list of 2.0 built in
+    [ -n "$plugin" ] || {{ say "no mosquitto_acl_file.so here: the form for 2.0 is used"; form=2.0; }}
+fi
+plugin=${{plugin:-{ACL_PLUGIN}}}
+grep -Eqs "^[[:space:]]*include_dir[[:space:]]+$as/conf\\\\.d/?[[:space:]]*$" "$to/mosquitto.conf" ||
+    fail "$to/mosquitto.conf does not include $as/conf.d; add the line: include_dir $as/conf.d"
+if [ "$dry" = 1 ]; then
+    say "would install $here as $to/edgestill (files of $owner, 0600) and $to/conf.d/edgestill.conf (form $form)"
+    exit 0
+fi
+[ -z "$owner" ] || [ "$(id -u)" = 0 ] || fail "run this as root: sudo"
+
+new=$(mktemp -d "$to/.edgestill-XXXXXX")
+rendered() {{ sed -e "s#{FOLDER}/#$1/#" -e "s#^plugin .*#plugin $plugin#" "$here/mosquitto-$form.conf"; }}
+for file in {" ".join(FILES)}; do
+    cat "$here/$file" >"$new/$file"
+done
+if [ -n "$owner" ]; then
+    chown "$owner" "$new"/* || fail "there is no $owner on this machine; install Mosquitto, or say --owner"
+    chown "0:${{owner#*:}}" "$new"
+    chmod 750 "$new"
+fi
+rendered "$as/edgestill" >"$new/edgestill.conf"
+if [ "$try" = 1 ]; then
+    port=$((20000 + $$ % 20000)) started=
+    for attempt in 1 2 3 4 5; do
+        rendered "$new" | sed "s#^listener .*#listener $((port + attempt)) 127.0.0.1#" >"$new/try.conf"
+        "$program" -c "$new/try.conf" >"$new/try.log" 2>&1 &
+        pid=$! waited=0
+        while [ $waited -lt 50 ] && kill -0 $pid 2>/dev/null && ! grep -q ' running$' "$new/try.log"; do
+            sleep 0.1
+            waited=$((waited + 1))
+        done
+        ! grep -q ' running$' "$new/try.log" || started=1
+        kill $pid 2>/dev/null || true
+        wait $pid 2>/dev/null || true
+        [ -z "$started" ] && grep -q 'Address already in use' "$new/try.log" || break
+    done
+    why=$(grep -i error "$new/try.log" | sed 's/^[0-9]*: //' | head -n 1)
+    [ -n "$started" ] || fail "Mosquitto does not start with these files, nothing was changed: ${{why:-no reason}}"
+    rm "$new/try.conf" "$new/try.log"
+fi
+
+mkdir -p "$to/conf.d"
+conf=$to/conf.d/edgestill.conf former=
+[ ! -L "$to/edgestill" ] || former=$(readlink "$to/edgestill")
+same=0
+[ -z "$former" ] || ! cmp -s "$new/edgestill.conf" "$conf" || same=1
+cp "$new/edgestill.conf" "$new/.conf" && chmod 644 "$new/.conf"
+ln -s "${{new##*/}}" "$new/.link"
+sync
+if [ -d "$to/edgestill" ] && [ ! -L "$to/edgestill" ]; then  # copied by hand, before there was this script
+    rm -rf "$to/edgestill.before"
+    mv "$to/edgestill" "$to/edgestill.before"
+fi
+installed=$new
+new=  # from here on it stays
+mv -T "$installed/.link" "$to/edgestill"
+mv "$installed/.conf" "$conf"
+sync
+case $former in .edgestill-*) rm -rf "${{to:?}}/$former" ;; esac
+say "$to/edgestill has the fleet's files, $conf the form for Mosquitto $form"
+if [ "$same" = 0 ] || [ "$reload" = 0 ]; then
+    [ "$reload" = 0 ] || say "restart Mosquitto: sudo systemctl restart mosquitto"
+    exit 0
+fi
+file=$(sed -n 's/^[[:space:]]*pid_file[[:space:]]\\{{1,\\}}//p' "$to/mosquitto.conf" | tail -n 1)
+pid=$([ -z "$file" ] || cat "$file" 2>/dev/null) || pid=
+case $(cat "/proc/${{pid:-none}}/comm" 2>/dev/null) in
+    mosquitto*) kill -HUP "$pid" && say "Mosquitto (process $pid) has read them again" ;;
+    *) say "no running Mosquitto was found; if it runs, reload it: sudo systemctl reload mosquitto" ;;
+esac
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallOptions:
+    """How the script installs; what is None it finds out by itself."""
+
+    to: Path = Path("/etc/mosquitto")  # the folder of Mosquitto's configuration
+    seen: Path | None = None  # that folder as a broker in a container sees it
+    owner: str = "mosquitto:mosquitto"  # USER:GROUP of the files; empty: whoever runs the script
+    form: str | None = None  # of the configuration: "2.0" or "2.1"
+    plugin: Path | None = None  # with 2.1: mosquitto_acl_file.so
+    program: Path | None = None  # mosquitto
+    trial: bool = True  # start Mosquitto with the files on a loopback port first
+    reload: bool = True  # have a running Mosquitto read them
+    dry_run: bool = False  # check everything, change nothing
+
+    def words(self) -> list[str]:
+        """The options as the script takes them."""
+        given = {
+            "--to": self.to,
+            "--as": self.seen,
+            "--owner": self.owner,
+            "--form": self.form,
+            "--plugin": self.plugin,
+            "--mosquitto": self.program,
+        }
+        switches = {"--no-try": not self.trial, "--no-reload": not self.reload, "--dry-run": self.dry_run}
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        return [*words, *(name for name, on in switches.items() if on)]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What the script said."""
+
+    lines: tuple[str, ...]
+
+
+def install_broker(folder: Path, options: InstallOptions) -> Installed:
+    """Install the broker files of `folder` on this machine."""
+    _check(folder)
+    command = ["sh", "-c", SCRIPT, str(folder / "install.sh"), "--from", str(folder), *options.words()]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "the installation failed").splitlines()[-1]
+        raise ConfigError(said.removeprefix("edgestill: "))
+    return Installed(tuple(line.removeprefix("edgestill: ") for line in done.stdout.splitlines()))
+
+
+def _check(folder: Path) -> None:
+    """Refuse a folder that is not what `edgestill provision` makes, before anything runs."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; give --from KITS/_fleet/broker of `edgestill provision`")
+    try:
+        held = {name: read_regular(folder / name, MOST) for name in FILES}
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}; give --from the _fleet/broker of provision") from None
+    try:
+        cert = x509.load_pem_x509_certificate(held["broker.pem"])
+        key = serialization.load_pem_private_key(held["broker.key"], password=None)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{folder}: broker.pem or broker.key cannot be used: {error}; provision again") from None
+    if key.public_key() != cert.public_key():
+        raise ConfigError(f"{folder}: broker.key is not the key of broker.pem; run `edgestill provision` again")

@@ -1,0 +1,140 @@
+"""The FAT boot partition of a card in a reader, written block by block with a redo journal on this machine.
+
+The partition is copied, changed as a copy, and compared: what differs goes into a journal first (mode 0600: there are
+keys in it), then to the card. A run that is cut leaves a card with some blocks old and some new. Whoever opens the card
+next finds the journal that fits (every block is old or new, some are each) and writes the rest; a card of which all
+blocks are old is another one, or was never touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import read_regular, write_atomic
+from firmware_configs.flash.cards.card import Plan
+from firmware_configs.flash.cards.image import FatCard, boot_partition, carry_out
+from firmware_configs.flash.cards.mtools import Fat
+from firmware_configs.flash.cards.partitions import Partition, fat_partitions
+
+__all__ = ["BlockDevice", "journal_folder"]
+
+BLOCK, PIECE = 4096, 1 << 20
+MAX_JOURNAL = 1 << 30
+ZEROS = bytes(PIECE)
+BLKFLSBUF = 0x1261  # linux/fs.h: forget what is buffered, so that reading asks the card
+
+
+class _Change(msgspec.Struct, array_like=True):
+    offset: int
+    old: bytes  # SHA-256
+    new: bytes
+
+
+def journal_folder() -> Path:
+    """Where journals are kept: the user's folder for states."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "edgestill"
+
+
+class BlockDevice(FatCard):
+    """The card at `path`, which nobody else is using; opening it finishes what was cut short."""
+
+    def __init__(self, path: Path, journals: Path, *, recover: bool = True) -> None:
+        self.path, self._journals = path, journals
+        try:
+            known = sorted(journals.glob("*.redo")) if recover else []
+            self.recovered = any(_recover(path, journal) for journal in known)
+            with path.open("rb") as disk:
+                self.partition = boot_partition(fat_partitions(disk, str(path)), path)
+        except PermissionError:
+            raise ConfigError(f"{path}: you may not read it; run this with sudo") from None
+        self._fat = Fat(path, self.partition)
+
+    def write(self, plan: Plan) -> None:
+        """Carry out the plan in a copy of the partition, then bring the card to it, and compare."""
+        with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:
+            copy = Path(folder, "boot.fat")
+            self._copy_to(copy)
+            carry_out(plan, Fat(copy, Partition(0, 0, self.partition.size)))
+            changes = list(self._differences(copy))
+        self._journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        journal = self._journals / f"{plan.device}.redo"
+        write_atomic(journal, msgspec.msgpack.encode(changes), mode=0o600)
+        reach("flash-journal")
+        _apply(self.path, changes)
+        journal.unlink()
+
+    def _copy_to(self, copy: Path) -> None:
+        with self.path.open("rb") as disk, copy.open("wb") as out:
+            disk.seek(self.partition.offset)
+            left = self.partition.size
+            while left and (piece := disk.read(min(left, PIECE))):
+                left -= len(piece)
+                if piece != ZEROS[: len(piece)]:
+                    out.write(piece)
+                else:
+                    out.seek(len(piece), os.SEEK_CUR)
+            out.truncate(self.partition.size)
+
+    def _differences(self, copy: Path) -> Iterator[_Change]:
+        with self.path.open("rb") as disk, copy.open("rb") as wanted:
+            offset = disk.seek(self.partition.offset)
+            while new := wanted.read(PIECE):
+                old = disk.read(len(new))
+                for at in range(0, len(new), BLOCK) if old != new else ():
+                    if old[at : at + BLOCK] != new[at : at + BLOCK]:
+                        digest = hashlib.sha256(old[at : at + BLOCK]).digest()
+                        yield _Change(offset + at, digest, new[at : at + BLOCK])
+                offset += len(new)
+
+
+def _recover(path: Path, journal: Path) -> bool:
+    """Finish the run whose journal this is, if it was cut while it wrote to this card."""
+    try:
+        changes = msgspec.msgpack.decode(read_regular(journal, MAX_JOURNAL, follow=False), type=list[_Change])
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or "damaged"
+        raise ConfigError(f"{journal}: {why}; a run was cut and left it: remove it, and flash that card anew") from None
+    with path.open("rb") as disk:
+        states = set()
+        for change in changes:
+            disk.seek(change.offset)
+            now = disk.read(len(change.new))
+            old = hashlib.sha256(now).digest() == change.old
+            states.add("old" if old else "new" if now == change.new else "other")
+    if states == {"old", "new"}:
+        _apply(path, changes)
+    if states in ({"old", "new"}, {"new"}):
+        journal.unlink()
+    return states == {"old", "new"}
+
+
+def _apply(path: Path, changes: list[_Change]) -> None:
+    try:
+        # O_EXCL: the kernel says no if somebody has mounted it meanwhile
+        handle = os.open(path, os.O_RDWR | os.O_EXCL)
+    except OSError as error:
+        advice = "unmount it" if error.errno == errno.EBUSY else "run this with sudo"
+        raise ConfigError(f"{path}: {error.strerror}; {advice}") from None
+    try:
+        for change in changes:
+            os.pwrite(handle, change.new, change.offset)
+            reach("flash-block")
+        os.fsync(handle)
+        with suppress(OSError):  # a file is no block device, and not everybody may
+            fcntl.ioctl(handle, BLKFLSBUF)
+        for change in changes:
+            if os.pread(handle, len(change.new), change.offset) != change.new:
+                raise ConfigError(f"{path}: reads back differently from what was written; try another card")
+    finally:
+        os.close(handle)

@@ -1,0 +1,135 @@
+"""ext4 file systems inside a file, read and written without mounting and without root, by debugfs of e2fsprogs.
+
+debugfs says what went wrong on stderr alone, below a line with its version, and ends with 0 all the same. It is given a
+copy of an image, never the only one, and e2fsck looks over what it has left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from core.errors import ConfigError
+from firmware_configs.flash.cards.partitions import Partition
+
+__all__ = ["Ext", "has_debugfs"]
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # where Debian has it, and not on everybody's path
+FAST_LINK = re.compile(r'^Fast link dest: "(.*)"$', re.MULTILINE)
+FILE, LINK, FOLDER = "100", "120", "040"  # how the mode of an entry begins
+
+
+def has_debugfs() -> bool:
+    """Whether the programs are here."""
+    return shutil.which("debugfs", path=PATH) is not None
+
+
+class Ext:
+    """The ext4 file system at `partition` of the file `path`."""
+
+    def __init__(self, path: Path, partition: Partition) -> None:
+        if not has_debugfs():
+            raise ConfigError("debugfs is not installed, which writes into ext4; run: sudo apt-get install e2fsprogs")
+        if "?" in str(path):
+            raise ConfigError(f"{path}: debugfs takes no '?' in a name; rename it")
+        self.path, self._place = path, f"{path}?offset={partition.offset}"
+
+    def names(self, folder: str = "") -> list[str]:
+        """What a folder holds, sorted; nothing if there is no such folder."""
+        return sorted(set(self._modes(folder)) - {".", "..", ""})
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        return self._ask(f"cat {_quoted(path)}") if self._mode(path) == FILE else None
+
+    def link(self, path: str) -> str | None:
+        """Where a link leads; None if there is none."""
+        if self._mode(path) != LINK:
+            return None
+        found = FAST_LINK.search((self._ask(f"stat {_quoted(path)}") or b"").decode(errors="replace"))
+        return found[1] if found else (self._ask(f"cat {_quoted(path)}") or b"").decode(errors="replace")
+
+    def add(self, tree: Path) -> None:
+        """Copy everything below the folder `tree` to the top, over files of the same name; all of it is root's."""
+        if b"needs_recovery" in (self._ask("stats -h") or b""):  # its journal would undo what is written past it
+            raise ConfigError(f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or take NVIDIA's image anew")
+        self._do([command for path in sorted(tree.rglob("*")) for command in self._adding(path, tree)])
+        self._check()
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        self._do(list(self._removing(path)))
+
+    def _adding(self, source: Path, tree: Path) -> Iterator[str]:
+        path = source.relative_to(tree).as_posix()
+        there = self._mode(path)
+        yield f"cd {_quoted(str(PurePosixPath(path).parent))}"  # it makes things in the folder that it is in
+        if source.is_dir() and not source.is_symlink():
+            if there is None:
+                yield f"mkdir {source.name}"
+            elif there == LINK:
+                raise ConfigError(f"{self.path}: {path} is a link, where a folder was expected")
+            return
+        if there is not None:
+            yield f"rm {_quoted(path)}"
+        if source.is_symlink():
+            yield f"symlink {source.name} {os.readlink(source)}"
+            return
+        yield f'write "{source}" {source.name}'
+        yield f"sif {_quoted(path)} mode 0{0o100000 | source.stat().st_mode & 0o777:o}"
+        yield from (f"sif {_quoted(path)} {owner} 0" for owner in ("uid", "gid"))
+
+    def _removing(self, path: str) -> Iterator[str]:
+        if self._mode(path) != FOLDER:
+            yield f"rm {_quoted(path)}"
+            return
+        for name in self.names(path):
+            yield from self._removing(f"{path}/{name}")
+        yield f"rmdir {_quoted(path)}"
+
+    def _mode(self, path: str) -> str | None:
+        place = PurePosixPath(path)
+        return self._modes(str(place.parent)).get(place.name)
+
+    def _modes(self, folder: str) -> dict[str, str]:
+        """The entries of a folder, each with what it is: lines such as `/19/100600/0/0/agent.toml/893/`."""
+        said = (self._ask(f"ls -p {_quoted(folder)}") or b"").decode(errors="replace")
+        parts = [line.split("/") for line in said.splitlines()]
+        return {part[5]: part[2][:3] for part in parts if len(part) >= 7}
+
+    def _ask(self, command: str) -> bytes | None:
+        done = self._run("-R", command)
+        return None if done.stderr.count(b"\n") > 1 else done.stdout
+
+    def _do(self, commands: list[str]) -> None:
+        with tempfile.NamedTemporaryFile("w", prefix="edgestill-", suffix=".debugfs") as script:
+            script.write("".join(f"{command}\n" for command in commands))
+            script.flush()
+            said = self._run("-w", "-f", script.name).stderr.decode(errors="replace").splitlines()
+        if said[1:]:
+            raise ConfigError(f"{self.path}: debugfs: {' '.join(said[1].split())}")  # the rest follows from it
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        program = shutil.which("debugfs", path=PATH)
+        assert program is not None
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        command = [program, *arguments, self._place]
+        return subprocess.run(command, capture_output=True, check=False, env=environment, stdin=subprocess.DEVNULL)
+
+    def _check(self) -> None:
+        program = shutil.which("e2fsck", path=PATH)
+        if program is None:
+            return
+        done = subprocess.run([program, "-f", "-n", self._place], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ConfigError(f"{self.path}: e2fsck finds faults in its ext4; write NVIDIA's image anew")
+
+
+def _quoted(path: str) -> str:
+    """A path from the top; those of kits and units hold nothing that debugfs would take for more."""
+    return "/" if path in ("", ".") else f'"/{path}"'

@@ -1,0 +1,184 @@
+"""A disk image: the partition in it that takes kits, written in a copy that then takes the image's place by one rename.
+
+A Jetson's is its root file system, ext4; a Pi's is the FAT partition that it boots from. So an image is the old one or
+the new one at every moment, whatever happens, at the cost of room for the copy while it is made; holes of a sparse
+image stay holes, and file systems that share blocks (Btrfs, XFS) copy nothing.
+
+An image with a kit holds the device's keys: only its owner can read it (0600), from the copy's first byte on, whatever
+the image before it was. Where `path` or `out` is a symbolic link, the image that it names is read, and replaced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import named_file, open_regular, sync
+from firmware_configs.flash.cards.card import BEFORE, Plan, Put
+from firmware_configs.flash.cards.ext import Ext, has_debugfs
+from firmware_configs.flash.cards.families import RELEASE
+from firmware_configs.flash.cards.mtools import Fat
+from firmware_configs.flash.cards.partitions import Partition, ext_partitions, fat_partitions
+
+__all__ = ["FatCard", "Image", "boot_partition", "carry_out", "copy_sparse"]
+
+BLOCK = 1 << 20
+SUFFIX = ".edgestill"  # of the copy while it is made
+
+
+class FatCard:
+    """The reading side of a card whose file system is read without mounting it."""
+
+    path: Path
+    partition: Partition
+    _fat: Fat | Ext
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return str(self.path)
+
+    def names(self, folder: str = "") -> list[str]:
+        """What a folder holds, sorted; nothing if there is no such folder."""
+        return self._fat.names(folder)
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        return self._fat.read(path)
+
+    def link(self, path: str) -> str | None:
+        """Where a link leads; None if there is none."""
+        return self._fat.link(path)
+
+
+class Image(FatCard):
+    """The image at `path`; written to `out` if that is given, and `path` stays as it is."""
+
+    def __init__(self, path: Path, *, out: Path | None = None) -> None:
+        self.path = path = named_file(path)
+        self.out = path if out is None else named_file(out)
+        root = _jetson_root(path)
+        self._kind: type[Fat] | type[Ext] = Fat if root is None else Ext
+        if root is None:
+            with path.open("rb") as disk:
+                root = boot_partition(fat_partitions(disk, str(path)), path)
+        self.partition = root
+        self._fat = self._kind(path, self.partition)
+
+    def write(self, plan: Plan) -> None:
+        """Carry out the plan in a copy, compare what it then holds, and put it in place."""
+        _remove_left(self.out)
+        # a name that nobody can know, and a file that was not there: not what somebody has put there for us
+        handle, name = tempfile.mkstemp(dir=self.out.parent, prefix=f".{self.out.name}.", suffix=SUFFIX)
+        beside = Path(name)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # it is in use
+            _same_owner(handle, self.out)
+            copy_sparse(self.path, beside)
+            reach("flash-image-copied")
+            carry_out(plan, self._kind(beside, self.partition))
+            with beside.open("rb+") as written:
+                os.fsync(written.fileno())
+            reach("flash-image-written")
+            beside.replace(self.out)
+        finally:
+            beside.unlink(missing_ok=True)
+            os.close(handle)
+        sync(self.out.parent)
+        reach("flash-image-put")
+        self._fat = self._kind(self.out, self.partition)
+
+
+def _jetson_root(path: Path) -> Partition | None:
+    """The partition with the root file system of a JetPack; None if there is none, or nothing to look with."""
+    with path.open("rb") as disk:
+        found = ext_partitions(disk, str(path)) if has_debugfs() else []
+    return next((part for part in found if Ext(path, part).read(RELEASE) is not None), None)
+
+
+def boot_partition(found: list[Partition], what: Path) -> Partition:
+    """The first FAT partition: boards boot from no other."""
+    if not found:
+        raise ConfigError(f"{what}: has no FAT partition to put a kit on; is it the image of a Raspberry Pi?")
+    return found[0]
+
+
+def carry_out(plan: Plan, fat: Fat | Ext) -> None:
+    """Put everything of the plan on a file system that nobody boots from meanwhile, and compare."""
+    wanted = [Put(f"{plan.folder}/{name}", file.data, file.mode) for name, file in plan.files.items()]
+    wanted += [Put(f"{BEFORE}/{name}", data) for name, data in plan.before.items()]
+    wanted += plan.puts
+    with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:  # only its owner can look into it
+        for put in wanted:
+            place = Path(folder, put.path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if put.link is not None:
+                place.symlink_to(put.link)
+            else:
+                place.write_bytes(put.data)
+                place.chmod(put.mode)
+        for old in plan.old:
+            fat.remove(old)
+        fat.add(Path(folder))
+    for put in wanted:
+        if (fat.link(put.path) != put.link) if put.link is not None else (fat.read(put.path) != put.data):
+            raise ConfigError(f"{fat.path}: {put.path} reads back differently from what was written; is it damaged?")
+
+
+def _remove_left(out: Path) -> None:
+    """Remove copies that a run which was killed has left: there are keys in them."""
+    for path in out.parent.glob(f".{glob.escape(out.name)}.*{SUFFIX}"):
+        with suppress(OSError):  # a link, somebody else's, or in use
+            handle = open_regular(path, follow=False)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.geteuid() in (0, os.fstat(handle).st_uid):
+                    path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _same_owner(handle: int, former: Path) -> None:
+    """The copy is for whom the image was; root writes images of others."""
+    with suppress(FileNotFoundError, PermissionError):
+        status = former.stat()
+        os.fchown(handle, status.st_uid, status.st_gid)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copy a file without filling its holes; a new one is its owner's alone."""
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with source.open("rb") as old, os.fdopen(handle, "wb") as new:
+        size = os.fstat(old.fileno()).st_size
+        new.truncate(size)
+        at = 0
+        while (at := _seek(old.fileno(), at, os.SEEK_DATA, size)) < size:
+            end = _seek(old.fileno(), at, os.SEEK_HOLE, size)
+            while at < end:
+                at += _copy_range(old.fileno(), new.fileno(), at, min(end - at, 64 * BLOCK))
+
+
+def _seek(handle: int, at: int, whence: int, size: int) -> int:
+    try:
+        return os.lseek(handle, at, whence)
+    except OSError:
+        return size  # no more data, or no more holes, up to the end
+
+
+def _copy_range(old: int, new: int, at: int, count: int) -> int:
+    if hasattr(os, "copy_file_range"):
+        try:
+            if done := os.copy_file_range(old, new, count, at, at):
+                return done
+        except OSError:
+            pass  # between file systems, or where the system has none
+    done = os.pwrite(new, os.pread(old, min(count, BLOCK), at), at)
+    if not done:
+        raise ConfigError("the image became shorter while it was copied")
+    return done

@@ -1,0 +1,195 @@
+"""A mounted boot partition, or a mounted root file system: plain files, put in place by renames.
+
+    edgestill/TAG.new/    the kit, being copied; then renamed to edgestill/TAG, to which nothing refers yet
+    edgestill/stage/N     the files that will take others' places, in order
+    edgestill/journal     {"puts": [[N, path], ...]}: from here on the new state is the one that counts
+
+A run that is cut before the journal is there has changed nothing that a board would use. One that is cut later is
+finished by whoever opens the card next. Where only one file is replaced, its rename is all, and there is no journal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from core.crashpoints import reach
+from core.errors import ConfigError
+from core.files import read_regular, sync, write_atomic
+from firmware_configs.flash.cards.card import BEFORE, HOME, Plan, Put
+from firmware_configs.flash.plan import JETSON_HOME, PLACES
+from firmware_configs.kits.kit import MAX_FILE
+
+__all__ = ["Mounted"]
+
+MAX_JOURNAL = 64 * 1024
+
+
+class _Puts(msgspec.Struct):
+    puts: list[tuple[str, str]]
+
+
+class Mounted:
+    """The card below the folder `top`; opening it finishes what was cut short."""
+
+    def __init__(self, top: Path, *, recover: bool = True) -> None:
+        self.top = top
+        self.recovered = False
+        for home in (HOME, JETSON_HOME) if recover else ():
+            if os.path.lexists(top / home / "journal"):
+                self._finish(home)
+                self.recovered = True
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return str(self.top)
+
+    def names(self, folder: str = "") -> list[str]:
+        """What a folder holds, sorted; nothing if there is no such folder."""
+        path = self._at(f"{folder}/any").parent  # the folder itself must not be a link out of the card
+        return sorted(child.name for child in path.iterdir()) if path.is_dir() else []
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        file = self._at(path)
+        if file.is_symlink() or not file.is_file():
+            return None
+        try:
+            return read_regular(file, MAX_FILE, follow=False)
+        except OSError as error:
+            raise ConfigError(f"{self.name}: {path}: {error.strerror}") from None
+
+    def link(self, path: str) -> str | None:
+        """Where a link leads; None if there is none."""
+        file = self._at(path)
+        return os.readlink(file) if file.is_symlink() else None
+
+    def write(self, plan: Plan) -> None:
+        """Carry out the plan, compare what the card then holds: what was there before or all of it, no mixture."""
+        home = plan.folder.rpartition("/")[0]
+        self._tidy(home)
+        self._copy_kit(plan)
+        reach("flash-kit-copied")
+        for path, data in plan.before.items():
+            self._at(BEFORE).mkdir(parents=True, exist_ok=True)
+            write_atomic(self._at(f"{BEFORE}/{path}"), data)
+        for number, put in enumerate(plan.puts):
+            self._stage(self._at(f"{home}/stage/{number}"), put)
+        if plan.puts:
+            sync(self._at(f"{home}/stage"))
+        self._compare(plan, [f"{home}/stage/{number}" for number in range(len(plan.puts))])
+        reach("flash-staged")
+        if len(plan.puts) > 1:
+            entries = [[str(number), put.path] for number, put in enumerate(plan.puts)]
+            write_atomic(self._at(f"{home}/journal"), msgspec.json.encode({"puts": entries}))
+            reach("flash-journal")
+            self._finish(home)
+        else:
+            for put in plan.puts:
+                self._move(f"{home}/stage/0", put.path)
+        reach("flash-put")
+        self._compare(plan, [put.path for put in plan.puts])
+        for path in plan.old:
+            _remove(self._at(path))
+        self._tidy(home)
+
+    def _finish(self, home: str) -> None:
+        journal = self._at(f"{home}/journal")
+        for number, path in self._journalled(home):
+            self._move(f"{home}/stage/{number}", path)
+            reach("flash-moved")
+        journal.unlink()
+        sync(journal.parent)
+
+    def _journalled(self, home: str) -> list[tuple[str, str]]:
+        """What a run that was cut had still to move. A journal is a file of the card: anybody may have written it."""
+        name, advice = f"{self.name}: {home}/journal", "remove it, then flash the card again"
+        try:
+            puts = msgspec.json.decode(read_regular(self._at(f"{home}/journal"), MAX_JOURNAL, follow=False), type=_Puts)
+        except OSError as error:
+            raise ConfigError(f"{name}: {error.strerror}; {advice}") from None
+        except (msgspec.MsgspecError, RecursionError):
+            raise ConfigError(f"{name} is damaged, or not edgestill's; {advice}") from None
+        for number, path in puts.puts:
+            if not number.isdecimal() or path not in PLACES:
+                raise ConfigError(f"{name} would put a file at {path[:80]!r}, which edgestill does not; {advice}")
+        return puts.puts
+
+    def _tidy(self, home: str) -> None:
+        """Remove what a run that was cut has left: there are keys in it."""
+        for name in self.names(home):
+            if name == "stage" or name.endswith(".new") or name.startswith(".journal"):
+                _remove(self._at(f"{home}/{name}"))
+
+    def _copy_kit(self, plan: Plan) -> None:
+        target = self._at(plan.folder)
+        if target.exists():
+            return  # the plan has found it whole
+        staging = self._at(f"{plan.folder}.new")
+        for name, file in plan.files.items():
+            self._fresh(staging / name, file.data, file.mode)
+        for path in [staging, *staging.rglob("*")]:
+            sync(path)
+        reach("flash-kit-half")
+        staging.rename(target)
+        sync(target.parent)
+
+    def _stage(self, path: Path, put: Put) -> None:
+        path.unlink(missing_ok=True)
+        if put.link is None:
+            self._fresh(path, put.data, put.mode)
+            sync(path)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(put.link)
+
+    def _move(self, staged: str, path: str) -> None:
+        source, target = self._at(staged), self._at(path)
+        if not source.is_symlink() and not source.exists():
+            return  # moved before the run was cut
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+        sync(target.parent)
+
+    def _fresh(self, path: Path, data: bytes, mode: int = 0o644) -> None:
+        """A file that nobody looks at yet."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+
+    def _compare(self, plan: Plan, places: list[str]) -> None:
+        """Read everything back, from the card and not from memory where the system lets us."""
+        for name, file in plan.files.items():
+            self._same(f"{plan.folder}/{name}", file.data)
+        for place, put in zip(places, plan.puts, strict=True):
+            if put.link is None:
+                self._same(place, put.data)
+            elif self.link(place) != put.link:
+                raise ConfigError(f"{self.name}: {place} is not the link that was made; try another card")
+
+    def _same(self, path: str, data: bytes) -> None:
+        file = self._at(path)
+        with file.open("rb") as opened:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if opened.read() != data:
+                raise ConfigError(f"{self.name}: {path} reads back differently from what was written; try another card")
+
+    def _at(self, path: str) -> Path:
+        """The place of a path on the card; a link on it must not lead to a file of this machine."""
+        folder = (self.top / path.lstrip("/")).parent
+        if not folder.resolve().is_relative_to(self.top.resolve()):
+            raise ConfigError(f"{self.name}: {path} leads out of the card by a link")
+        return self.top / path.lstrip("/")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

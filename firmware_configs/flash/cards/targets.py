@@ -1,0 +1,38 @@
+"""What `--to` may name: a folder where a partition is mounted, a disk image, a block device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.errors import ConfigError
+from firmware_configs.flash.cards.blocks import BlockDevice, journal_folder
+from firmware_configs.flash.cards.disks import check_disk, examine
+from firmware_configs.flash.cards.image import Image
+from firmware_configs.flash.cards.mounted import Mounted
+
+__all__ = ["open_target"]
+
+
+def open_target(
+    target: Path, *, yes: bool = False, base: Path | None = None, read_only: bool = False
+) -> Mounted | Image | BlockDevice:
+    """The card at `target`, ready to be read and written.
+
+    With `base`, an image is made at `target` from the one at `base`. `read_only`: a look changes nothing, so a block
+    device needs no `yes`, and a run that was cut stays as it is.
+    """
+    if base is not None:
+        if not base.is_file():
+            raise ConfigError(f"{base}: no such image; give the file of an unpacked disk image")
+        if target.exists() and not target.is_file():
+            raise ConfigError(f"{target}: with --from, it is the name of the image to make")
+        return Image(base, out=target)
+    if target.is_dir():
+        return Mounted(target, recover=not read_only)
+    if target.is_file():
+        return Image(target)
+    if target.is_block_device():
+        if not read_only:
+            check_disk(examine(target), target, yes=yes)
+        return BlockDevice(target, journal_folder(), recover=not read_only)
+    raise ConfigError(f"{target}: no folder, image or disk is there; give where the card is mounted, or its device")

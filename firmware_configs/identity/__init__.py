@@ -1,0 +1,1 @@
+"""The fleet's certificate authority, and the keys and certificates that it issues."""

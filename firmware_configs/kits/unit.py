@@ -1,0 +1,80 @@
+"""The agent's systemd unit: restarted indefinitely, watched, and with no more rights than it uses.
+
+What is not locked, and why: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the
+devices of boards with an accelerator; `/proc/cpuinfo`, which torch reads.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from firmware_configs.boards import Board
+
+__all__ = ["NAME", "unit"]
+
+NAME = "edgestill-agent.service"
+
+
+TEMPLATE = """\
+[Unit]
+Description=edgestill agent
+Wants=network-online.target
+After=network-online.target time-sync.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStart=/opt/edgestill/bin/edgestill agent run --config /etc/edgestill/agent.toml
+Restart=always
+RestartSec=5
+WatchdogSec=60
+TimeoutStopSec=15
+User=edgestill
+Group=edgestill
+StateDirectory=edgestill
+StateDirectoryMode=0700
+UMask=0077
+
+MemoryMax={memory_mb}M
+MemorySwapMax=0
+OOMPolicy=continue
+TasksMax=64
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome={home}
+PrivateTmp=yes
+{devices}
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectProc=invisible
+PrivateIPC=yes
+RemoveIPC=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+LockPersonality=yes
+KeyringMode=private
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit(board: Board, *, data: str) -> str:
+    """The unit of an agent on this board, whose samples lie at `data`."""
+    home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
+    plain = board.accelerator == "none"
+    devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
+    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices)
