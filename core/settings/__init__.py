@@ -13,14 +13,15 @@ underscore and the field in capitals), the file, the struct's default, which is 
 must be given somewhere. `core/settings/fields.py` has the annotations; what else holds for a struct, such as one field
 that needs another, its `__post_init__` says by a ConfigError, in front of which `read` puts the place.
 
-    read(Struct, table, where)     a Struct, from a table and all the rest
-    given(Struct, table, where)    what was given somewhere, checked: for defaults that follow from other fields
-    value_of(field, text, what)    one value from a text: a variable, NAME=VALUE
-    checked(field, value, what)    one value from a file or a program
-    check(config)                  every field of a struct that a program made
-    replace(config, field=value)   a struct with other values, checked by its `__post_init__` again
-    describe(Struct)               what each field is: for --help, docs and sweeps
-    plain(config)                  a struct as tables to print; secrets hidden
+    read(Struct, table, where)       a Struct, from a table and all the rest
+    read_tables(Struct, file, path)  a Struct whose fields are the tables of a file
+    given(Struct, table, where)      what was given somewhere, checked: for defaults that follow from other fields
+    value_of(field, text, what)      one value from a text: a variable, NAME=VALUE
+    checked(field, value, what)      one value from a file or a program
+    check(config)                    every field of a struct that a program made
+    replace(config, field=value)     a struct with other values, checked by its `__post_init__` again
+    describe(Struct)                 what each field is: for --help, docs and sweeps
+    plain(config)                    a struct as tables to print; secrets hidden
 
 Other structs are read in their place: `tls: TlsConfig | None = None` reads the table [broker.tls] of [broker].
 """
@@ -34,10 +35,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.config_keys import brief
+from core.config_keys import brief, sub_table
 from core.errors import ConfigError, did_you_mean
 from core.settings.fields import REQUIRED, Field, describe, within
-from core.settings.values import HIDDEN, LARGEST_FLOAT, LARGEST_INT, checked, value_of
+from core.settings.values import LARGEST_FLOAT, LARGEST_INT, checked, value_of
 
 __all__ = [
     "LARGEST_FLOAT",
@@ -51,6 +52,7 @@ __all__ = [
     "given",
     "plain",
     "read",
+    "read_tables",
     "replace",
     "value_of",
     "within",
@@ -60,13 +62,11 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What configuration structs are made of; its repr hides secrets. Subclasses repeat frozen and kw_only."""
+    """What configuration structs are made of; its repr leaves secrets out. Subclasses repeat frozen and kw_only."""
 
     def __repr__(self) -> str:
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        secret = {name for name, field in describe(type(self)).items() if field.secret and values[name] is not None}
-        shown = (f"{name}={HIDDEN if name in secret else repr(value)}" for name, value in values.items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        shown = [name for name, field in describe(type(self)).items() if not field.secret]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def read(
@@ -83,20 +83,37 @@ def read(
 
     `where` starts the messages, such as "pi-07.toml [agent]"; relative paths of the file are below `base`.
     """
-    values = given(struct, table, where, flags=flags, env=env, environ=environ, base=base)
-    for name, field in describe(struct).items():
-        if name not in values and field.default is REQUIRED:
-            variable = _variable(field, env)
-            also = f" or set {variable}" if variable else ""
-            raise ConfigError(f"{where}: {name!r} is missing; give {field.expected}{also}")
+    values = given(struct, table, where, flags=flags, env=env, environ=environ, base=base, complete=True)
     try:
         return struct(**values)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
+def read_tables(
+    struct: type[S],
+    file: Mapping[str, Any],
+    path: str,
+    *,
+    env: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    base: Path | None = None,
+) -> S:
+    """A struct of structs from the tables of a file: the field `round` from [round] and variables <env>_ROUND_<FIELD>.
+
+    A table that is not there is an empty one. Whether the file has others is the caller's to say.
+    """
+    tables = {}
+    for name, field in describe(struct).items():
+        assert field.table is not None, f"{struct.__name__}.{name} is no struct"
+        prefix = f"{env}_{name.upper()}" if env else None
+        table = sub_table(file, name, path)
+        tables[name] = read(field.table, table, f"{path} [{name}]", env=prefix, environ=environ, base=base)
+    return struct(**tables)
+
+
 def given(
-    struct: type[msgspec.Struct],
+    struct: type[msgspec.Struct] | Mapping[str, Field],
     table: Mapping[str, Any],
     where: str,
     *,
@@ -104,9 +121,13 @@ def given(
     env: str | None = None,
     environ: Mapping[str, str] | None = None,
     base: Path | None = None,
+    complete: bool = False,
 ) -> dict[str, Any]:
-    """What `read` would build the struct from: the fields that were given somewhere, in the order of the struct."""
-    fields = describe(struct)
+    """What `read` would build the struct from, or some of its fields: those that were given somewhere, in its order.
+
+    `complete` refuses that one without a default is missing.
+    """
+    fields = struct if isinstance(struct, Mapping) else describe(struct)
     for name in table:
         if name not in fields:
             known = did_you_mean(name, fields) or f"; known: {' '.join(fields)}"
@@ -124,6 +145,9 @@ def given(
             values[name] = read(field.table, inner, _inside(where, name), environ={}, base=base)
         elif name in table:
             values[name] = _below(base, checked(field, table[name], f"{where}: {name!r}"))
+        elif complete and field.default is REQUIRED:
+            also = f" or set {variable}" if variable else ""
+            raise ConfigError(f"{where}: {name!r} is missing; give {field.expected}{also}")
     return values
 
 

@@ -23,6 +23,7 @@ of Meta: `ge`, `le`, `description` and `extra`: {"secret": True} (messages and r
 from __future__ import annotations
 
 import functools
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,20 +93,29 @@ def describe(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
     """Every field of a configuration struct by its name, in order; TypeError for an annotation that is not one."""
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    return MappingProxyType({own.name: _field(struct, own) for own in info.fields})
+    hints = typing.get_type_hints(struct)
+    return MappingProxyType({own.name: _field(struct, own, hints[own.name]) for own in info.fields})
 
 
-def _field(struct: type[msgspec.Struct], own: inspect.Field) -> Field:
+def _field(struct: type[msgspec.Struct], own: inspect.Field, hint: Any) -> Field:
     said = _facts(own.type)
     if "kind" not in said:
         raise TypeError(
             f"{struct.__name__}.{own.name}: no kind of setting is annotated so; see core/settings/fields.py"
         )
+    if "choices" in said:
+        said["choices"] = _in_order(hint)
     if not own.required:
         factory = own.default_factory
         said["default"] = own.default if factory is msgspec.NODEFAULT else factory()
     extra = said.get("extra", {})
     return Field(name=own.name, secret=extra.get("secret", False), parse=extra.get("parse"), **said)
+
+
+def _in_order(hint: Any) -> tuple[Any, ...]:
+    """The values of Literal, or of Literal | None, as they were written; msgspec sorts them."""
+    literals = [hint, *typing.get_args(hint)]
+    return next(typing.get_args(part) for part in literals if typing.get_origin(part) is typing.Literal)
 
 
 def _facts(kind: inspect.Type) -> dict[str, Any]:
