@@ -71,7 +71,7 @@ def make_request(
     """What the child is told of a job or an offer; its model lies at `model`, its side artifact at `side_artifact`."""
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
-    kind, bits = config.update.kind, config.update.delta_bits
+    bits, kind = config.update.delta_bits, str(config.update.kind)
     if job is not None and kind == "job":
         kind, bits = job.update, job.bits
     light = config.train.mode == "light"
