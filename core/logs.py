@@ -15,15 +15,23 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TextIO
+from typing import Literal, TextIO, get_args
 
 from core.errors import ConfigError, did_you_mean
+from core.settings import Settings
 
-__all__ = ["FORMATS", "LEVELS", "setup_logging"]
+__all__ = ["LogConfig", "setup_logging"]
 
-FORMATS = ("line", "json")
-LEVELS = ("debug", "info", "warning", "error")
+Format = Literal["line", "json"]
+Level = Literal["debug", "info", "warning", "error"]
 ROOT = "edgestill"
+
+
+class LogConfig(Settings, frozen=True, kw_only=True):
+    """The table [log]: how an agent or the aggregator logs."""
+
+    format: Format = "line"
+    level: Level = "info"
 
 
 def setup_logging(
@@ -34,8 +42,8 @@ def setup_logging(
     environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Send the records of all `edgestill.*` loggers to stderr; a second call replaces the first."""
-    _check("log format", format, FORMATS)
-    _check("log level", level, LEVELS)
+    _check("log format", format, get_args(Format))
+    _check("log level", level, get_args(Level))
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if format == "json" else _Line(stamp="JOURNAL_STREAM" not in environ))
     logger = logging.getLogger(ROOT)

@@ -11,27 +11,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from core.config_keys import Key, read_toml, sub_table, take
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
-from core.local_defaults import FAST
-from core.logs import FORMATS, LEVELS
+from core.local_defaults import Fast
+from core.logs import LogConfig
+from core.settings import Field, Settings, describe, plain, read_tables, replace, within
 from models.spec import parse_prototype
 from quant.precision import Precision
+from transport.config import BROKER_KEYS, BrokerConfig, broker_config
 from transport.config import ENV as BROKER_ENV
-from transport.config import BrokerConfig, broker_config
 from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
 __all__ = [
+    "TABLES",
     "AgentConfig",
     "DataConfig",
     "EnrolConfig",
-    "LogConfig",
     "TrainConfig",
     "UpdateConfig",
     "check_agent_config",
@@ -41,86 +44,93 @@ __all__ = [
 ]
 
 ENV = "EDGESTILL_AGENT"
-_BROKER_KEYS = ("host", "port", "username", "password", "password_file", "keepalive_s", "protocol")
-KINDS = ("job", "state", "delta", "predictor", "onnx")
+Kind = Literal["job", "state", "delta", "predictor", "onnx"]
+Mode = Literal["full", "light"]
 HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
-TABLES: dict[str, dict[str, Key]] = {
-    "agent": {
-        "fleet": Key(str),
-        "device": Key(str),
-        "state_dir": Key(Path),
-        "board": Key(str, "unknown"),
-        "cache_mb": Key(int, 256, least=1, most=MEGABYTES.most),
-    },
-    "keys": {"private": Key(Path, None), "aggregator": Key(str)},
-    "enrol": {"cert": Key(Path, None), "key": Key(Path, None)},
-    "model": {"prototype": Key(str), "graph": Key(Path, None)},
-    "data": {
-        "path": Key(Path),
-        "validation": Key(float, 0.0, least=0, most=0.9),
-        "refuse_worse": Key(bool, False),
-        "count_epsilon": Key(float, None, least=0.001, most=WEIGHT.most),
-        "count_bins": Key(int, None, least=2, most=SAMPLES.most),
-    },
-    "train": {
-        "mode": Key(str, "full", choices=("full", "light")),
-        "threads": Key(int, 1, least=1, most=1024),
-        "memory_mb": Key(int, None, least=64, most=MEGABYTES.most),
-        "max_seconds": Key(float, 300.0, least=1, most=SECONDS.most),
-        "nice": Key(int, 5, least=0, most=19),
-        "fast": Key(str, "auto", choices=FAST),
-    },
-    "update": {
-        "kind": Key(str, "job", choices=KINDS),
-        "delta_bits": Key(int, None),
-        "floats": Key(str, "auto", choices=("auto", "fp16", "fp32")),
-    },
-    "log": {"format": Key(str, "line", choices=FORMATS), "level": Key(str, "info", choices=LEVELS)},
+
+
+class DeviceConfig(Settings, frozen=True, kw_only=True):
+    """The table [agent]: who the device is, and where it keeps its state."""
+
+    fleet: str
+    device: str
+    state_dir: Path
+    board: str = "unknown"
+    cache_mb: Annotated[int, within(1, MEGABYTES.most, "bound of the received models kept on disk")] = 256
+
+
+class KeyFiles(Settings, frozen=True, kw_only=True):
+    """The table [keys]."""
+
+    private: Path | None = None
+    aggregator: Annotated[str, Meta(description="the public key in hex, or its file")]
+
+
+class ClaimFiles(Settings, frozen=True, kw_only=True):
+    """The table [enrol]: a claim, of a board that makes its own keys."""
+
+    cert: Path | None = None
+    key: Path | None = None
+
+
+class ModelConfig(Settings, frozen=True, kw_only=True):
+    """The table [model]."""
+
+    prototype: str
+    graph: Annotated[Path, Meta(description="ONNX of the prototype, whose extractor a light device uses")] | None = None
+
+
+class DataConfig(Settings, frozen=True, kw_only=True):
+    """The table [data]: the device's own samples. Of label counts: edge_agent/training/label_privacy.py."""
+
+    path: Annotated[Path, Meta(description=".npz with x and y")]
+    validation: Annotated[float, within(0, 0.9, "the fraction held out of training")] = 0.0
+    refuse_worse: Annotated[bool, Meta(description="keep the model if a new one is worse on held-out samples")] = False
+    count_epsilon: Annotated[float, within(0.001, WEIGHT.most, "label counts leave the device with noise")] | None = (
+        None
+    )
+    count_bins: Annotated[int, within(2, SAMPLES.most, "and rounded to multiples of this")] | None = None
+
+
+class TrainConfig(Settings, frozen=True, kw_only=True):
+    """The table [train]: the training child, whether it holds torch, and its limits."""
+
+    mode: Annotated[Mode, Meta(description="light: the predictor alone, in NumPy, under a frozen extractor")] = "full"
+    threads: Annotated[int, within(1, 1024)] = 1
+    memory_mb: Annotated[int, within(64, MEGABYTES.most)] | None = None
+    max_seconds: Annotated[float, within(1, SECONDS.most, "without any progress")] = 300.0
+    nice: Annotated[int, within(0, 19)] = 5
+    fast: Annotated[Fast, Meta(description="off: local SGD without hand-written fast paths")] = "auto"
+
+
+class UpdateConfig(Settings, frozen=True, kw_only=True):
+    """The table [update]: what goes up."""
+
+    kind: Annotated[Kind, Meta(description="what the job says, or always this")] = "job"
+    delta_bits: int | None = None
+    floats: Annotated[Literal["auto", "fp16", "fp32"], Meta(description="fp32 for fp32 prototypes, else fp16")] = "auto"
+
+
+class AgentTables(Settings, frozen=True, kw_only=True):
+    """The tables of agent.toml, besides [broker]."""
+
+    agent: DeviceConfig
+    keys: KeyFiles
+    enrol: ClaimFiles
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    update: UpdateConfig
+    log: LogConfig
+
+
+#: Their fields, by table.
+TABLES: Mapping[str, Mapping[str, Field]] = {
+    name: describe(own.table) for name, own in describe(AgentTables).items() if own.table is not None
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    """The device's own samples."""
-
-    path: Path  # .npz with x and y
-    validation: float = 0.0  # the fraction held out of training
-    refuse_worse: bool = False  # keep the current model if the new one is worse on the held-out samples
-    count_epsilon: float | None = None  # label counts leave the device with noise: edge_agent/training/label_privacy.py
-    count_bins: int | None = None  # and rounded to multiples of this
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
-    """The training child: whether it holds torch, and its limits."""
-
-    mode: str = "full"  # or light: the predictor alone, in NumPy, under the frozen extractor of [model] graph
-    threads: int = 1
-    memory_mb: int | None = None
-    max_seconds: float = 300.0  # without any progress
-    nice: int = 5
-    fast: str = "auto"  # or off: local SGD without hand-written fast paths
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateConfig:
-    """What goes up."""
-
-    kind: str = "job"  # what the job says, or always this
-    delta_bits: int | None = None
-    floats: str = "auto"  # fp32 for fp32 prototypes, fp16 for quantized ones
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """How the agent logs."""
-
-    format: str = "line"
-    level: str = "info"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnrolConfig:
+class EnrolConfig(Settings, frozen=True, kw_only=True):
     """A claim, with which a board that makes its own keys gets its certificate: edge_agent/enrolment.py."""
 
     cert: Path
@@ -134,25 +144,19 @@ def enrolled(enrol: EnrolConfig) -> bool:
     return (enrol.identity / "tls.pem").is_file()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentConfig:
+class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
     """One device."""
 
-    fleet: str
-    device: str
-    state_dir: Path
     broker: BrokerConfig
     private_key: Path
-    aggregator: str | Path  # the public key in hex, or its file
+    aggregator: str  # the public key in hex, or the path of its file
     prototype: str
+    graph: Path | None = None
     data: DataConfig
-    graph: Path | None = None  # ONNX of the prototype, whose extractor a light device uses
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()
     log: LogConfig = LogConfig()
     enrol: EnrolConfig | None = None
-    board: str = "unknown"
-    cache_mb: int = 256  # bound of the received models kept on disk
 
     def __post_init__(self) -> None:
         try:
@@ -186,9 +190,9 @@ class AgentConfig:
 
     def aggregator_key(self) -> Ed25519PublicKey:
         """The key that jobs, answers and models must be signed with."""
-        if isinstance(self.aggregator, Path):
-            return load_public_key(self.aggregator)
-        return public_key_from_hex(self.aggregator)
+        if HEX_KEY.fullmatch(self.aggregator):
+            return public_key_from_hex(self.aggregator)
+        return load_public_key(Path(self.aggregator))
 
 
 def read_agent_config(
@@ -202,17 +206,7 @@ def read_agent_config(
         if name not in TABLES and name != "broker":
             raise ConfigError(f"{path}: unknown table [{name}]{did_you_mean(name, (*TABLES, 'broker'))}")
     base = path.resolve().parent
-    tables = {
-        name: take(
-            sub_table(file, name, str(path)),
-            f"{path} [{name}]",
-            keys,
-            env=f"{ENV}_{name.upper()}",
-            environ=environ,
-            base=base,
-        )
-        for name, keys in TABLES.items()
-    }
+    tables = read_tables(AgentTables, file, str(path), env=ENV, environ=environ, base=base)
     broker = broker_config(sub_table(file, "broker", str(path)), f"{path} [broker]", base, environ=environ)
     try:
         return _assemble(tables, broker, base)
@@ -226,7 +220,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     >>> parse_settings(["train.threads=2"])
     {'EDGESTILL_AGENT_TRAIN_THREADS': '2'}
     """
-    known = {**TABLES, "broker": _BROKER_KEYS}
+    known = {**TABLES, "broker": BROKER_KEYS}
     found = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -245,26 +239,20 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
 def check_agent_config(path: Path | str) -> dict[str, Any]:
     """The resolved config, by the tables of the file, for printing; the broker's password is not in it."""
     config = read_agent_config(path)
-    broker = asdict(config.broker)
-    if broker["password"] is not None:
-        broker["password"] = "(given)"
-    tables = {
-        "agent": {name: getattr(config, name) for name in TABLES["agent"]},
-        "broker": broker,
-        "keys": {"private": config.private_key, "aggregator": config.aggregator},
-        "enrol": {name: getattr(config.enrol, name, None) for name in TABLES["enrol"]},
-        "model": {"prototype": config.prototype, "graph": config.graph},
-        "data": asdict(config.data),
-        "train": asdict(config.train),
-        "update": asdict(config.update),
-        "log": asdict(config.log),
+    own = plain(config)
+    return {
+        "agent": {name: own[name] for name in TABLES["agent"]},
+        "broker": own["broker"],
+        "keys": {"private": own["private_key"], "aggregator": own["aggregator"]},
+        "enrol": {name: (own["enrol"] or {}).get(name) for name in TABLES["enrol"]},
+        "model": {name: own[name] for name in TABLES["model"]},
+        **{name: own[name] for name in ("data", "train", "update", "log")},
     }
-    return {name: _plain(table) for name, table in tables.items()}
 
 
-def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, base: Path) -> AgentConfig:
-    key: str = tables["keys"]["aggregator"]
-    private, enrol = tables["keys"]["private"], _enrol(tables, broker)
+def _assemble(tables: AgentTables, broker: BrokerConfig, base: Path) -> AgentConfig:
+    key, private = tables.keys.aggregator, tables.keys.private
+    enrol = _enrol(tables, broker)
     if enrol is not None:
         assert broker.tls is not None
         own = enrol.identity
@@ -273,36 +261,32 @@ def _assemble(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig, bas
     elif private is None:
         raise ConfigError(f"[keys]: 'private' is missing; give a path or set {ENV}_KEYS_PRIVATE")
     return AgentConfig(
-        **tables["agent"],
+        **asdict(tables.agent),
         broker=broker,
         private_key=private,
         enrol=enrol,
-        aggregator=key.lower() if HEX_KEY.fullmatch(key) else base / Path(key).expanduser(),
-        **tables["model"],
-        data=DataConfig(**tables["data"]),
-        train=TrainConfig(**tables["train"]),
-        update=UpdateConfig(**tables["update"]),
-        log=LogConfig(**tables["log"]),
+        aggregator=key.lower() if HEX_KEY.fullmatch(key) else str(base / Path(key).expanduser()),
+        **asdict(tables.model),
+        data=tables.data,
+        train=tables.train,
+        update=tables.update,
+        log=tables.log,
     )
 
 
-def _enrol(tables: Mapping[str, Mapping[str, Any]], broker: BrokerConfig) -> EnrolConfig | None:
-    cert, key = tables["enrol"]["cert"], tables["enrol"]["key"]
+def _enrol(tables: AgentTables, broker: BrokerConfig) -> EnrolConfig | None:
+    cert, key = tables.enrol.cert, tables.enrol.key
     if cert is None and key is None:
         return None
     for name, path in (("cert", cert), ("key", key)):
         if path is None or not path.is_file():
             raise ConfigError(f"[enrol]: {name!r}: there is no file {path}; both files of the claim are needed")
-    if broker.tls is None or broker.tls.cert is not None or tables["keys"]["private"] is not None:
+    if broker.tls is None or broker.tls.cert is not None or tables.keys.private is not None:
         raise ConfigError(
             "[enrol]: the board makes its own keys; give [broker.tls] its ca alone, and no [keys] private"
         )
+    assert cert is not None
+    assert key is not None
     # another claim is another identity: a kit with a new one enrols the board again
-    identity = tables["agent"]["state_dir"] / "identity" / digest_of(cert.read_bytes())[:16]
+    identity = tables.agent.state_dir / "identity" / digest_of(cert.read_bytes())[:16]
     return EnrolConfig(cert=cert, key=key, ca=broker.tls.ca, identity=identity)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return str(value) if isinstance(value, Path) else value

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from core.crashpoints import reach
 from core.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError, WireError
 from core.files import write_atomic
+from core.settings import replace
 from edge_agent.config import AgentConfig, EnrolConfig
 from edge_agent.faults import tell_fault
 from edge_agent.host.systemd import notify, watchdog_seconds

@@ -11,13 +11,14 @@ import shutil
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import EdgestillError
 from core.files import read_regular
+from core.settings import replace
 from edge_agent.config import AgentConfig, EnrolConfig, enrolled, read_agent_config
 from edge_agent.enrolment import own_keys
 from edge_agent.host.telemetry import temperature_c

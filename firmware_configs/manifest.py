@@ -24,15 +24,17 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from aggregator.config.tables import TABLES as FLEET_TABLES
-from aggregator.config.tables import split_tables
-from core.config_keys import Key, brief, read_toml, sub_table, take
+from msgspec import Meta
+
+from aggregator.config.tables import FleetTable, PrototypesTable, StateTable, split_tables
+from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, EdgestillError, did_you_mean
 from core.limits import MEGABYTES
-from edge_agent.config import KINDS
+from core.settings import Settings, given, read, within
 from edge_agent.config import TABLES as AGENT_TABLES
+from edge_agent.config import Kind
 from firmware_configs.boards import Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
 from firmware_configs.kits.kit import FAMILIES
@@ -45,36 +47,45 @@ __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder",
 
 STATE_DIR = "/var/lib/edgestill"
 #: Keys in the kit; keys made on the board, certified when somebody approves them, or for the claim alone.
-ENROL = ("off", "approve", "claim")
-_PROVISION = {
-    "out": Key(Path, None),
-    "host": Key(str, None),
-    "port": Key(int, None, least=1, most=65535),
-    "server_names": Key(tuple, ()),
-    "days": Key(int, 825, least=1, most=3650),
-    "authority_days": Key(int, 3650, least=1, most=36500),
-    "secrets": Key(Path, None),
-    "package": Key(str, "edgestill"),
-    "enrol": Key(str, "off", choices=ENROL),
-    "claim_days": Key(int, 7, least=1, most=90),
-    "broker_mb": Key(int, 1024, least=64, most=MEGABYTES.most),
-}
-_GROUP = {
-    "name": Key(str),
-    "board": Key(str),
-    "count": Key(int, None, least=1, most=10_000),
-    "devices": Key(tuple, ()),
-    "prototype": Key(str),
-    "precision": Key(str, None),
-    "update": Key(str, "job", choices=KINDS),
-    "delta_bits": Key(int, None),
-    "data": Key(str, f"{STATE_DIR}/samples.npz"),
-    "graph": Key(Path, None),
-    "os": Key(tuple, ()),
-    "wifi": Key(str, None),
-    "enrol": Key(str, None, choices=ENROL),
-    "settings": Key(dict, {}),
-}
+Enrol = Literal["off", "approve", "claim"]
+ENROL = get_args(Enrol)
+
+
+class ProvisionConfig(Settings, frozen=True, kw_only=True):
+    """The table [provision]."""
+
+    out: Path | None = None
+    host: str | None = None
+    port: Annotated[int, within(1, 65535)] | None = None
+    server_names: Annotated[tuple[str, ...], Meta(description="further names of the broker's certificate")] = ()
+    days: Annotated[int, within(1, 3650, "that certificates of devices are good")] = 825
+    authority_days: Annotated[int, within(1, 36500)] = 3650
+    secrets: Annotated[Path, Meta(description="Wi-Fi passwords: firmware_configs/secrets.py")] | None = None
+    package: Annotated[str, Meta(description="what pip is asked for on a board without wheels")] = "edgestill"
+    enrol: Enrol = "off"
+    claim_days: Annotated[int, within(1, 90)] = 7
+    broker_mb: Annotated[int, within(64, MEGABYTES.most, "memory of the broker, beside retained messages")] = 1024
+
+
+class GroupConfig(Settings, frozen=True, kw_only=True):
+    """A table [[group]]."""
+
+    name: str
+    board: str
+    count: Annotated[int, within(1, 10_000)] | None = None
+    devices: tuple[str, ...] = ()
+    prototype: str
+    precision: str | None = None
+    update: Kind = "job"
+    delta_bits: int | None = None
+    data: str = f"{STATE_DIR}/samples.npz"
+    graph: Path | None = None
+    os: tuple[str, ...] = ()
+    wifi: str | None = None
+    enrol: Enrol | None = None
+    settings: Mapping[str, Any] = {}
+
+
 #: What a group may set of agent.toml; the rest follows from the manifest and the identity.
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
@@ -146,12 +157,10 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
     path, environ = Path(path), os.environ if environ is None else environ
     file, base = read_toml(path), path.resolve().parent
     tables = split_tables(file, str(path))
-    where = f"{path} [provision]"
-    own = take(sub_table(file, "provision", str(path)), where, _PROVISION, base=base)
-    fleet, state, prototypes = (
-        take(tables[name], f"{path} [{name}]", FLEET_TABLES[name], base=base)
-        for name in ("fleet", "state", "prototypes")
-    )
+    own = _provision(file, path)
+    fleet = read(FleetTable, tables["fleet"], f"{path} [fleet]", base=base)
+    state = read(StateTable, tables["state"], f"{path} [state]", base=base)
+    prototypes = read(PrototypesTable, tables["prototypes"], f"{path} [prototypes]", base=base)
     # without its TLS files: provisioning is what makes them
     broker = broker_config(
         {key: value for key, value in tables["broker"].items() if key not in ("tls", "password_file")},
@@ -159,15 +168,15 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         base,
         environ=environ,
     )
-    host = own["host"] or broker.host
-    port = own["port"] or (broker.port if "port" in tables["broker"] else TLS_PORT)
+    host = own.host or broker.host
+    port = own.port or (broker.port if "port" in tables["broker"] else TLS_PORT)
     try:
-        check_id(fleet["id"], "fleet")
-        known = {_full_name(name) for name in prototypes["names"]}
-        common = {"fleet": fleet["id"], "host": host, "port": port, "enrol": own["enrol"]}
+        check_id(fleet.id, "fleet")
+        known = {_full_name(name) for name in prototypes.names}
+        common = {"fleet": fleet.id, "host": host, "port": port, "enrol": own.enrol}
         groups = _groups(file, path)
         devices = tuple(
-            device for table in groups for device in _devices(table, path, base, common, known, own["secrets"], environ)
+            device for table in groups for device in _devices(table, path, base, common, known, own.secrets, environ)
         )
     except ConfigError as error:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
@@ -176,17 +185,17 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
     _refuse_twice(devices, path)
     return Manifest(
         path=path,
-        fleet=fleet["id"],
-        out=out or own["out"] or base / "kits",
+        fleet=fleet.id,
+        out=out or own.out or base / "kits",
         host=host,
         port=port,
-        server_names=tuple(dict.fromkeys((host, broker.host, *own["server_names"], "localhost", "127.0.0.1"))),
-        days=own["days"],
-        authority_days=own["authority_days"],
-        claim_days=own["claim_days"],
-        broker_mb=own["broker_mb"],
-        package=own["package"],
-        aggregator_key=state["key"],
+        server_names=tuple(dict.fromkeys((host, broker.host, *own.server_names, "localhost", "127.0.0.1"))),
+        days=own.days,
+        authority_days=own.authority_days,
+        claim_days=own.claim_days,
+        broker_mb=own.broker_mb,
+        package=own.package,
+        aggregator_key=state.key,
         devices=devices,
     )
 
@@ -196,16 +205,17 @@ def kits_folder(path: Path | str) -> Path | None:
     file = read_toml(path)
     if "group" not in file and "provision" not in file:
         return None
-    base = Path(path).resolve().parent
-    own = take(sub_table(file, "provision", str(path)), f"{path} [provision]", _PROVISION, base=base)
-    return own["out"] or base / "kits"
+    return _provision(file, Path(path)).out or Path(path).resolve().parent / "kits"
 
 
 def certificate_days(path: Path | str) -> int:
     """How long certificates of a fleet.toml's devices are good. Needs no secrets."""
-    table = sub_table(read_toml(path), "provision", str(path))
-    days: int = take(table, f"{path} [provision]", _PROVISION)["days"]
-    return days
+    return _provision(read_toml(path), Path(path)).days
+
+
+def _provision(file: Mapping[str, Any], path: Path) -> ProvisionConfig:
+    table = sub_table(file, "provision", str(path))
+    return read(ProvisionConfig, table, f"{path} [provision]", base=path.resolve().parent)
 
 
 def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -227,13 +237,13 @@ def _devices(
     environ: Mapping[str, str],
 ) -> Iterator[DevicePlan]:
     where = f"{path} [[group]] {brief(table.get('name', ''))}"
-    group = take(table, where, _GROUP, base=base)
+    group = read(GroupConfig, table, where, base=base)
     try:
-        profile = board(group["board"])
-        enrol = group["enrol"] or common["enrol"]
+        profile = board(group.board)
+        enrol = group.enrol or common["enrol"]
         tables = _agent_tables(group, profile, common, known, where)
-        wifi = read_wifi(secrets, group["wifi"], environ) if group["wifi"] else None
-        families = group["os"] or profile.os
+        wifi = read_wifi(secrets, group.wifi, environ) if group.wifi else None
+        families = group.os or profile.os
         for family in families:
             if family not in FAMILIES:
                 raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
@@ -245,46 +255,43 @@ def _devices(
             agent = {"fleet": common["fleet"], "device": name, **tables["agent"]}
             yield DevicePlan(
                 id=name,
-                group=group["name"],
+                group=group.name,
                 board=profile,
                 os=families,
                 wifi=wifi,
                 enrol=enrol,
-                graph=group["graph"],
+                graph=group.graph,
                 tables={**tables, "agent": agent},
             )
     except EdgestillError as error:
         raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 
-def _ids(group: Mapping[str, Any]) -> tuple[str, ...]:
-    if (group["count"] is None) == (not group["devices"]):
+def _ids(group: GroupConfig) -> tuple[str, ...]:
+    if (group.count is None) == (not group.devices):
         raise ConfigError("give either 'count' or 'devices'")
-    if group["devices"]:
-        return tuple(group["devices"])
     # two digits at least and never more than needed: a larger count renames nobody
-    return tuple(f"{group['name']}-{number:02d}" for number in range(1, group["count"] + 1))
+    return group.devices or tuple(f"{group.name}-{number:02d}" for number in range(1, (group.count or 0) + 1))
 
 
 def _agent_tables(
-    group: Mapping[str, Any], profile: Board, common: Mapping[str, Any], known: set[str], where: str
+    group: GroupConfig, profile: Board, common: Mapping[str, Any], known: set[str], where: str
 ) -> dict[str, dict[str, Any]]:
-    prototype = group["prototype"] + (f":{group['precision']}" if group["precision"] else "")
-    prototype = _full_name(prototype)
+    prototype = _full_name(group.prototype + (f":{group.precision}" if group.precision else ""))
     if prototype not in known:
         raise ConfigError(f"prototype {prototype} is not one of [prototypes] names: {' '.join(sorted(known))}")
-    if not PurePosixPath(group["data"]).is_absolute():
-        raise ConfigError(f"'data' is {group['data']!r}; give the absolute path that the file has on the board")
-    settings = _settings(group["settings"], where)
+    if not PurePosixPath(group.data).is_absolute():
+        raise ConfigError(f"'data' is {group.data!r}; give the absolute path that the file has on the board")
+    settings = _settings(group.settings, where)
     train = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, **settings["train"]}
-    if train["mode"] == "light" and group["graph"] is None:
+    if train["mode"] == "light" and group.graph is None:
         raise ConfigError(
             f"board {profile.name} trains in mode light, which needs 'graph', an ONNX file of {prototype}"
             " (`edgestill model export`); or set [group.settings.train] mode to full"
         )
-    if group["graph"] is not None and not group["graph"].is_file():
-        raise ConfigError(f"'graph': there is no file {group['graph']}")
-    update = {"kind": group["update"], "delta_bits": group["delta_bits"], **settings["update"]}
+    if group.graph is not None and not group.graph.is_file():
+        raise ConfigError(f"'graph': there is no file {group.graph}")
+    update = {"kind": group.update, "delta_bits": group.delta_bits, **settings["update"]}
     return {
         "agent": {"state_dir": STATE_DIR, "board": profile.title, **settings["agent"]},
         "broker": {
@@ -293,8 +300,8 @@ def _agent_tables(
             "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
         },
         "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
-        "model": {"prototype": prototype, **({"graph": "model.onnx"} if group["graph"] is not None else {})},
-        "data": {"path": group["data"], **settings["data"]},
+        "model": {"prototype": prototype, **({"graph": "model.onnx"} if group.graph is not None else {})},
+        "data": {"path": group.data, **settings["data"]},
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},
         "log": settings["log"],
@@ -315,12 +322,10 @@ def _settings(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]
         if name not in _SETTINGS:
             hint = did_you_mean(name, _SETTINGS) or f"; known: {' '.join(_SETTINGS)}"
             raise ConfigError(f"settings: unknown table {name!r}{hint}")
-    found = {}
-    for name, keys in _SETTINGS.items():
-        given = sub_table(tables, name, f"{where} settings")
-        values = take(given, f"{where} settings.{name}", keys)
-        found[name] = {key: values[key] for key in given}
-    return found
+    return {
+        name: given(fields, sub_table(tables, name, f"{where} settings"), f"{where} settings.{name}")
+        for name, fields in _SETTINGS.items()
+    }
 
 
 def _full_name(prototype: str) -> str:

@@ -15,26 +15,27 @@ import hashlib
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from core.config_keys import Key, read_toml, sub_table, take
+from msgspec import Meta
+
+from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
+from core.settings import Settings, read
 
 __all__ = ["Wifi", "read_wifi"]
 
 ENV = "EDGESTILL_WIFI"
 COUNTRY = re.compile(r"[A-Z]{2}")
-_KEYS = {"ssid": Key(str), "password": Key(str, None, secret=True), "country": Key(str)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wifi:
+class Wifi(Settings, frozen=True, kw_only=True):
     """One network; without a password it is an open one."""
 
     ssid: str
-    password: str | None = field(default=None, repr=False)
-    country: str  # decides the channels that may be used; two capitals
+    password: Annotated[str, Meta(extra={"secret": True})] | None = None
+    country: Annotated[str, Meta(description="decides the channels that may be used; two capitals")]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.ssid.encode()) <= 32 or not self.ssid.isprintable():
@@ -59,10 +60,7 @@ def read_wifi(path: Path | None, name: str, environ: Mapping[str, str]) -> Wifi:
     if name not in networks and not told:
         hint = did_you_mean(name, networks) or f"; write [wifi.{name}] in the secrets file, or set {prefix}_SSID"
         raise ConfigError(f"no Wi-Fi {name!r}{hint}")
-    try:
-        return Wifi(**take(networks.get(name, {}), where, _KEYS, env=prefix, environ=environ))
-    except ConfigError as error:
-        raise ConfigError(str(error) if str(error).startswith((where, prefix)) else f"{where}: {error}") from None
+    return read(Wifi, networks.get(name, {}), where, env=prefix, environ=environ)
 
 
 @functools.cache  # on purpose slow, and the same for a whole group

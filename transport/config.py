@@ -19,35 +19,23 @@ Environment variables EDGESTILL_BROKER_HOST, EDGESTILL_BROKER_PASSWORD, ... and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from core.config_keys import Key, take
+from msgspec import Meta, structs
+
 from core.errors import ConfigError
 from core.files import read_regular
+from core.settings import Settings, check, given, within
 
-__all__ = ["ENV", "PROTOCOLS", "BrokerConfig", "TlsConfig", "broker_config"]
+__all__ = ["BROKER_KEYS", "ENV", "BrokerConfig", "BrokerTable", "TlsConfig", "broker_config"]
 
-PROTOCOLS = ("auto", "3.1.1", "5")
 PORT, TLS_PORT = 1883, 8883
 ENV = "EDGESTILL_BROKER"
 MAX_PASSWORD = 64 * 1024  # bytes; MQTT has no longer ones
-_KEYS = {
-    "host": Key(str, "127.0.0.1"),
-    "port": Key(int, None, least=1, most=65535),
-    "username": Key(str, None),
-    "password": Key(str, None, secret=True),
-    "password_file": Key(Path, None),
-    "keepalive_s": Key(int, 30, least=1, most=65535),
-    "protocol": Key(str, "auto", choices=PROTOCOLS),
-    "tls": Key(dict, None),
-}
-_TLS_KEYS = {"ca": Key(Path), "cert": Key(Path, None), "key": Key(Path, None)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsConfig:
+class TlsConfig(Settings, frozen=True, kw_only=True):
     """Trust this CA and, if given, show this certificate."""
 
     ca: Path
@@ -59,32 +47,36 @@ class TlsConfig:
             raise ConfigError("TLS needs both 'cert' and 'key', or neither; give the one that is missing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(Settings, frozen=True, kw_only=True):
     """One broker, and how to log in."""
 
     host: str = "127.0.0.1"
-    port: int = PORT
+    port: Annotated[int, within(1, 65535, "8883 by default if there is [broker.tls]")] = PORT
     tls: TlsConfig | None = None
     username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    keepalive_s: int = 30
-    protocol: str = "auto"
+    password: Annotated[str, Meta(extra={"secret": True})] | None = None
+    keepalive_s: Annotated[int, within(1, 65535)] = 30
+    protocol: Literal["auto", "3.1.1", "5"] = "auto"
 
     def __post_init__(self) -> None:
+        check(self, "broker")
         if not self.host or any(c.isspace() or c in "/\0" for c in self.host):
             raise ConfigError(f"broker host {self.host!r}; give a name or an address alone, such as broker.example")
-        if not 1 <= self.port <= 65535:
-            raise ConfigError(f"broker port {self.port}; give 1 to 65535")
         if self.password is not None and self.username is None:
             raise ConfigError("broker password without a username; MQTT needs both")
-        if not 1 <= self.keepalive_s <= 65535:
-            raise ConfigError(f"broker keepalive_s {self.keepalive_s}; give 1 to 65535 seconds")
-        if self.protocol not in PROTOCOLS:
-            raise ConfigError(f"broker protocol {self.protocol!r}; known: {' '.join(PROTOCOLS)}")
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class BrokerTable(BrokerConfig, frozen=True, kw_only=True):
+    """As the file has it."""
+
+    password_file: Annotated[Path, Meta(description="the password, in a file of its own")] | None = None
+
+
+#: What variables and `--set` may say of a broker.
+BROKER_KEYS = tuple(name for name in BrokerTable.__struct_fields__ if name != "tls")
 
 
 def broker_config(
@@ -96,25 +88,15 @@ def broker_config(
     environ: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """The `[broker]` table, checked; relative paths are below `base`, the folder of the config file."""
-    values = take(table, where, _KEYS, flags=flags, env=ENV, environ=environ, base=base)
-    values["tls"] = tls = _tls(values["tls"], f"{where[:-1]}.tls]" if where.endswith("]") else where, base)
-    values["port"] = values["port"] or (TLS_PORT if tls else PORT)
-    values["password"] = _password(values.pop("password_file"), values["password"], where)
+    values = given(BrokerTable, table, where, flags=flags, env=ENV, environ=environ, base=base)
+    tls: TlsConfig | None = values.get("tls")
+    for name, path in structs.asdict(tls).items() if tls is not None else ():
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{where[:-1]}.tls]: {name!r}: there is no file {path}")
+    values.setdefault("port", PORT if tls is None else TLS_PORT)
+    values["password"] = _password(values.pop("password_file", None), values.get("password"), where)
     try:
         return BrokerConfig(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _tls(table: dict[str, Any] | None, where: str, base: Path) -> TlsConfig | None:
-    if table is None:
-        return None
-    files = take(table, where, _TLS_KEYS, base=base)
-    for name, path in files.items():
-        if path is not None and not path.is_file():
-            raise ConfigError(f"{where}: {name!r}: there is no file {path}")
-    try:
-        return TlsConfig(**files)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 

@@ -8,21 +8,31 @@ from the first that has it: `--set table.key=value`, the environment variable ED
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from aggregator.config.fusion import FusionConfig, fusion_config
-from aggregator.config.tables import ENV, TABLES, as_environment, device_keys, split_tables
-from core.config_keys import brief, read_toml, take
+from aggregator.config.tables import (
+    ENV,
+    FleetTables,
+    LimitConfig,
+    RoundConfig,
+    TaskConfig,
+    as_environment,
+    device_keys,
+    split_tables,
+)
+from core.config_keys import read_toml
 from core.errors import ConfigError, EdgestillError
 from core.limits import CLIP
-from core.local_defaults import check_bounds, with_defaults
+from core.local_defaults import LocalSettings, check_bounds, with_defaults
+from core.logs import LogConfig
+from core.settings import Settings, given, plain, read_tables, replace
 from models.spec import PrototypeSpec, parse_prototype
 from transport.config import BrokerConfig, broker_config
-from wire.chunks import DEFAULT_CHUNK
 from wire.ids import check_id
 from wire.keys import Ed25519PublicKey, public_key_hex
 from wire.messages import Hyper, UpdateKind
@@ -33,69 +43,7 @@ __all__ = ["FleetConfig", "LimitConfig", "RoundConfig", "TaskConfig", "check_fle
 _TOLD = ("prox", "clip", "least_steps", "most_steps")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskConfig:
-    """What the fleet learns: the samples' shape, the classes, and where labelled samples for scoring lie."""
-
-    input_shape: tuple[int, ...]
-    classes: int
-    latent: int
-    validation: Path | None = None  # .npz with x, y; see models/samples.py
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundConfig:
-    """How rounds go; `fraction` is C of McMahan et al. 2017."""
-
-    rounds: int
-    fraction: float
-    min_devices: int
-    quorum: float  # share of the invited devices that must have answered at the deadline
-    deadline_s: float
-    target_accuracy: float | None  # stop when every prototype has it
-    update: UpdateKind
-    delta_bits: int
-    late: str  # drop | keep
-
-    @property
-    def bits(self) -> int | None:
-        """What a job says of bits: only a delta has them."""
-        return self.delta_bits if self.update == "delta" else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitConfig:
-    """What one device may ask of the aggregator."""
-
-    update_mb: int
-    parts_mb: int  # of unfinished uploads, all devices together
-    transfers: int  # unfinished uploads of one device
-    messages_per_minute: int  # of one device, like all that follow
-    mb_per_minute: int
-    reports_per_minute: int  # messages that are no chunks of updates
-    transfers_per_minute: int  # updates that are begun
-    cpu_s_per_minute: float  # processor time of the service
-    garbage_before_mute: int
-    mute_s: float
-
-    @property
-    def update_bytes(self) -> int:
-        """Of one sealed update."""
-        return self.update_mb * 10**6
-
-    @property
-    def update_chunks(self) -> int:
-        """Of one sealed update, as agents cut it."""
-        return -(-self.update_bytes // DEFAULT_CHUNK)
-
-    @property
-    def bytes_per_minute(self) -> int:
-        """That one device may send."""
-        return self.mb_per_minute * 10**6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetConfig:
+class FleetConfig(Settings, frozen=True, kw_only=True):
     """One fleet and its aggregator."""
 
     path: Path
@@ -112,8 +60,7 @@ class FleetConfig:
     fusion: FusionConfig
     devices: Mapping[str, Ed25519PublicKey]
     limits: LimitConfig
-    log_format: str
-    log_level: str
+    log: LogConfig
 
     @property
     def recipe(self) -> str:
@@ -135,16 +82,16 @@ class FleetConfig:
         """The resolved configuration, without secrets."""
         return {
             "fleet": {"id": self.fleet, "seed": self.seed},
-            "broker": _plain({k: v for k, v in asdict(self.broker).items() if k != "password"}),
-            "state": _plain({"dir": self.state, "key": self.key, "keep_rounds": self.keep_rounds}),
-            "task": _plain(asdict(self.task)),
+            "broker": {k: v for k, v in plain(self.broker).items() if k != "password"},
+            "state": {"dir": str(self.state), "key": str(self.key), "keep_rounds": self.keep_rounds},
+            "task": plain(self.task),
             "prototypes": {"names": list(self.prototypes)},
-            "round": asdict(self.round),
+            "round": plain(self.round),
             "train": _hyper_json(self.hyper),
             "fusion": self.fusion.to_json(),
             "devices": {name: public_key_hex(key) for name, key in sorted(self.devices.items())},
-            "limits": asdict(self.limits),
-            "log": {"format": self.log_format, "level": self.log_level},
+            "limits": plain(self.limits),
+            "log": plain(self.log),
         }
 
 
@@ -155,14 +102,21 @@ def load_fleet_config(
     path = Path(path)
     base = path.resolve().parent
     environ = {**(os.environ if environ is None else environ), **as_environment(settings)}
-    tables = split_tables(read_toml(path), str(path))
-    values = {
-        name: take(tables[name], f"{path} [{name}]", keys, env=f"{ENV}_{name.upper()}", environ=environ, base=base)
-        for name, keys in TABLES.items()
-    }
-    broker = broker_config(tables["broker"], f"{path} [broker]", base, environ=environ)
+    file = split_tables(read_toml(path), str(path))
+    tables = read_tables(FleetTables, file, str(path), env=ENV, environ=environ, base=base)
+    limits = _limits(file["limits"], f"{path} [limits]", environ)
+    broker = broker_config(file["broker"], f"{path} [broker]", base, environ=environ)
     try:
-        return _config(path, values, broker, device_keys(tables["devices"], f"{path} [devices]", base))
+        fusion = fusion_config(
+            file["fusion"],
+            f"{path} [fusion]",
+            base,
+            env=f"{ENV}_FUSION",
+            environ=environ,
+            labelled=tables.task.validation is not None,
+        )
+        devices = device_keys(file["devices"], f"{path} [devices]", base)
+        return _config(path, tables, broker=broker, fusion=fusion, devices=devices, limits=limits)
     except ConfigError:
         raise
     except EdgestillError as error:  # a bad id, a bad key, hyper-parameters that no job could carry
@@ -174,38 +128,25 @@ def check_fleet_config(path: Path | str) -> dict[str, Any]:
     return load_fleet_config(path).to_json()
 
 
-def _config(
-    path: Path, values: dict[str, dict[str, Any]], broker: BrokerConfig, devices: dict[str, Ed25519PublicKey]
-) -> FleetConfig:
-    check_id(values["fleet"]["id"], f"{path} [fleet]: 'id'")
-    task = _task(values["task"], path)
-    fusion = fusion_config(
-        values["fusion"], f"{path} [fusion]", path.resolve().parent, labelled=task.validation is not None
-    )
+def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: Any) -> FleetConfig:
+    check_id(tables.fleet.id, f"{path} [fleet]: 'id'")
     config = FleetConfig(
         path=path,
-        fleet=values["fleet"]["id"],
-        seed=values["fleet"]["seed"],
-        broker=broker,
-        state=values["state"]["dir"],
-        key=values["state"]["key"],
-        keep_rounds=values["state"]["keep_rounds"],
-        task=task,
-        prototypes=_prototypes(values["prototypes"]["names"], path),
-        round=RoundConfig(**values["round"]),
-        hyper=_hyper(values["train"], values["fleet"]["seed"], fusion.recipe.local, path),
+        fleet=tables.fleet.id,
+        seed=tables.fleet.seed,
+        state=tables.state.dir,
+        key=tables.state.key,
+        keep_rounds=tables.state.keep_rounds,
+        task=tables.task,
+        prototypes=_prototypes(tables.prototypes.names, path),
+        round=tables.round,
+        hyper=_hyper(tables.train, tables.fleet.seed, fusion.recipe.local, path),
         fusion=fusion,
-        devices=devices,
-        limits=_limits(values["limits"], path),
-        log_format=values["log"]["format"],
-        log_level=values["log"]["level"],
+        log=tables.log,
+        **parts,
     )
     for name in config.prototypes:
         config.spec(name)
-    if config.round.fraction == 0:
-        raise ConfigError(f"{path} [round]: 'fraction' is 0, which invites nobody; give a number above 0")
-    if config.round.delta_bits not in (1, 2, 4, 8):
-        raise ConfigError(f"{path} [round]: 'delta_bits' is {config.round.delta_bits}; give 8, 4, 2 or 1")
     try:
         fusion.recipe.check_update(config.round.update)
     except ConfigError as error:
@@ -213,16 +154,6 @@ def _config(
     if config.round.target_accuracy is not None and config.task.validation is None:
         raise ConfigError(f"{path} [round]: 'target_accuracy' needs labelled samples; give [task] validation")
     return config
-
-
-def _task(values: dict[str, Any], path: Path) -> TaskConfig:
-    shape = values.pop("input_shape")
-    sizes = shape.lower().split("x")
-    if not all(re.fullmatch("[0-9]{1,9}", size) and int(size) > 0 for size in sizes) or len(sizes) > 4:
-        raise ConfigError(
-            f'{path} [task]: \'input_shape\' is {brief(shape)}; write it like "3x32x32", or "64" for text'
-        )
-    return TaskConfig(input_shape=tuple(map(int, sizes)), **values)
 
 
 def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
@@ -236,12 +167,12 @@ def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
     return full
 
 
-def _hyper(values: dict[str, Any], seed: int, local: Mapping[str, float], path: Path) -> Hyper:
-    if values["epochs"] is not None and values["steps"] is not None:
+def _hyper(train: LocalSettings, seed: int, local: Mapping[str, float], path: Path) -> Hyper:
+    if train.epochs is not None and train.steps is not None:
         raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
-    if values["lr"] == 0:
+    if train.lr == 0:
         raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
-    found = {"prox": local.get("prox", 0.0), **with_defaults(**values)}
+    found = {"prox": local.get("prox", 0.0), **with_defaults(**asdict(train))}
     if found["clip"] and found["clip"] < CLIP.least:
         raise ConfigError(f"{path} [train]: 'clip' is {found['clip']}; give 0 for none, or at least {CLIP.least}")
     try:
@@ -263,23 +194,18 @@ def _told_json(extra: Mapping[str, float]) -> dict[str, Any]:
     return {name: int(value) if name.endswith("_steps") else value for name, value in found.items()}
 
 
-def _limits(values: dict[str, Any], path: Path) -> LimitConfig:
-    where, update = f"{path} [limits]", values["update_mb"]
-    given = values.pop("mb_per_minute")
-    limits = LimitConfig(**values, mb_per_minute=4 * update if given is None else given)
+def _limits(table: Mapping[str, Any], where: str, environ: Mapping[str, str]) -> LimitConfig:
+    values = given(LimitConfig, table, where, env=f"{ENV}_LIMITS", environ=environ)
+    limits = LimitConfig(**values)
+    update = limits.update_mb
+    if "mb_per_minute" not in values:
+        limits = replace(limits, mb_per_minute=4 * update)
     if limits.mb_per_minute < update:
-        raise ConfigError(f"{where}: 'mb_per_minute' is {given}, less than an update may have; give {update} or more")
+        shown = limits.mb_per_minute
+        raise ConfigError(f"{where}: 'mb_per_minute' is {shown}, less than an update may have; give {update} or more")
     if limits.messages_per_minute < limits.update_chunks:
         raise ConfigError(
             f"{where}: 'messages_per_minute' is {limits.messages_per_minute}, an update of {update} MB has"
             f" {limits.update_chunks} chunks; give as many or more"
         )
     return limits
-
-
-def _plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """Paths as strings, tables within tables too."""
-    return {
-        name: _plain(value) if isinstance(value, dict) else str(value) if isinstance(value, Path) else value
-        for name, value in facts.items()
-    }

@@ -7,49 +7,49 @@ steps = 500                  any field of the recipe (aggregator/recipes/overrid
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from aggregator.recipes.catalogue import Recipe, find_recipe, recipe_names
 from aggregator.recipes.overrides import KEYS, check_overrides, recipe_text
-from core.config_keys import Key
 from core.errors import ConfigError, did_you_mean
-from core.limits import SAMPLES
+from core.limits import PROCESSES, SAMPLES
+from core.settings import Field, Settings, describe, given, within
 
-__all__ = ["FUSION_KEYS", "NOISE", "FusionConfig", "fusion_config", "list_of_words"]
+__all__ = ["FUSION_FIELDS", "NOISE", "FusionConfig", "fusion_config"]
 
 NOISE = ("noise", "noise:gaussian")
-_OWN: dict[str, Key] = {
-    "recipe": Key(str, "fedavg"),
-    "source": Key(str, "none"),
-    "source_size": Key(int, None, least=1, most=SAMPLES.most),
-    "source_fraction": Key(float, 1.0, least=0, most=1),
-    "source_classes": Key(tuple, ()),
-    "validation": Key(str, "task"),
-    "teachers": Key(tuple, ()),
-    "device": Key(str, "auto"),
-    "processes": Key(int, 1, least=1, most=256),
-    "score_ensemble": Key(bool, True),
-}
-FUSION_KEYS: dict[str, Key] = {**_OWN, **KEYS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusionConfig:
+def _classes(value: Any) -> tuple[int, ...]:
+    """[0, 3] of a file, or 0,3 of a variable."""
+    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(_is_label(word) for word in words):
+        raise ValueError("give class numbers from 0, such as [0, 3]")
+    return tuple(map(int, words))
+
+
+def _is_label(word: Any) -> bool:
+    return type(word) in (int, str) and len(str(word)) < 10 and str(word).isdecimal()
+
+
+class FusionConfig(Settings, frozen=True, kw_only=True):
     """How rounds are fused, and with what."""
 
-    name: str = "fedavg"
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    source: str = "none"
-    source_size: int | None = None
-    source_fraction: float = 1.0
-    source_classes: tuple[int, ...] = ()
-    validation: str = "task"  # labelled samples that have a say: those of [task], none, or a file
-    teachers: tuple[Path, ...] = ()  # further teachers, as ONNX files
+    name: Annotated[str, Meta(description="the recipe: `recipe` in the table")] = "fedavg"
+    overrides: Annotated[Mapping[str, Any], Meta(description="of the recipe's fields")] = {}
+    source: Annotated[str, Meta(description="unlabeled samples: a file with x, a generator.onnx, noise, none")] = "none"
+    source_size: Annotated[int, within(1, SAMPLES.most)] | None = None
+    source_fraction: Annotated[float, within(0, 1)] = 1.0
+    source_classes: Annotated[tuple[int, ...], Meta(extra={"parse": _classes})] = ()
+    validation: Annotated[str, Meta(description="labelled samples that have a say: task, none, or a file")] = "task"
+    teachers: Annotated[tuple[Path, ...], Meta(description="further teachers, as ONNX files")] = ()
     device: str = "auto"
-    processes: int = 1
+    processes: Annotated[int, within(1, PROCESSES.most)] = 1
     score_ensemble: bool = True
 
     @property
@@ -68,26 +68,37 @@ class FusionConfig:
         return {"recipe": self.name, **own, "teachers": [str(path) for path in self.teachers], **self.overrides}
 
 
-def fusion_config(values: Mapping[str, Any], where: str, base: Path, *, labelled: bool) -> FusionConfig:
-    """From the values of the table; relative paths are below `base`, `labelled` says whether [task] has samples."""
-    own = {name: values[name] for name in _OWN}
-    overrides = check_overrides({n: v for n, v in values.items() if n in KEYS and v is not None}, where)
-    classes = own.pop("source_classes")
-    if not all(label.isdecimal() for label in classes):
-        raise ConfigError(f"{where}: 'source_classes' is {list(classes)}; give class numbers from 0, such as [0, 3]")
-    name = own.pop("recipe")
+_FIELDS = describe(FusionConfig)
+_OWN: Mapping[str, Field] = {
+    "recipe": dataclasses.replace(_FIELDS["name"], name="recipe"),
+    **{name: field for name, field in _FIELDS.items() if name not in ("name", "overrides")},
+}
+#: Of the table: its own, and every field of a recipe.
+FUSION_FIELDS: Mapping[str, Field] = {**_OWN, **KEYS}
+
+
+def fusion_config(
+    table: Mapping[str, Any],
+    where: str,
+    base: Path,
+    *,
+    env: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    labelled: bool,
+) -> FusionConfig:
+    """The table, checked; relative paths are below `base`, `labelled` says whether [task] has samples."""
+    values = given(FUSION_FIELDS, table, where, env=env, environ=environ)
+    overrides = check_overrides({name: value for name, value in values.items() if name in KEYS}, where)
+    own = {name: value for name, value in values.items() if name in _OWN}
+    name = own.pop("recipe", _OWN["recipe"].default)
     if name not in recipe_names():
         hint = did_you_mean(name, recipe_names())
         raise ConfigError(f"{where}: 'recipe' is {name!r}{hint}; give one of {' '.join(recipe_names())}")
-    config = FusionConfig(
-        name=name,
-        overrides=overrides,
-        source=_path(own.pop("source"), ("none", *NOISE), base),
-        source_classes=tuple(map(int, classes)),
-        validation=_path(own.pop("validation"), ("task", "none"), base),
-        teachers=tuple(base / Path(text).expanduser() for text in own.pop("teachers")),
-        **own,
-    )
+    for key, words in (("source", ("none", *NOISE)), ("validation", ("task", "none"))):
+        if own.get(key, words[0]) not in words:
+            own[key] = str(base / Path(own[key]).expanduser())
+    own["teachers"] = tuple(base / path for path in own.get("teachers", ()))
+    config = FusionConfig(name=name, overrides=overrides, **own)
     _check(config, where, labelled)
     return config
 
@@ -105,14 +116,3 @@ def _check(config: FusionConfig, where: str, labelled: bool) -> None:
         raise ConfigError(f"{where}: 'screen' has drop-worst, which needs labelled samples; give [task] validation")
     if recipe.sample is not None and not recipe.samples:
         raise ConfigError(f"{where}: 'sample' is {recipe.sample}, but 'samples' is 0; say how many")
-
-
-def _path(text: str, words: tuple[str, ...], base: Path) -> str:
-    return text if text in words else str(base / Path(text).expanduser())
-
-
-def list_of_words(value: Any) -> Any:
-    """A list of whole numbers as one of strings, which is what a config key holds; anything else as it is."""
-    if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        return [str(item) for item in value]
-    return value

@@ -1,77 +1,167 @@
-"""The tables of fleet.toml: which keys each has, the [devices] table, and `--set table.key=value`."""
+"""The tables of fleet.toml as structs, the [devices] table, and `--set table.key=value`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from aggregator.config.fusion import FUSION_KEYS, list_of_words
-from core.config_keys import Key, brief, sub_table, take
+from msgspec import Meta
+
+from aggregator.config.fusion import FUSION_FIELDS
+from core.config_keys import brief, sub_table
 from core.errors import ConfigError, EdgestillError, did_you_mean
-from core.limits import BATCH, CLIP, DEVICES, EPOCHS, LATENT, LR, MEGABYTES, ROUNDS, SECONDS, STEPS, WEIGHT
-from core.logs import FORMATS, LEVELS
+from core.limits import DEVICES, LATENT, MEGABYTES, ROUNDS, SECONDS
+from core.local_defaults import LocalSettings
+from core.logs import LogConfig
+from core.settings import Field, Settings, describe, read, within
+from transport.config import BROKER_KEYS
 from transport.config import ENV as BROKER_ENV
-from transport.config import BrokerConfig
+from wire.chunks import DEFAULT_CHUNK
 from wire.ids import check_device
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
-__all__ = ["ENV", "TABLES", "as_environment", "device_keys", "split_tables"]
+__all__ = [
+    "ENV",
+    "TABLES",
+    "FleetTable",
+    "FleetTables",
+    "LimitConfig",
+    "PrototypesTable",
+    "RoundConfig",
+    "StateTable",
+    "TaskConfig",
+    "as_environment",
+    "device_keys",
+    "split_tables",
+]
 
 ENV = "EDGESTILL_AGGREGATOR"
-TABLES: dict[str, dict[str, Key]] = {
-    "fleet": {"id": Key(str), "seed": Key(int, 0, least=0, most=2**53)},
-    "state": {"dir": Key(Path), "key": Key(Path), "keep_rounds": Key(int, 2, least=1, most=ROUNDS.most)},
-    "task": {
-        "input_shape": Key(str),  # [1, 28, 28] in the file, 1x28x28 from the environment
-        "classes": Key(int, least=2, most=10_000),
-        "latent": Key(int, 32, least=1, most=LATENT.most),
-        "validation": Key(Path, None),
-    },
-    "prototypes": {"names": Key(tuple)},
-    "round": {
-        "rounds": Key(int, 100, least=1, most=ROUNDS.most),
-        "fraction": Key(float, 1.0, least=0, most=1),
-        "min_devices": Key(int, 1, least=1, most=DEVICES.most),
-        "quorum": Key(float, 0.5, least=0, most=1),
-        "deadline_s": Key(float, 3600.0, least=0.1, most=SECONDS.most),
-        "target_accuracy": Key(float, None, least=0, most=1),
-        "update": Key(str, "state", choices=("state", "delta", "predictor", "onnx")),
-        "delta_bits": Key(int, 8),
-        "late": Key(str, "drop", choices=("drop", "keep")),
-    },
-    "train": {
-        "lr": Key(float, None, least=0, most=LR.most),  # by default it follows from batch size and momentum
-        "batch_size": Key(int, None, least=1, most=BATCH.most),
-        "epochs": Key(int, None, least=1, most=EPOCHS.most),
-        "steps": Key(int, None, least=1, most=STEPS.most),
-        "least_steps": Key(int, None, least=0, most=STEPS.most),
-        "most_steps": Key(int, None, least=0, most=STEPS.most),
-        "momentum": Key(float, None, least=0, most=0.999999),
-        "weight_decay": Key(float, 0.0, least=0, most=WEIGHT.most),
-        "prox": Key(float, None, least=0, most=WEIGHT.most),  # by default what the recipe says
-        "clip": Key(float, None, least=0, most=CLIP.most),
-    },
-    "fusion": FUSION_KEYS,
-    "limits": {
-        "update_mb": Key(int, 64, least=1, most=256),
-        "parts_mb": Key(int, 2048, least=1, most=MEGABYTES.most),
-        "transfers": Key(int, 2, least=1, most=1000),
-        "messages_per_minute": Key(int, 6000, least=60, most=10**9),
-        "mb_per_minute": Key(int, None, least=1, most=MEGABYTES.most),  # by default four updates
-        "reports_per_minute": Key(int, 600, least=60, most=10**9),
-        "transfers_per_minute": Key(int, 600, least=60, most=10**9),
-        "cpu_s_per_minute": Key(float, 4.0, least=0.1, most=SECONDS.most),
-        "garbage_before_mute": Key(int, 20, least=1, most=1_000_000),
-        "mute_s": Key(float, 600.0, least=0, most=SECONDS.most),
-    },
-    "log": {"format": Key(str, "line", choices=FORMATS), "level": Key(str, "info", choices=LEVELS)},
+Rate = Annotated[int, within(60, 10**9)]
+
+
+class FleetTable(Settings, frozen=True, kw_only=True):
+    """The table [fleet]."""
+
+    id: str
+    seed: Annotated[int, within(0, 2**53)] = 0
+
+
+class StateTable(Settings, frozen=True, kw_only=True):
+    """The table [state]."""
+
+    dir: Path
+    key: Path
+    keep_rounds: Annotated[int, within(1, ROUNDS.most, "whose updates stay on disk after they were fused")] = 2
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """3x32x32, which [3, 32, 32] of a file was made by `split_tables`."""
+    sizes = value.lower().split("x") if isinstance(value, str) else [""]
+    if not all(re.fullmatch("[0-9]{1,9}", size) and int(size) > 0 for size in sizes) or len(sizes) > 4:
+        raise ValueError('write it like "3x32x32", or "64" for text')
+    return tuple(map(int, sizes))
+
+
+class TaskConfig(Settings, frozen=True, kw_only=True):
+    """The table [task]: the samples' shape, the classes, and where labelled samples for scoring lie."""
+
+    input_shape: Annotated[tuple[int, ...], Meta(extra={"parse": _shape})]
+    classes: Annotated[int, within(2, 10_000)]
+    latent: Annotated[int, within(1, LATENT.most)] = 32
+    validation: Annotated[Path, Meta(description=".npz with x, y; see models/samples.py")] | None = None
+
+
+class PrototypesTable(Settings, frozen=True, kw_only=True):
+    """The table [prototypes]."""
+
+    names: tuple[str, ...]
+
+
+class RoundConfig(Settings, frozen=True, kw_only=True):
+    """The table [round]: how rounds go; `fraction` is C of McMahan et al. 2017."""
+
+    rounds: Annotated[int, within(1, ROUNDS.most)] = 100
+    fraction: Annotated[float, within(0, 1)] = 1.0
+    min_devices: Annotated[int, within(1, DEVICES.most)] = 1
+    quorum: Annotated[float, within(0, 1, "share of the invited devices that must have answered at the deadline")] = 0.5
+    deadline_s: Annotated[float, within(0.1, SECONDS.most)] = 3600.0
+    target_accuracy: Annotated[float, within(0, 1, "stop when every prototype has it")] | None = None
+    update: Literal["state", "delta", "predictor", "onnx"] = "state"
+    delta_bits: int = 8
+    late: Literal["drop", "keep"] = "drop"
+
+    def __post_init__(self) -> None:
+        if self.fraction == 0:
+            raise ConfigError("'fraction' is 0, which invites nobody; give a number above 0")
+        if self.delta_bits not in (1, 2, 4, 8):
+            raise ConfigError(f"'delta_bits' is {self.delta_bits}; give 8, 4, 2 or 1")
+
+    @property
+    def bits(self) -> int | None:
+        """What a job says of bits: only a delta has them."""
+        return self.delta_bits if self.update == "delta" else None
+
+
+class LimitConfig(Settings, frozen=True, kw_only=True):
+    """The table [limits]: what one device may ask of the aggregator."""
+
+    update_mb: Annotated[int, within(1, 256)] = 64
+    parts_mb: Annotated[int, within(1, MEGABYTES.most, "of unfinished uploads, all devices together")] = 2048
+    transfers: Annotated[int, within(1, 1000, "unfinished uploads of one device")] = 2
+    messages_per_minute: Rate = 6000  # of one device, like all that follow
+    mb_per_minute: Annotated[int, within(1, MEGABYTES.most, "by default four updates")] = 256
+    reports_per_minute: Annotated[Rate, Meta(description="messages that are no chunks of updates")] = 600
+    transfers_per_minute: Annotated[Rate, Meta(description="updates that are begun")] = 600
+    cpu_s_per_minute: Annotated[float, within(0.1, SECONDS.most, "processor time of the service")] = 4.0
+    garbage_before_mute: Annotated[int, within(1, 1_000_000)] = 20
+    mute_s: Annotated[float, within(0, SECONDS.most)] = 600.0
+
+    @property
+    def update_bytes(self) -> int:
+        """Of one sealed update."""
+        return self.update_mb * 10**6
+
+    @property
+    def update_chunks(self) -> int:
+        """Of one sealed update, as agents cut it."""
+        return -(-self.update_bytes // DEFAULT_CHUNK)
+
+    @property
+    def bytes_per_minute(self) -> int:
+        """That one device may send."""
+        return self.mb_per_minute * 10**6
+
+
+class FleetTables(Settings, frozen=True, kw_only=True):
+    """The tables of fleet.toml that are as they are read; [fusion], [limits], [broker] and [devices] are resolved."""
+
+    fleet: FleetTable
+    state: StateTable
+    task: TaskConfig
+    prototypes: PrototypesTable
+    round: RoundConfig
+    train: LocalSettings
+    log: LogConfig
+
+
+class _Devices(Settings, frozen=True, kw_only=True):
+    keys_dir: Path | None = None
+
+
+class _Device(Settings, frozen=True, kw_only=True):
+    key: str
+
+
+#: The fields of every table that `--set` may name, besides [broker].
+TABLES: Mapping[str, Mapping[str, Field]] = {
+    **{name: describe(own.table) for name, own in describe(FleetTables).items() if own.table is not None},
+    "fusion": FUSION_FIELDS,
+    "limits": describe(LimitConfig),
 }
-_BROKER = ("password_file", *(f.name for f in fields(BrokerConfig) if f.name != "tls"))
 _NAMES = (*TABLES, "broker", "devices")
 _MANIFEST = ("provision", "group")  # of the same file, for `edgestill provision`: firmware_configs/manifest.py
-_DEVICE = {"key": Key(str)}
 
 
 def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
@@ -84,9 +174,6 @@ def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, A
     shape = found["task"].get("input_shape")
     if isinstance(shape, list):
         found["task"] = {**found["task"], "input_shape": "x".join(map(brief, shape))}
-    if "source_classes" in found["fusion"]:
-        classes = list_of_words(found["fusion"]["source_classes"])
-        found["fusion"] = {**found["fusion"], "source_classes": classes}
     return found
 
 
@@ -98,7 +185,7 @@ def as_environment(settings: Sequence[str]) -> dict[str, str]:
         table, dot, key = name.strip().partition(".")
         if not (equals and dot):
             raise ConfigError(f"--set {text!r}: write it as table.key=value, such as round.rounds=3")
-        keys = _BROKER if table == "broker" else TABLES.get(table)
+        keys = BROKER_KEYS if table == "broker" else TABLES.get(table)
         if keys is None:
             raise ConfigError(f"--set {text!r}: no table [{table}]{did_you_mean(table, _NAMES)}")
         if key not in keys:
@@ -111,15 +198,13 @@ def as_environment(settings: Sequence[str]) -> dict[str, str]:
 def device_keys(table: Mapping[str, Any], where: str, base: Path) -> dict[str, Ed25519PublicKey]:
     """The public key of every device that may take part: named in the table, and the files `ID.pub` of `keys_dir`."""
     table = dict(table)
-    folder = take(
-        {k: table.pop(k) for k in ("keys_dir",) if k in table}, where, {"keys_dir": Key(Path, None)}, base=base
-    )
-    found = _from_folder(folder["keys_dir"], where)
+    own = read(_Devices, {k: table.pop(k) for k in ("keys_dir",) if k in table}, where, base=base)
+    found = _from_folder(own.keys_dir, where)
     for name, value in table.items():
         if not isinstance(value, dict):
             raise ConfigError(f'{where}: {name!r} is {brief(value)}; write it as {name} = {{ key = "64 hex digits" }}')
-        _device(name, where)
-        text = take(value, f"{where}: {name}", _DEVICE)["key"]
+        _checked_id(name, where)
+        text = read(_Device, value, f"{where}: {name}").key
         found[name] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")
     return found
 
@@ -130,10 +215,12 @@ def _from_folder(folder: Path | None, where: str) -> dict[str, Ed25519PublicKey]
     if not folder.is_dir():
         raise ConfigError(f"{where}: 'keys_dir': there is no folder {folder}")
     files = sorted(folder.glob("*.pub"))
-    return {_device(file.stem, str(file)): _key(lambda file=file: load_public_key(file), str(file)) for file in files}
+    return {
+        _checked_id(file.stem, str(file)): _key(lambda file=file: load_public_key(file), str(file)) for file in files
+    }
 
 
-def _device(name: str, where: str) -> str:
+def _checked_id(name: str, where: str) -> str:
     try:
         check_device(name)
     except EdgestillError as error:

@@ -15,15 +15,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from aggregator.recipes.generator import PAPER, Generation
 from aggregator.recipes.parts import part_needs
 from core.entry_points import load_object, origin
 from core.errors import ConfigError, did_you_mean
+from core.limits import BATCH, EPOCHS, LR, STEPS, WEIGHT
+from core.settings import Settings, check, replace, within
 from wire.messages import MODEL_STAYS
 
 __all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe", "recipe_names"]
@@ -36,30 +37,41 @@ PASSES, FEWEST, MOST = 3, 100, 1000  # of distillation, over the source; steps
 PERSONAL = "personal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distillation:
+Rate = Annotated[float, within(0, LR.most)]
+Steps = Annotated[int, within(0, STEPS.most)]
+Weight = Annotated[float, within(0, WEIGHT.most)]
+Precision = Literal["float", "own"]
+Schedule = Literal["cosine", "constant", "swa"]
+
+
+class Distillation(Settings, frozen=True, kw_only=True):
     """How a student learns from its teachers; the defaults are FedDF's (Lin et al. 2020, arXiv:2006.07242)."""
 
-    start: str = "average"  # or previous: the model that was published
-    optimizer: str = "adam"  # or sgd
-    lr: float = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
-    schedule: str = "cosine"  # or constant, or swa: from lr towards swa_lr, epoch by epoch, as FedRAD's code has it
-    momentum: float = 0.0  # of sgd
-    weight_decay: float = 0.0
-    batch_size: int = 128
-    steps: int = 0  # at most; 0: by the size of the source, see `sized`
-    epochs: int = 0  # over the source, at most; 0: as many as the steps take
+    start: Literal["average", "previous"] = "average"  # or previous: the model that was published
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: Rate = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
+    schedule: Schedule = "cosine"  # or swa: from lr towards swa_lr, epoch by epoch, as FedRAD's code has it
+    momentum: Annotated[float, within(0, 0.999999)] = 0.0  # of sgd
+    weight_decay: Weight = 0.0
+    batch_size: Annotated[int, within(2, BATCH.most)] = 128
+    steps: Steps = 0  # at most; 0: by the size of the source, see `sized`
+    epochs: Annotated[int, within(0, EPOCHS.most)] = 0  # over the source, at most; 0: as many as the steps take
     shuffle: bool = True
-    check_every: int = 0  # steps between two looks at the validation set; 0: see `sized`
-    patience: int = 0  # steps without gain before it stops; 0: see `sized`
-    clip: float = 5.0  # greatest norm of a gradient; 0: none
-    temperature: float = 1.0
+    check_every: Steps = 0  # steps between two looks at the validation set; 0: see `sized`
+    patience: Steps = 0  # steps without gain before it stops; 0: see `sized`
+    clip: Weight = 5.0  # greatest norm of a gradient; 0: none
+    temperature: Annotated[float, within(1e-3, WEIGHT.most)] = 1.0
     keep_start: bool = True  # the starting point is a checkpoint too
-    swa: int = 0  # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
-    swa_lr: float = 0.005  # of the schedule swa
-    student: str = "own"  # the precision it learns at: the prototype's, straight through; or float, as FedDF has it
-    float_share: float = 0.5  # of such a student's steps, those at full precision; then it learns from itself too
-    check_at: str = "own"  # the precision at which students are compared: what a board would run; or float
+    # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
+    swa: Annotated[int, within(-1, STEPS.most)] = 0
+    swa_lr: Rate = 0.005  # of the schedule swa
+    student: Precision = "own"  # what it learns at: the prototype's, straight through; or float, as FedDF has it
+    # of such a student's steps, those at full precision; then it learns from itself too
+    float_share: Annotated[float, within(0, 0.9)] = 0.5
+    check_at: Precision = "own"  # the precision at which students are compared: what a board would run; or float
+
+    def __post_init__(self) -> None:
+        check(self, "distillation")
 
     def sized(self, samples: int) -> Distillation:
         """With numbers for what is left to the size of the source, N samples in mini-batches of B:
@@ -77,32 +89,34 @@ class Distillation:
         return replace(self, steps=steps, check_every=check, patience=patience)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Settings, frozen=True, kw_only=True):
     """One way to fuse a round."""
 
     name: str
     title: str  # one line
     paper: str  # where it comes from
-    max_examples_ratio: float = MAX_EXAMPLES_RATIO  # of what a device counts for to its prototype's median; 0: any
+    # of what a device counts for to its prototype's median; 0: any
+    max_examples_ratio: Annotated[float, within(0, 1e6)] = MAX_EXAMPLES_RATIO
     screen: tuple[str, ...] = ()  # besides shapes and finiteness, which every update passed before
     trust: str | None = None  # how far each device is trusted; None: all fully
     weigh: str = "examples"
     average: str = "mean"
-    bn: str = "mean"  # or last: BatchNorm's statistics of the last update, as FedDF's code has them
-    server_momentum: float = 0.0  # beta of FedAvgM
-    sample: str | None = None  # gaussian or dirichlet: models drawn around the average join the teachers (FedBE)
-    samples: int = 0
+    bn: Literal["mean", "last"] = "mean"  # or last: BatchNorm's statistics of the last update, as FedDF's code has them
+    server_momentum: Annotated[float, within(0, 0.999)] = 0.0  # beta of FedAvgM
+    # models drawn around the average join the teachers (FedBE)
+    sample: Literal["gaussian", "dirichlet"] | None = None
+    samples: Annotated[int, within(0, 1000)] = 0
     ensemble: bool = False  # report how good the received models are together, on the aggregator's labelled samples
     teach: str | None = None  # mean-logits, median-logits or mean-probabilities; None: no distillation
     distill: Distillation = Distillation()
     source_optional: bool = False  # without samples it does not teach, and scores go by generated latents
     generation: Generation | None = None  # a latent generator, trained from predictors, for the devices to learn from
-    refine: int = 0  # steps of predictors on generated latents, where there are no samples to distill from
-    label_logits: str | None = None  # mean logits by label for them: over those that have it (seen), or all devices
+    refine: Steps = 0  # steps of predictors on generated latents, where there are no samples to distill from
+    # mean logits by label for them: over those that have it, or all devices
+    label_logits: Literal["seen", "all"] | None = None
     update: str | None = None  # what devices send, whatever is configured
-    options: Mapping[str, Any] = field(default_factory=dict)  # of parts, by name
-    local: Mapping[str, float] = field(default_factory=dict)  # what devices are told, unless the user says otherwise
+    options: Mapping[str, Any] = {}  # of parts, by name
+    local: Mapping[str, float] = {}  # what devices are told, unless the user says otherwise
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:

@@ -14,40 +14,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated, Literal, get_args
 
 from core.errors import ConfigError, did_you_mean
+from core.limits import BATCH, LR, STEPS, WEIGHT, WIDTH
+from core.settings import Settings, within
 
-__all__ = ["FORMS", "GUIDANCE", "LABELS", "LOSSES", "NOISES", "PAPER", "REFERENCE", "Generation"]
+__all__ = ["FORMS", "GUIDANCE", "PAPER", "REFERENCE", "Generation"]
 
-LOSSES = ("mean-logits", "per-teacher")
-NOISES = ("paper", "reference")
-LABELS = ("counts", "uniform")
+Loss = Literal["mean-logits", "per-teacher"]
+Noise = Literal["paper", "reference"]
+Labels = Literal["counts", "uniform"]
+Width = Annotated[int, within(1, WIDTH.most)]
+Weight = Annotated[float, within(0, WEIGHT.most)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class Generation(Settings, frozen=True, kw_only=True):
     """One generator for all prototypes, trained for `steps` in every round; moments of Adam live on between rounds."""
 
-    loss: str = "mean-logits"
-    noise: str = "paper"
-    labels: str = "counts"
-    noise_width: int = 32  # d_epsilon of the paper's Table 2
-    hidden: int = 256  # d_h
-    batch_size: int = 32
-    steps: int = 50
-    lr: float = 3e-4  # the authors' EMNIST runs have 1e-4
-    lr_decay: float = 0.98  # per round
-    weight_decay: float = 0.0
-    diversity: float = 1.0  # weight of the diversity loss
-    prior: float = 1.0  # added to every label count, as the authors count; a label that nobody has is not drawn
+    loss: Loss = "mean-logits"
+    noise: Noise = "paper"
+    labels: Labels = "counts"
+    noise_width: Width = 32  # d_epsilon of the paper's Table 2
+    hidden: Width = 256  # d_h
+    batch_size: Annotated[int, within(2, BATCH.most)] = 32
+    steps: Annotated[int, within(1, STEPS.most)] = 50
+    lr: Annotated[float, within(0, LR.most)] = 3e-4  # the authors' EMNIST runs have 1e-4
+    lr_decay: Annotated[float, within(0, 1)] = 0.98  # per round
+    weight_decay: Weight = 0.0
+    diversity: Weight = 1.0  # weight of the diversity loss
+    prior: Weight = 1.0  # added to every label count, as the authors count; a label that nobody has is not drawn
 
     def __post_init__(self) -> None:
         for what, value, known in (
-            ("loss", self.loss, LOSSES),
-            ("noise", self.noise, NOISES),
-            ("labels", self.labels, LABELS),
+            ("loss", self.loss, get_args(Loss)),
+            ("noise", self.noise, get_args(Noise)),
+            ("labels", self.labels, get_args(Labels)),
         ):
             if value not in known:
                 raise ConfigError(

@@ -10,20 +10,17 @@ A round's recipe is written into the journal as one text, name and overrides, so
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from aggregator.recipes.generator import FORMS, GUIDANCE, LABELS, LOSSES, NOISES
+from aggregator.recipes.catalogue import Distillation, Recipe, find_recipe
+from aggregator.recipes.generator import FORMS, GUIDANCE, Generation
 from aggregator.recipes.parts import part_names
-from core.config_keys import Key, take
 from core.errors import ConfigError, did_you_mean
-from core.limits import BATCH, DEVICES, EPOCHS, LR, STEPS, WEIGHT, WIDTH
-
-if TYPE_CHECKING:
-    from aggregator.recipes.catalogue import Recipe
-    from aggregator.recipes.generator import Generation
+from core.limits import BATCH, DEVICES, STEPS, WEIGHT
+from core.settings import Field, Settings, describe, given, replace, within
 
 __all__ = [
     "GENERATOR",
@@ -39,97 +36,79 @@ __all__ = [
 ]
 
 NONE = "none"
-#: Options of the built-in parts; a part reads its own from `View.options`.
-OPTIONS: Mapping[str, Key] = {
-    "drop_below": Key(float, None, least=0, most=1),
-    "score_power": Key(float, None, least=0, most=WEIGHT.most),
-    "krum_f": Key(int, None, least=0, most=DEVICES.most),
-    "krum_m": Key(int, None, least=1, most=DEVICES.most),
-    "krum_reference": Key(bool, None),
-    "afa_xi": Key(float, None, least=0, most=WEIGHT.most),
-    "afa_xi_step": Key(float, None, least=0, most=WEIGHT.most),
-    "afa_reference": Key(bool, None),
-    "fedmgda": Key(str, None, choices=("plusplus", "plus")),
-    "fedmgda_epsilon": Key(float, None, least=0, most=1),
-    "fedmgda_reference": Key(bool, None),
-    "fedbe_alpha": Key(float, None, least=1e-3, most=WEIGHT.most),
-    "trust_cut": Key(float, None, least=0, most=1),
-    "trust_lean": Key(float, None, least=0, most=1),
-    "trust_reach": Key(float, None, least=0, most=WEIGHT.most),
-}
-#: Of the generator: fields of `Generation`, each with `generator_` before its name; `generator` is a form of it.
-GENERATOR: Mapping[str, Key] = {
-    "generator_loss": Key(str, None, choices=LOSSES),
-    "generator_noise": Key(str, None, choices=NOISES),
-    "generator_labels": Key(str, None, choices=LABELS),
-    "generator_noise_width": Key(int, None, least=1, most=WIDTH.most),
-    "generator_hidden": Key(int, None, least=1, most=WIDTH.most),
-    "generator_batch_size": Key(int, None, least=2, most=BATCH.most),
-    "generator_steps": Key(int, None, least=1, most=STEPS.most),
-    "generator_lr": Key(float, None, least=0, most=LR.most),
-    "generator_lr_decay": Key(float, None, least=0, most=1),
-    "generator_weight_decay": Key(float, None, least=0, most=WEIGHT.most),
-    "generator_diversity": Key(float, None, least=0, most=WEIGHT.most),
-    "generator_prior": Key(float, None, least=0, most=WEIGHT.most),
-}
-#: What devices are told (edge_agent/objectives/fedgen_weights.py, edge_agent/objectives/personal.py,
-# aggregator/recipes/lr_decay.py).
-LOCAL: Mapping[str, Key] = {
-    "generated_weight": Key(float, None, least=0, most=WEIGHT.most),
-    "generated_kl": Key(float, None, least=0, most=WEIGHT.most),
-    "generated_decay": Key(float, None, least=1e-6, most=1),
-    "generated_floor": Key(float, None, least=0, most=WEIGHT.most),
-    "generated_batch": Key(int, None, least=1, most=BATCH.most),
-    "generated_by_size": Key(bool, None),
-    "generated_steps": Key(int, None, least=0, most=STEPS.most),
-    "label_logits_weight": Key(float, None, least=0, most=WEIGHT.most),
-    "local_lr_decay": Key(float, None, least=1e-3, most=1),
-    "personal": Key(bool, None),
-    "personal_keep": Key(float, None, least=0, most=1),
-    "personal_weight": Key(float, None, least=0, most=WEIGHT.most),
-}
+Weight = Annotated[float, within(0, WEIGHT.most)]
+Share = Annotated[float, within(0, 1)]
+
+
+class PartOptions(Settings, frozen=True, kw_only=True):
+    """Options of the built-in parts; a part reads its own from `View.options`."""
+
+    drop_below: Share | None = None
+    score_power: Weight | None = None
+    krum_f: Annotated[int, within(0, DEVICES.most)] | None = None
+    krum_m: Annotated[int, within(1, DEVICES.most)] | None = None
+    krum_reference: bool | None = None
+    afa_xi: Weight | None = None
+    afa_xi_step: Weight | None = None
+    afa_reference: bool | None = None
+    fedmgda: Literal["plusplus", "plus"] | None = None
+    fedmgda_epsilon: Share | None = None
+    fedmgda_reference: bool | None = None
+    fedbe_alpha: Annotated[float, within(1e-3, WEIGHT.most)] | None = None
+    trust_cut: Share | None = None
+    trust_lean: Share | None = None
+    trust_reach: Weight | None = None
+
+
+class LocalOverrides(Settings, frozen=True, kw_only=True):
+    """What devices are told: edge_agent/objectives/{fedgen_weights,personal}.py, aggregator/recipes/lr_decay.py."""
+
+    generated_weight: Weight | None = None
+    generated_kl: Weight | None = None
+    generated_decay: Annotated[float, within(1e-6, 1)] | None = None
+    generated_floor: Weight | None = None
+    generated_batch: Annotated[int, within(1, BATCH.most)] | None = None
+    generated_by_size: bool | None = None
+    generated_steps: Annotated[int, within(0, STEPS.most)] | None = None
+    label_logits_weight: Weight | None = None
+    local_lr_decay: Annotated[float, within(1e-3, 1)] | None = None
+    personal: bool | None = None
+    personal_keep: Share | None = None
+    personal_weight: Weight | None = None
+
+
 #: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
 PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.3}
-#: Every field that may be overridden; None: it is not.
-KEYS: Mapping[str, Key] = {
-    "max_examples_ratio": Key(float, None, least=0, most=1e6),
-    "screen": Key(tuple, None),
-    "trust": Key(str, None),
-    "weigh": Key(str, None),
-    "average": Key(str, None),
-    "bn": Key(str, None, choices=("mean", "last")),
-    "server_momentum": Key(float, None, least=0, most=0.999),
-    "sample": Key(str, None, choices=(NONE, "gaussian", "dirichlet")),
-    "samples": Key(int, None, least=0, most=1000),
-    "ensemble": Key(bool, None),
-    "teach": Key(str, None),
-    "start": Key(str, None, choices=("average", "previous")),
-    "optimizer": Key(str, None, choices=("adam", "sgd")),
-    "lr": Key(float, None, least=0, most=LR.most),
-    "schedule": Key(str, None, choices=("cosine", "constant", "swa")),
-    "momentum": Key(float, None, least=0, most=0.999999),
-    "weight_decay": Key(float, None, least=0, most=WEIGHT.most),
-    "batch_size": Key(int, None, least=2, most=BATCH.most),
-    "steps": Key(int, None, least=0, most=STEPS.most),
-    "epochs": Key(int, None, least=0, most=EPOCHS.most),
-    "shuffle": Key(bool, None),
-    "check_every": Key(int, None, least=0, most=STEPS.most),
-    "patience": Key(int, None, least=0, most=STEPS.most),
-    "clip": Key(float, None, least=0, most=WEIGHT.most),
-    "temperature": Key(float, None, least=1e-3, most=WEIGHT.most),
-    "keep_start": Key(bool, None),
-    "swa": Key(int, None, least=-1, most=STEPS.most),
-    "swa_lr": Key(float, None, least=0, most=LR.most),
-    "student": Key(str, None, choices=("float", "own")),
-    "float_share": Key(float, None, least=0, most=0.9),
-    "check_at": Key(str, None, choices=("float", "own")),
-    "generator": Key(str, None, choices=(NONE, *FORMS)),
-    "refine": Key(int, None, least=0, most=STEPS.most),
-    "label_logits": Key(str, None, choices=("seen", "all")),
+_FIXED = ("name", "title", "paper", "source_optional", "update", "local", "options")  # of Recipe
+_MAY_BE_NONE = ("sample",)  # beside parts, of which `_check_part` knows
+OPTIONS, LOCAL = describe(PartOptions), describe(LocalOverrides)
+#: Of the generator: fields of `Generation`, each with `generator_` before its name; `generator` is a form of it.
+GENERATOR: Mapping[str, Field] = {
+    f"generator_{name}": dataclasses.replace(field, name=f"generator_{name}")
+    for name, field in describe(Generation).items()
+}
+
+
+def _overridable() -> Iterator[Field]:
+    """Fields of a recipe, those of its distillation in their place; no default of theirs counts."""
+    for name, field in describe(Recipe).items():
+        if name == "distill":
+            yield from describe(Distillation).values()
+        elif name == "generation":
+            yield Field(name="generator", kind=str, choices=(NONE, *FORMS))
+        elif name in _MAY_BE_NONE:
+            yield dataclasses.replace(field, choices=(NONE, *field.choices))
+        elif name not in _FIXED:
+            yield field
+
+
+#: Every field that may be overridden.
+KEYS: Mapping[str, Field] = {
+    **{field.name: field for field in _overridable()},
     **GENERATOR,
     **LOCAL,
     **OPTIONS,
-    "options": Key(dict, None),
+    "options": describe(Recipe)["options"],
 }
 _PARTS = ("screen", "trust", "weigh", "average", "teach")
 
@@ -137,8 +116,8 @@ _PARTS = ("screen", "trust", "weigh", "average", "teach")
 def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     """`recipe` with these fields in place of its own; `overrides` are checked."""
     values = check_overrides(overrides)
-    own = {f.name for f in fields(recipe)} - {"options"}
-    of_distillation = {f.name for f in fields(recipe.distill)}
+    own = set(describe(Recipe)) - {"options"}
+    of_distillation = describe(Distillation)
     options = {**recipe.options, **{n: v for n, v in values.items() if n in OPTIONS}, **values.get("options", {})}
     changes: dict[str, Any] = {name: None if value == NONE else value for name, value in values.items() if name in own}
     if recipe.label_logits is None and "label_logits" in values:
@@ -187,13 +166,13 @@ def _personal(told: Mapping[str, float]) -> dict[str, float]:
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:
     """The overrides that are given, each of its type; `ConfigError` names the one that is not, or is unknown."""
     table = {name: list(value) if isinstance(value, tuple) else value for name, value in overrides.items()}
-    values = {n: v for n, v in take(table, where, KEYS, environ={}).items() if v is not None}
+    values = given(KEYS, table, where, environ={})
     if 0 < values.get("max_examples_ratio", 0) < 1:
         ratio = values["max_examples_ratio"]
         raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 to bound nobody")
     for kind in _PARTS:
-        given = values.get(kind, ())
-        for name in (given,) if isinstance(given, str) else given:
+        parts = values.get(kind, ())
+        for name in (parts,) if isinstance(parts, str) else parts:
             _check_part(kind, name, where)
     return values
 
@@ -247,7 +226,5 @@ def recipe_text(name: str, overrides: Mapping[str, Any]) -> str:
 
 def read_recipe(text: str) -> Recipe:
     """The recipe that `recipe_text` wrote."""
-    from aggregator.recipes.catalogue import find_recipe
-
     name, _, overrides = text.partition(" ")
     return find_recipe(name, json.loads(overrides) if overrides else {})

@@ -8,16 +8,17 @@ fails twice, and the published model still passes after it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aggregator.recipes.catalogue import Recipe
 from core.errors import EdgestillError
 from core.processes.process import end_fork
+from core.settings import replace
 from quant.pack import pack_state
 from wire.tensors import encode
 
@@ -42,7 +43,7 @@ def examine(fuser: Fuser, recipe: Recipe, number: int, groups: Sequence[StoredGr
         """Whether the published model can be fused; logits by label have no such model."""
         return recipe.label_logits is not None or not fails(controls[name])
 
-    controls = {str(group.spec): [replace(group, rows=(), late=(), unchanged=True)] for group in groups}
+    controls = {str(group.spec): [dataclasses.replace(group, rows=(), late=(), unchanged=True)] for group in groups}
     broken = {name for name in controls if not sound(name)}
     culprits: dict[str, str] = {}
     for name, device, alone in _each_alone(groups):
@@ -55,9 +56,9 @@ def _each_alone(groups: Sequence[StoredGroup]) -> Iterator[tuple[str, str, Store
     """Prototype, device, and the group with the update of this device alone."""
     for group in groups:
         for row in group.rows:
-            yield str(group.spec), row.device, replace(group, rows=(row,), late=())
+            yield str(group.spec), row.device, dataclasses.replace(group, rows=(row,), late=())
         for row, model in group.late:
-            yield str(group.spec), row.device, replace(group, rows=(), late=((row, model),))
+            yield str(group.spec), row.device, dataclasses.replace(group, rows=(), late=((row, model),))
 
 
 def _cheap(recipe: Recipe) -> Recipe:

@@ -106,7 +106,7 @@ def make_request(
 
 def _update_of(config: AgentConfig, job: Job | None) -> tuple[str, int | None]:
     """The kind of update, as agent.toml or the job says, and the bits of a delta."""
-    kind, bits = config.update.kind, config.update.delta_bits
+    kind, bits = str(config.update.kind), config.update.delta_bits
     if job is not None and kind == "job":
         kind, bits = job.update, job.bits
     if config.train.mode == "light":

@@ -8,11 +8,10 @@ the kind of updates, if agent.toml fixes it to `predictor`: the rest of the mode
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from core.config_keys import value_of
 from core.errors import ConfigError, did_you_mean
+from core.settings import replace, value_of
 from edge_agent.config import TABLES, AgentConfig
 
 __all__ = ["SETTABLE", "check_setting", "sort_out", "with_settings"]
@@ -47,7 +46,7 @@ def check_setting(name: str, text: str) -> Any:
             raise ConfigError(f"{name}: {_FIXED[section]} is for agent.toml to say, on the board")
         hint = did_you_mean(name, SETTABLE) or f"; known: {' '.join(SETTABLE)}"
         raise ConfigError(f"{name}: no such setting{hint}")
-    value = value_of(text, TABLES[section][key], name)
+    value = value_of(TABLES[section][key], text, name)
     if name == "update.delta_bits" and value not in (1, 2, 4, 8):
         raise ConfigError(f"{name} is {value}; give 1, 2, 4 or 8")
     return value

@@ -7,58 +7,44 @@ and what sensible settings of an agent are on it. `models` are starts of what `/
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from core.config_keys import Key, read_toml, sub_table, take
+from msgspec import Meta
+
+from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, MEGABYTES
+from core.settings import Settings, describe, given, within
+from edge_agent.config import Mode
 from firmware_configs.kits.kit import FAMILIES
 from models.spec import parse_prototype
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
 
 FOLDER = Path(__file__).parent
-_KEYS = {
-    "title": Key(str),
-    "arch": Key(str, choices=("arm64", "amd64")),
-    "memory_mb": Key(int, least=256, most=MEGABYTES.most),
-    "accelerator": Key(str, choices=("none", "cuda")),
-    "os": Key(tuple),
-    "models": Key(tuple),
-    "torch": Key(str, choices=("pip", "jetson", "none")),
-    "notes": Key(str, ""),
-    "agent": Key(dict),
-}
-_AGENT = {
-    "mode": Key(str, choices=("full", "light")),
-    "threads": Key(int, least=1, most=1024),
-    "train_mb": Key(int, least=64, most=MEGABYTES.most),
-    "service_mb": Key(int, least=128, most=MEGABYTES.most),
-    "batch_size": Key(int, least=1, most=BATCH.most),
-    "prototypes": Key(tuple),
-}
+AGENT = ("mode", "threads", "train_mb", "service_mb", "batch_size", "prototypes")  # of the table [agent]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class Board(Settings, frozen=True, kw_only=True):
     """One kind of board, and how an agent is set up on it."""
 
-    name: str
+    name: str  # of the file
     title: str
-    arch: str
-    memory_mb: int
-    accelerator: str
-    os: tuple[str, ...]  # families of firmware_configs/kits/kit.py
+    arch: Literal["arm64", "amd64"]
+    memory_mb: Annotated[int, within(256, MEGABYTES.most)]
+    accelerator: Literal["none", "cuda"]
+    os: Annotated[tuple[str, ...], Meta(description="families of firmware_configs/kits/kit.py")]
     models: tuple[str, ...]
-    torch: str  # pip: from the usual index; jetson: from NVIDIA's; none: there is none, or it does not fit
-    notes: str
-    mode: str  # full | light, see docs/agent.md
-    threads: int
-    train_mb: int  # of the training child
-    service_mb: int  # of agent and child together
-    batch_size: int  # what a job may ask for and still fit
+    torch: Annotated[
+        Literal["pip", "jetson", "none"], Meta(description="the usual index, NVIDIA's, or it does not fit")
+    ]
+    notes: str = ""
+    mode: Annotated[Mode, Meta(description="see docs/agent.md")]
+    threads: Annotated[int, within(1, 1024)]
+    train_mb: Annotated[int, within(64, MEGABYTES.most, "of the training child")]
+    service_mb: Annotated[int, within(128, MEGABYTES.most, "of agent and child together")]
+    batch_size: Annotated[int, within(1, BATCH.most, "what a job may ask for and still fit")]
     prototypes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -82,11 +68,13 @@ class Board:
 
 def read_board(path: Path) -> Board:
     """The profile in the file at `path`, named as the file is."""
-    values = take(read_toml(path), path.name, _KEYS)
-    agent: dict[str, Any] = take(sub_table(values, "agent", path.name), f"{path.name} [agent]", _AGENT)
-    del values["agent"]
+    table, fields = read_toml(path), describe(Board)
+    agent = sub_table(table, "agent", path.name)
+    own = {name: field for name, field in fields.items() if name not in ("name", *AGENT)}
+    values = given(own, {k: v for k, v in table.items() if k != "agent"}, path.name, complete=True)
+    values |= given({name: fields[name] for name in AGENT}, agent, f"{path.name} [agent]", complete=True)
     try:
-        return Board(name=path.stem, **values, **agent)
+        return Board(name=path.stem, **values)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
 

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.config_keys import LARGEST_INT, brief, read_toml, sub_table
+from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
+from core.settings import LARGEST_INT
 
 __all__ = ["MOST_RUNS", "SEED", "Flag", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
 

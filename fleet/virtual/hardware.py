@@ -13,33 +13,31 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from core.config_keys import Key, read_toml, sub_table, take
+from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import DEVICES
+from core.settings import Settings, describe, given, within
 from wire.ids import check_id
 
 __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
 
 FILE = Path(__file__).parent / "hardware.toml"
-_KEYS = {
-    name: Key(float, least=1e-6, most=1e9)
-    for name in ("start_s", "gflops", "up_mbps", "down_mbps", "train_watts", "radio_watts", "idle_watts")
-}
+Positive = Annotated[float, within(1e-6, 1e9)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
+class Hardware(Settings, frozen=True, kw_only=True):
     """One kind of board."""
 
-    board: str
-    start_s: float  # until the training process trains
-    gflops: float  # sustained while it trains, in 1e9 operations a second
-    up_mbps: float
-    down_mbps: float
-    train_watts: float  # of the whole board while it trains,
-    radio_watts: float  # while it sends or receives,
-    idle_watts: float  # and while it waits
+    board: str  # of the table
+    start_s: Positive  # until the training process trains
+    gflops: Positive  # sustained while it trains, in 1e9 operations a second
+    up_mbps: Positive
+    down_mbps: Positive
+    train_watts: Positive  # of the whole board while it trains,
+    radio_watts: Positive  # while it sends or receives,
+    idle_watts: Positive  # and while it waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +101,13 @@ def _shipped() -> dict[str, Hardware]:
 
 
 def _read(path: Path) -> dict[str, Hardware]:
-    tables = read_toml(path)
-    found = {}
+    tables, found = read_toml(path), {}
+    fields = {name: field for name, field in describe(Hardware).items() if name != "board"}
     for name in tables:
         where = f"{path.name} [{name}]"
         board = name if path == FILE else _own_name(name, where)
-        found[board] = Hardware(board=board, **take(sub_table(tables, name, where), where, _KEYS))
+        values = given(fields, sub_table(tables, name, where), where, complete=True)
+        found[board] = Hardware(board=board, **values)
     return found
 
 

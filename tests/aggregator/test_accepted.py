@@ -6,7 +6,6 @@ Fusing never raises, and all that is published is finite.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from aggregator.storage.blobs import Blobs
 from aggregator.storage.rows import UpdateRow
 from aggregator.tensor_checks import LARGEST, LARGEST_VARIANCE
 from aggregator.worker.fuse_round import Fuser, StoredGroup
+from core.settings import replace
 from quant.onnx.apart import MAX_BYTES
 from quant.onnx.weights import patch_weights
 from quant.precision import PRECISIONS

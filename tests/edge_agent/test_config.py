@@ -6,13 +6,13 @@ import pytest
 
 from core.errors import ConfigError
 from edge_agent.config import (
-    _BROKER_KEYS,
     TABLES,
     AgentConfig,
     check_agent_config,
     parse_settings,
     read_agent_config,
 )
+from transport.config import BROKER_KEYS
 from wire.keys import generate_key, public_key_hex, save_public_key
 
 pytestmark = pytest.mark.light
@@ -45,7 +45,7 @@ def test_the_example_is_complete_and_right() -> None:
     assert config.device == "pi-07"
     assert config.data.refuse_worse
     text = EXAMPLE.read_text()
-    for key in [key for table in TABLES.values() for key in table] + [k for k in _BROKER_KEYS if k != "password"]:
+    for key in [key for table in TABLES.values() for key in table] + [k for k in BROKER_KEYS if k != "password"]:
         assert f"{key} = " in text, f"the example does not show {key}"
 
 

@@ -2,12 +2,12 @@
 
 import errno
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from core.settings import replace
 from edge_agent.config import AgentConfig, enrolled, read_agent_config
 from edge_agent.enrolment import Enrolment, own_keys
 from firmware_configs.identity.ca import Authority, new_key, open_authority

@@ -5,10 +5,10 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import replace
 
 import pytest
 
+from core.settings import replace
 from tests.brokers import Broker, Mosquitto, mosquitto_version
 from tests.proxy import Proxy
 from tests.transport.events import connected, eventually, messages, wait_for

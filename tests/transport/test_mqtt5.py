@@ -2,12 +2,12 @@
 
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from core.errors import TransportError
+from core.settings import replace
 from tests.brokers import DEFAULTS_2_1, MOSQUITTO, Embedded, Mosquitto, mosquitto_version
 from tests.transport.events import connected, eventually, messages, wait_for
 from tests.transport.scripted import CONNACK5, Scripted

@@ -1,11 +1,11 @@
 """TLS with client certificates: who is let in, and what the others are told."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError
+from core.settings import replace
 from tests.brokers import DEFAULTS_2_1, Mosquitto
 from tests.certificates import Authority
 from tests.transport.events import connected, messages, wait_for

@@ -63,7 +63,7 @@ def generator_of(
         latent,
         noise_width=how.noise_width,
         hidden=how.hidden,
-        noise=how.noise,  # type: ignore[arg-type]  # `Generation` has checked
+        noise=how.noise,
         generator=torch_rng(server.seed, "generator"),
     )
     params = list(generator.parameters())

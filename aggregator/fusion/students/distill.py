@@ -22,8 +22,9 @@ out); without one, the last. They are compared at the prototype's own precision,
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ from aggregator.fusion.students.student import Learner, MeanState
 from aggregator.fusion.types import State
 from aggregator.recipes.catalogue import Distillation
 from core.errors import RoundError
+from core.settings import replace
 from models.split import Prototype
 
 __all__ = ["Distilled", "distill", "draw_samples", "num_steps"]
@@ -101,11 +103,11 @@ def _in_two_stages(
     own = _Loop(Learner(model, full.state, second, device), x, p, second, validation, generator).run()
     steps = full.steps + own.steps
     if validation is None:
-        return replace(own, steps=steps, best_step=full.steps + own.best_step)
+        return dataclasses.replace(own, steps=steps, best_step=full.steps + own.best_step)
     begun = Learner(model, start, second, device).accuracy(validation)
     if second.keep_start and own.accuracy is not None and begun >= own.accuracy:
         return Distilled(state=dict(start), steps=steps, best_step=0, accuracy=begun, start_accuracy=begun)
-    return replace(own, steps=steps, best_step=full.steps + own.best_step, start_accuracy=begun)
+    return dataclasses.replace(own, steps=steps, best_step=full.steps + own.best_step, start_accuracy=begun)
 
 
 class _Loop:

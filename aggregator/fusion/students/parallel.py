@@ -8,7 +8,6 @@ source of randomness, and the order of their steps shows.)
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import asdict
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -138,7 +138,7 @@ def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) 
         "folder": str(folder),
         "number": number,
         **spec.to_json(),
-        "how": dataclasses.asdict(how),
+        "how": asdict(how),
         "threads": torch.get_num_threads(),  # as many as here, or sums would have other orders
     }
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from edgestill.cli.boards.options import Json
 from edgestill.cli.output import out, print_json, print_table

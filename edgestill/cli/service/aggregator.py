@@ -41,7 +41,7 @@ def serve(
     from core.logs import setup_logging
 
     loaded = load_fleet_config(config, settings or [])
-    setup_logging(loaded.log_format, loaded.log_level)
+    setup_logging(loaded.log.format, loaded.log.level)
     run(loaded, until_done=until_done, new_key=new_key)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from edgestill.cli.output import out, print_json, print_table
 
@@ -64,7 +64,7 @@ def show(
 
 
 def _facts(recipe: Recipe) -> dict[str, Any]:
-    facts = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "distill"}
+    facts = {name: value for name, value in asdict(recipe).items() if name != "distill"}
     facts |= {"options": dict(recipe.options), "local": dict(recipe.local), "needs_source": recipe.needs_source}
     facts["needs"] = sorted(recipe.needs)
     facts["generation"] = None if recipe.generation is None else asdict(recipe.generation)

@@ -5,7 +5,6 @@ The latent space is the plane itself, so that it can be drawn: extractors are th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from aggregator.fusion.generator.train import Teachers, train_generator
 from aggregator.fusion.numerics.adam import Adam
 from aggregator.recipes.generator import Generation
+from core.settings import replace
 from edge_agent.objectives.fedgen import GeneratedObjective
 from edge_agent.objectives.fedgen_weights import PAPER
 from edge_agent.training.params import LocalTraining

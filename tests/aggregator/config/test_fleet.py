@@ -34,7 +34,7 @@ def test_the_example_is_valid_and_holds_every_default(tmp_path: Path) -> None:
         '[prototypes]\nnames = ["cnn:fp32", "mlp:fp32", "cnn:w1"]\n'
     )
     least = load_fleet_config(bare, environ={})
-    for name in ("round", "hyper", "recipe", "limits", "seed", "broker", "task", "log_level", "keep_rounds"):
+    for name in ("round", "hyper", "recipe", "limits", "seed", "broker", "task", "log", "keep_rounds"):
         assert getattr(config, name) == getattr(least, name), name
 
 

@@ -1,10 +1,8 @@
 """Overrides of recipes: flat, checked, and readable again from the journal."""
 
-import dataclasses
-
 import pytest
 
-from aggregator.recipes.catalogue import MAX_EXAMPLES_RATIO, RECIPES, Distillation, find_recipe
+from aggregator.recipes.catalogue import MAX_EXAMPLES_RATIO, RECIPES, Distillation, Recipe, find_recipe
 from aggregator.recipes.generator import PAPER, REFERENCE, Generation
 from aggregator.recipes.overrides import (
     GENERATOR,
@@ -17,6 +15,7 @@ from aggregator.recipes.overrides import (
     recipe_text,
 )
 from core.errors import ConfigError
+from core.settings import replace
 
 pytestmark = pytest.mark.light
 
@@ -25,17 +24,15 @@ def test_a_flat_name_reaches_recipe_distillation_and_parts() -> None:
     recipe = find_recipe("feddf", {"steps": 7, "weigh": "uniform", "krum_f": 2, "options": {"mine": 1.5}})
     assert (recipe.distill.steps, recipe.weigh) == (7, "uniform")
     assert recipe.options == {"krum_f": 2, "mine": 1.5}
-    assert recipe.distill == dataclasses.replace(Distillation(), steps=7)
+    assert recipe.distill == replace(Distillation(), steps=7)
     assert RECIPES["feddf"].weigh == "examples"
 
 
 def test_every_field_can_be_overridden_and_only_fields_can() -> None:
-    fields = {f.name for f in dataclasses.fields(Distillation)} | {
-        f.name for f in dataclasses.fields(RECIPES["fedavg"])
-    }
+    fields = {*Distillation.__struct_fields__, *Recipe.__struct_fields__}
     about = {"name", "title", "paper", "distill", "local", "generation", "source_optional", "update"}
     assert set(KEYS) - set(OPTIONS) - set(GENERATOR) - set(LOCAL) - {"generator"} == fields - about
-    assert {name.removeprefix("generator_") for name in GENERATOR} == {f.name for f in dataclasses.fields(Generation)}
+    assert {name.removeprefix("generator_") for name in GENERATOR} == set(Generation.__struct_fields__)
 
 
 def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
@@ -43,7 +40,7 @@ def test_the_generator_has_two_forms_and_every_field_of_it_a_name() -> None:
     assert (paper.generation, reference.generation) == (PAPER, REFERENCE)
     assert (paper.local, reference.local["generated_weight"]) == ({}, 10.0)
     mine = find_recipe("fedgen", {"generator": "reference", "generator_steps": 7, "generated_kl": 1.0})
-    assert mine.generation == dataclasses.replace(REFERENCE, steps=7)
+    assert mine.generation == replace(REFERENCE, steps=7)
     assert mine.local == {**reference.local, "generated_kl": 1.0}
     assert find_recipe("fedgen", {"generator": "none"}).side_artifact is None
     assert find_recipe("fedavg", {"generator": "paper"}).side_artifact == "generator:paper"

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import typer
 
-from aggregator.config.fusion import FUSION_KEYS
 from aggregator.config.tables import TABLES as FLEET
-from core.config_keys import Key, take, value_of
 from core.errors import ConfigError
+from core.settings import Field, checked, describe, value_of
 from edge_agent.config import TABLES as AGENT
 from edgestill.cli.main import app, main
-from firmware_configs import boards, manifest
-from fleet.virtual import hardware
-from transport import config as transport
+from firmware_configs.boards import Board
+from firmware_configs.manifest import GroupConfig, ProvisionConfig
+from fleet.virtual.hardware import Hardware
+from transport.config import BrokerTable
 
 INSANE = (str(10**20), "1e308", "nan", "inf", "-inf", "9" * 5000)
 #: How a message calls an option, where it is not by its name.
@@ -117,25 +117,24 @@ def test_a_number_that_makes_no_sense_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def tables() -> list[tuple[str, Key]]:
-    found: dict[str, Mapping[str, Key]] = {f"fleet.toml [{name}]": keys for name, keys in FLEET.items()}
-    found |= {f"agent.toml [{name}]": keys for name, keys in AGENT.items()}
-    found["[broker]"] = transport._KEYS
-    found["[fusion]"] = FUSION_KEYS
-    found |= {"[provision]": manifest._PROVISION, "[[group]]": manifest._GROUP}
-    found |= {"board": boards._KEYS, "board [agent]": boards._AGENT, "hardware": hardware._KEYS}
-    keys = [(f"{where} {name}", key) for where, table in found.items() for name, key in table.items()]
-    return [(name, key) for name, key in keys if key.kind in (int, float)]
+def tables() -> list[tuple[str, Field]]:
+    found: dict[str, Mapping[str, Field]] = {f"fleet.toml [{name}]": fields for name, fields in FLEET.items()}
+    found |= {f"agent.toml [{name}]": fields for name, fields in AGENT.items()}
+    others = {"[broker]": BrokerTable, "[provision]": ProvisionConfig, "[[group]]": GroupConfig}
+    others |= {"board": Board, "hardware": Hardware}
+    found |= {name: describe(struct) for name, struct in others.items()}
+    fields = [(f"{where} {name}", field) for where, table in found.items() for name, field in table.items()]
+    return [(name, field) for name, field in fields if field.kind in (int, float)]
 
 
-@pytest.mark.parametrize(("name", "key"), tables(), ids=[name for name, _ in tables()])
-def test_a_config_key_refuses_what_makes_no_sense(name: str, key: Key) -> None:
+@pytest.mark.parametrize(("name", "field"), tables(), ids=[name for name, _ in tables()])
+def test_a_config_key_refuses_what_makes_no_sense(name: str, field: Field) -> None:
     wrong: list[Any] = [10**20, 10**400, -(10**20), int("9" * 4000), 0x10**20_000]
     wrong += [1e308, float("nan"), float("inf"), float("-inf")]
     for value in wrong:
         with pytest.raises(ConfigError) as refused:
-            take({"key": value}, name, {"key": key}, environ={})
+            checked(field, value, name)
         assert len(str(refused.value)) < 300
     for text in INSANE:
         with pytest.raises(ConfigError):
-            value_of(text, key, name)
+            value_of(field, text, name)

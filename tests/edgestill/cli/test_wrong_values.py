@@ -1,22 +1,20 @@
 """A value of the wrong kind, shape or size under any key of any config file is one line."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from aggregator.config.fusion import FUSION_KEYS
 from aggregator.config.tables import TABLES as FLEET
-from core.config_keys import Key
 from core.errors import EdgestillError
 from edge_agent.config import TABLES as AGENT
 from edgestill.cli.service.config import _resolve
 from edgestill.cli.simulation.sweep import _flags
-from firmware_configs import manifest
+from firmware_configs.manifest import GroupConfig, ProvisionConfig
 from fleet.sweep.grid import read_sweep
 from tests.firmware_configs.fleets import FLEET as FLEET_TOML
 from tests.firmware_configs.fleets import PI
-from transport import config as transport
+from transport.config import BrokerTable
 from wire.keys import generate_key, save_private_key
 
 pytestmark = pytest.mark.light
@@ -35,11 +33,12 @@ WRONG = {
 
 
 def keys() -> Iterator[tuple[str, str, str]]:
-    tables: dict[str, Mapping[str, Key]] = {**FLEET, "broker": transport._KEYS, "fusion": FUSION_KEYS}
-    for table, known in {**tables, "provision": manifest._PROVISION, "devices": {"keys_dir": Key(Path)}}.items():
+    broker = BrokerTable.__struct_fields__
+    tables: dict[str, Iterable[str]] = {**FLEET, "broker": broker, "devices": ["keys_dir"]}
+    for table, known in {**tables, "provision": ProvisionConfig.__struct_fields__}.items():
         yield from (("fleet", table, key) for key in known)
-    yield from (("group", "group", key) for key in manifest._GROUP)
-    for table, known in {**AGENT, "broker": transport._KEYS}.items():
+    yield from (("group", "group", key) for key in GroupConfig.__struct_fields__)
+    for table, known in {**AGENT, "broker": broker}.items():
         yield from (("agent", table, key) for key in known)
 
 

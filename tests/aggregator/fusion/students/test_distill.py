@@ -46,7 +46,7 @@ SGD = Distillation(optimizer="sgd", lr=1.0, schedule="constant", clip=0.0, batch
 
 
 def how(**fields: object) -> Distillation:
-    names = Distillation.__dataclass_fields__
+    names = Distillation.__struct_fields__
     return Distillation(**{name: getattr(SGD, name) for name in names} | fields)  # type: ignore[arg-type]
 
 
@@ -368,7 +368,7 @@ def test_a_quantized_prototype_is_trained_as_floats_or_through_its_quantizers(na
         return value
 
     before = loss(start)
-    fields = {f: getattr(ADAM, f) for f in Distillation.__dataclass_fields__} | {"steps": 30, "student": student}
+    fields = {f: getattr(ADAM, f) for f in Distillation.__struct_fields__} | {"steps": 30, "student": student}
     found = distill(model, start, x, targets, Distillation(**fields), generator=seed())
     assert loss(found.state) < 0.7 * before
     weight = model.predictor.weight
