@@ -1,5 +1,5 @@
-"""What every package may use, and nothing of it is specific to the wire format: errors, files, seeds, logs,
-configuration keys, limits, child processes.
+"""Utilities for all packages, independent of the wire format: errors, files, seeds, logs, configuration keys, limits,
+child processes.
 
-Imports the standard library alone (and tomli before Python 3.11). Nothing here knows a message, a model or a device.
+Imports only the standard library (and tomli before Python 3.11). Nothing here depends on messages, models or devices.
 """

@@ -1,7 +1,7 @@
-"""Named places at which a test may have a process killed, as a power cut would.
+"""Named points at which a test can kill a process, as a power cut would.
 
 `EDGESTILL_CRASH_AT=name` or `name:3` (the third time) kills the process with SIGKILL there; unset, `reach` does
-nothing. No handler runs, nothing is flushed: what survives is what was durable.
+nothing. No handler runs, nothing is flushed: only durable data survives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _seen: Counter[str] = Counter()
 
 
 def reach(name: str) -> None:
-    """The process is at `name`."""
+    """Mark that the process has reached the point `name`."""
     wanted = os.environ.get("EDGESTILL_CRASH_AT")
     if wanted is None:
         return

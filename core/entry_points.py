@@ -1,4 +1,4 @@
-"""What users add by entry points: where it comes from, and loading it with one-line errors. Standard library only."""
+"""Loading of user extensions by entry points, with one-line errors. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def origin(point: EntryPoint) -> str:
 
 
 def load_object(point: EntryPoint, what: str) -> Any:
-    """What `point` names; `what` is what it should be, such as "recipe mine"."""
+    """The object that `point` names; `what` describes it in errors, such as "recipe mine"."""
     try:
         return point.load()
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except Exception as error:  # a user's module may raise anything when imported
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{origin(point)}: {what} does not load ({reason})") from error
 
 
 def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
-    """The function that `point` names; `what` is what it should be, such as "attack tamper.mine"."""
+    """The function that `point` names; `what` describes it in errors, such as "attack tamper.mine"."""
     found = load_object(point, what)
     if not callable(found):
         raise ConfigError(f"{origin(point)}: {what} is no function but a {type(found).__name__}")

@@ -6,20 +6,20 @@
     ├── WireError                  5   bytes from outside are not what they should be
     │   ├── TopicError                 a topic or an id
     │   ├── TensorError                a tensor message; the text names the tensor
-    │   │   └── NonFiniteError         NaN or infinity, which do not travel
+    │   │   └── NonFiniteError         NaN or infinity, which are never sent
     │   ├── EnvelopeError              version, size, kind or fields of an envelope
     │   │   └── SignatureError         the signature, or the key that made it
     │   └── TransferError              a chunk, or the state of a transfer
     ├── ModelError                 6   weights that do not fit a prototype, a graph that does not export
-    ├── DeviceError                7   a device answered with something that cannot be used; the round goes on
-    │   └── DivergedError              its training came to NaN or infinity: there is nothing to send
+    ├── DeviceError                7   a device sent something unusable; the round continues
+    │   └── DivergedError              its training reached NaN or infinity: there is nothing to send
     ├── TransportError             8   the broker cannot be used as asked
-    └── RoundError                 1   a round cannot go on: our fault
+    └── RoundError                 1   a round cannot continue: an internal error
         ├── LostError              7   most devices of a round were lost: diverged, or failed otherwise
-        └── StorageError               the disk, or a file of the state folder: nothing that a device has done
+        └── StorageError               the disk, or a file of the state folder: not caused by a device
 
-A message is one line: what, where, what to do. `raise` these for what a user or a device can cause; `assert` is for
-our own bugs.
+A message is one line: what, where, what to do. `raise` these for errors that a user or a device can cause; `assert` is
+for bugs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class EdgestillError(Exception):
-    """Base of all errors that are told in one line."""
+    """Base of all errors that are reported in one line."""
 
     exit_code: ClassVar[int] = 1
 
@@ -105,23 +105,23 @@ class ModelError(EdgestillError):
 
 
 class DeviceError(EdgestillError):
-    """A device answered with something that cannot be used."""
+    """A device sent something unusable."""
 
     exit_code = 7
 
 
 class DivergedError(DeviceError):
-    """Local training came to NaN or infinity."""
+    """Local training reached NaN or infinity."""
 
 
 class TransportError(EdgestillError):
-    """The broker, or the way to it, cannot be used as asked."""
+    """The broker cannot be reached or used."""
 
     exit_code = 8
 
 
 class RoundError(EdgestillError):
-    """A round cannot go on."""
+    """A round cannot continue."""
 
 
 class LostError(RoundError):

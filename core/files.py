@@ -1,8 +1,8 @@
-"""Files that are whole or not there: written beside, synced, renamed; and files of others, read without trust.
+"""Atomic writes (temporary file, sync, rename), and safe reads of untrusted files.
 
-A file that somebody names may be a pipe that never speaks, /dev/zero, or a terabyte. `read_regular` opens without
-waiting, reads plain files only, and no more of them than it was told. It raises OSError, with words that fit into a
-message, so whoever tells of a missing file tells of these too.
+A path may name a pipe that never delivers, /dev/zero, or a terabyte. `read_regular` opens without blocking, and reads
+only plain files up to a size limit. It raises OSError with a readable text, so code that reports missing files reports
+these cases too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["atomic_file", "move", "named_file", "open_regular", "read_regular", 
 
 
 def open_regular(path: Path | str, *, follow: bool = True) -> int:
-    """A descriptor to read a plain file with; `follow`: also through a symbolic link."""
+    """A descriptor for reading a plain file; `follow`: also through a symbolic link."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
         handle = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP and not follow:
             raise OSError(errno.ELOOP, "a symbolic link, where a plain file was expected", str(path)) from None
-        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+        if error.errno == errno.ENXIO:  # a socket, or an absent device
             raise OSError(errno.EINVAL, "not a plain file", str(path)) from None
         raise
     kind = os.fstat(handle).st_mode
@@ -42,16 +42,16 @@ def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes:
     """All bytes of a plain file of at most `most` bytes."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        data = b"" if size > most else file.read(size + 1)  # read allocates what it is asked for
+        data = b"" if size > most else file.read(size + 1)  # read allocates the requested size
         if len(data) > size:
-            data += file.read(most)  # it grows while it is read, or does not tell its size, as those of /proc
+            data += file.read(most)  # the file grows while it is read, or has no size, as in /proc
     if size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"larger than the {most:,} bytes that it may have", str(path))
     return data
 
 
 def named_file(path: Path | str) -> Path:
-    """What a path names, through symbolic links, to be written in place of it: a plain file, or none yet."""
+    """The target of a path, through symbolic links, that will be replaced: a plain file, or none yet."""
     if not os.path.islink(path):
         _refuse_special(Path(path))
         return Path(path)
@@ -60,7 +60,7 @@ def named_file(path: Path | str) -> Path:
         kind = found.stat().st_mode
     except FileNotFoundError:
         return found
-    except RuntimeError:  # what Python before 3.13 says of links in a circle
+    except RuntimeError:  # Python before 3.13, on a loop of links
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     if not stat.S_ISREG(kind):
         raise OSError(errno.EINVAL, "not a plain file, and not replaced by one", str(path))
@@ -69,10 +69,11 @@ def named_file(path: Path | str) -> Path:
 
 @contextmanager
 def atomic_file(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """A file to write, which is put at `path` when the block ends, whole and durable; if the block fails, nothing is.
+    """A file to write, which replaces `path` atomically and durably when the block ends; if it fails, nothing changes.
 
-    Nobody else can read the bytes before `mode` says so, or choose where they go: they are written beside, under a name
-    that nobody can know. A symbolic link at `path` is replaced, not followed; a pipe, a device or a folder is left.
+    Other users cannot read the bytes before `mode` is applied, or redirect them: they are written to the same folder,
+    under an unpredictable name. A symbolic link at `path` is replaced, not followed; a pipe, a device or a folder is
+    refused.
     """
     _refuse_special(path)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -90,13 +91,13 @@ def atomic_file(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
 
 
 def write_atomic(path: Path | str, data: bytes | str, *, mode: int = 0o644) -> None:
-    """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one and nothing between."""
+    """Write `data` to `path` atomically: a reader, or a power cut, sees either the old or the new file."""
     with atomic_file(Path(path), mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def sync(path: Path) -> None:
-    """Make a file, or what was created, renamed or removed in a folder, survive a power cut."""
+    """Make a file, or changes of a folder's entries, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -105,7 +106,7 @@ def sync(path: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename a file over `target`, or a folder to the free name `target`, durably. Needs no room on the disk."""
+    """Rename a file over `target`, or a folder to the free name `target`, durably. Needs no disk space."""
     os.replace(source, target)
     sync(target.parent)
     if source.parent != target.parent:

@@ -1,7 +1,7 @@
-"""How large a number may be that somebody sets, by flag or config file: beyond it lies a slip of the hand.
+"""Ranges of the numbers that users set by flag or config file: larger values are mistakes.
 
-A device may still have too little memory for what is allowed here. What is refused here could not work anywhere: it
-would overflow, fork a million processes, or allocate a layer of terabytes before anything was checked.
+A device may still have too little memory for an allowed value. Values outside these ranges could not work anywhere:
+they would overflow, fork a million processes, or allocate a layer of terabytes before anything was checked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Range:
     most: float
 
     def check(self, value: float | None, what: str) -> None:
-        """Refuse what lies outside, and NaN; None is not set."""
+        """Refuse values outside the range, and NaN; None means not set."""
         if value is None or self.least <= value <= self.most:
             return
         advice = f"at most {self.most:,.12g}" if value > self.most else f"at least {self.least:,.12g}"
@@ -56,7 +56,7 @@ EPOCHS = Range(1, 100_000)
 STEPS = Range(1, 100_000_000)
 SAMPLES = Range(1, 1_000_000_000)
 LR = Range(1e-30, 1000)
-CLIP = Range(1e-6, 1e6)  # of the norm of a gradient; 0, where it is allowed, is no limit
+CLIP = Range(1e-6, 1e6)  # of the norm of a gradient; 0, if allowed, means no limit
 ALPHA = Range(1e-6, 1e9)  # of a Dirichlet draw
 WEIGHT = Range(0, 1e6)  # of a term of a loss, a temperature, a distance
 SEED = Range(-(2**53), 2**53)
@@ -69,5 +69,5 @@ MEGABYTES = Range(1, 16 * 2**20)  # of memory or of a disk: 16 TB
 def _short(value: float) -> str:
     try:
         return f"{value:.12g}"
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an integer beyond the range of float
         return "of more than 300 digits"

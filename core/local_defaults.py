@@ -1,12 +1,12 @@
-"""How devices train where nobody says otherwise: one rule for `edgestill simulate` and for [train] of fleet.toml.
+"""Defaults of local training, shared by `edgestill simulate` and [train] of fleet.toml.
 
-The learning rate follows from batch size B and momentum beta:
+The learning rate is derived from batch size B and momentum beta:
 
     eta = BASE_LR (1 - beta) sqrt(B / BASE_BATCH)
 
-Momentum makes a step longer by 1 / (1 - beta) in the long run, and the noise of a mini-batch's gradient falls with
-sqrt(B). As gradients are clipped to the norm c, no step is longer than eta c / (1 - beta). Local work is EPOCHS passes
-over a device's samples, of at least LEAST_STEPS and at most MOST_STEPS mini-batches.
+Momentum lengthens a step by 1 / (1 - beta) in the long run, and the noise of a mini-batch's gradient decreases with
+sqrt(B). Because gradients are clipped to the norm c, no step is longer than eta c / (1 - beta). Local work is EPOCHS
+passes over a device's samples, of at least LEAST_STEPS and at most MOST_STEPS mini-batches.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class LocalSettings(Settings, frozen=True, kw_only=True):
 
 
 def auto_lr(batch_size: int, momentum: float) -> float:
-    """The learning rate where none is given, of four digits."""
+    """The default learning rate, rounded to four digits."""
     BATCH.check(batch_size, "local training: batch size")
     check_momentum(momentum)
     return float(f"{BASE_LR * (1 - momentum) * sqrt(batch_size / BASE_BATCH):.4g}")
 
 
 def with_defaults(**given: Any) -> dict[str, Any]:
-    """Every setting of local training; None is not given. `epochs` or `steps` that are given are kept to exactly.
+    """Every setting of local training; None means not given. `epochs` or `steps`, if given, are followed exactly.
 
     >>> found = with_defaults(steps=7, momentum=0.0)
     >>> found["lr"], found["epochs"], found["steps"], found["least_steps"]
@@ -83,13 +83,13 @@ def with_defaults(**given: Any) -> dict[str, Any]:
 
 
 def check_momentum(momentum: float) -> None:
-    """Refuse what would grow with every step."""
+    """Refuse a momentum that would diverge."""
     if not 0 <= momentum < 1:
         raise ConfigError(f"local training: momentum {momentum}; give a number in [0, 1)")
 
 
 def check_bounds(steps: int | None, least: int, most: int) -> None:
-    """Refuse bounds of the number of steps that contradict it or each other; 0 is no bound."""
+    """Refuse bounds on the number of steps that contradict it or each other; 0 means no bound."""
     if steps is not None and (least or most):
         raise ConfigError("local training: least_steps and most_steps go with epochs, not with steps")
     if most and least > most:

@@ -3,8 +3,8 @@
     12:07:31 INFO    transport: connected to 127.0.0.1:1883 (MQTT 5)
     {"time": "2025-03-01T12:07:31.204+00:00", "level": "info", "logger": "edgestill.transport", "message": "..."}
 
-The services log as `edgestill.agent`, `edgestill.aggregator` and `edgestill.transport`. Under systemd, which stamps
-each line itself, the line form leaves the time out.
+The services log as `edgestill.agent`, `edgestill.aggregator` and `edgestill.transport`. Under systemd, which adds
+timestamps itself, the line form omits the time.
 """
 
 from __future__ import annotations

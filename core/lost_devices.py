@@ -1,4 +1,4 @@
-"""Devices of a round that were lost, in words: who, how many of how many, why, and what helps."""
+"""Messages about the lost devices of a round: names, number, reason and remedy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from core.local_defaults import CLIP, auto_lr
 
 __all__ = ["FATAL", "NOTABLE", "lost_text", "named", "remedy"]
 
-NOTABLE = 0.1  # share of the asked devices above which it is worth a warning
-FATAL = 0.5  # and above which a round is of no use
+NOTABLE = 0.1  # fraction of the invited devices above which a warning is logged
+FATAL = 0.5  # and above which the round is useless
 NAMED = 4
 
 
@@ -26,7 +26,7 @@ def named(devices: Iterable[str]) -> str:
 
 
 def lost_text(lost: Mapping[str, str], asked: int) -> str:
-    """How many of `asked`, the first of them by name, and the reason that most of them have.
+    """Number of lost devices of `asked`, the first names, and the most frequent reason.
 
     >>> lost_text({"pi-1": "out of memory", "pi-2": "out of memory"}, 30)
     '2 of 30 devices lost: pi-1, pi-2: out of memory'
@@ -38,7 +38,7 @@ def lost_text(lost: Mapping[str, str], asked: int) -> str:
 
 
 def remedy(training: Mapping[str, Any], *, lr: str = "--lr", clip: str = "--clip") -> str:
-    """What helps where training diverges, by what it is now; `lr` and `clip` are how the user sets them."""
+    """Advice against diverging training, given the current settings; `lr` and `clip` are the names of the options."""
     rate = float(training["lr"])
     usual = auto_lr(int(training["batch_size"]), float(training["momentum"]))
     said = f"where training diverges, a smaller learning rate helps: {lr} is {rate:g}, try {min(usual, rate / 10):.3g}"

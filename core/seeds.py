@@ -1,7 +1,7 @@
-"""Seeds as values: every draw comes from a seed and what it is for. Standard library only.
+"""Seeds as values: every random stream is derived from a seed and a purpose. Standard library only.
 
 So a round that is trained again after a crash, a resumed run, another engine or another order of the devices draws the
-same numbers, and a device draws what its simulated twin draws.
+same numbers, and a device draws the same numbers as in simulation.
 """
 
 from __future__ import annotations

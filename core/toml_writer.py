@@ -1,8 +1,8 @@
-"""Tables as TOML 1.0, which `read_toml` (`core/config_keys.py`) reads back as it was. The only writer of TOML.
+"""Write tables as TOML 1.0, which `read_toml` (`core/config_keys.py`) reads back unchanged. The only writer of TOML.
 
     values before tables; a table within a table is [outer.inner]; within a list, or as `Inline`, it is { key = value }
     strings are basic strings, with every control character escaped; keys are quoted unless they are bare
-    None is left out of tables: TOML has no null
+    None is omitted from tables: TOML has no null
 
 Standard library only: tomllib reads and does not write.
 """
@@ -27,13 +27,13 @@ class Inline(dict[str, Any]):
 
 
 def toml_text(tables: Mapping[str, Any], *, comment: str = "") -> str:
-    """The file; `comment` is its first line. `ConfigError` names a value that TOML cannot hold."""
+    """The text of the file; `comment` is its first line. `ConfigError` names a value that TOML cannot represent."""
     head = [f"# {comment}"] if comment else []
     return "\n".join([*head, *_section((), tables, blank=bool(comment)), ""])
 
 
 def toml_value(value: Any) -> str:
-    """What stands after the equals sign.
+    """The text after the equals sign.
 
     >>> toml_value(["a", {"b": True}])
     '["a", { b = true }]'
@@ -58,7 +58,7 @@ def toml_value(value: Any) -> str:
 
 
 def _section(path: tuple[str, ...], table: Mapping[str, Any], *, blank: bool) -> Iterator[str]:
-    """The lines of a table, and of the tables within it; `blank`: whether something stands above."""
+    """The lines of a table, and of the tables within it; `blank`: whether to start with an empty line."""
     plain = {key: value for key, value in table.items() if value is not None and not _is_section(value)}
     sections = {key: value for key, value in table.items() if _is_section(value)}
     if path:
@@ -83,7 +83,7 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    """A JSON string, but for the one control character that JSON leaves as it is; half a surrogate pair is no text."""
+    """A JSON string, with the one control character that JSON does not escape; lone surrogates are refused."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -92,7 +92,7 @@ def _string(text: str) -> str:
 
 
 def _moment(value: date | time) -> str:
-    """An offset of hours and minutes is all that TOML has, and none for a time without a date."""
+    """TOML supports only offsets of hours and minutes, and none for a time without a date."""
     offset = value.utcoffset() if isinstance(value, datetime | time) else None
     if offset is not None and (isinstance(value, time) or offset.total_seconds() % 60):
         raise ConfigError(f"{value!r} cannot be written as TOML: its time zone")

@@ -1,4 +1,4 @@
-"""Versions of edgestill and of what it stands on, read from package metadata: nothing heavy is imported."""
+"""Versions of edgestill and its dependencies, read from package metadata: nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = ("edgestill", "torch", "brevitas", "numpy", "onnx", "onnxruntime", "s
 
 
 def versions() -> dict[str, str]:
-    """Name to version; `not installed` for what the chosen extras leave out."""
+    """Name to version; `not installed` for packages of other extras."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in PACKAGES:
         try:

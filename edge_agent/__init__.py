@@ -1,1 +1,1 @@
-"""The device side: local data, local training, the device's half of a round."""
+"""The device side: local data, local training, the device's side of the protocol."""

@@ -1,7 +1,7 @@
-"""`python -m edge_agent agent.toml [section.key=value ...]`: the agent alone.
+"""`python -m edge_agent agent.toml [section.key=value ...]`: the agent without the command line.
 
-`edgestill agent run` becomes this process: parsing a command line takes libraries, 20 MB of them, that an agent which
-waits for weeks has no use for.
+`edgestill agent run` executes this process: the libraries for parsing a command line take 20 MB, which an agent that
+waits for weeks does not need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         config = read_agent_config(argv[0], settings=argv[1:])
         setup_logging(config.log.format, config.log.level)
         if config.enrol is not None and not enrolled(config.enrol):
-            from edge_agent.enrolment import Enrolment  # X.509, which an agent needs once in its life
+            from edge_agent.enrolment import Enrolment  # X.509, needed only once
 
             enrolment = Enrolment(config, config.enrol)
             enrolment.stop_on_signals()

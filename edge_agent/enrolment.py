@@ -1,10 +1,10 @@
-"""A board's first start with a claim: it makes its keys, and waits until the fleet has certified them.
+"""A board's first start with a claim: it generates its keys, and waits until the fleet has certified them.
 
-    identity/CLAIM/tls.key, device.key     made here, once, and never sent
-    identity/CLAIM/tls.pem                 the certificate; written last, so that it says that the board is enrolled
+    identity/CLAIM/tls.key, device.key     generated here, once, and never sent
+    identity/CLAIM/tls.pem                 the certificate; written last, so that it marks the board as enrolled
 
-With the claim's certificate the broker lets the board ask, and hear the answer, and nothing else. Killed at any step,
-the board asks again with the keys that it has made.
+With the claim's certificate the broker only allows the board to send its request and to receive the answer. Killed at
+any step, the board repeats the request with the same keys.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WAIT_S = 2.0
 
 
 class Enrolment:
-    """One board that is not enrolled yet; `run` until it is, or until `stop`."""
+    """One board that is not enrolled yet; `run` returns when it is, or after `stop`."""
 
     def __init__(self, config: AgentConfig, claim: EnrolConfig) -> None:
         self.config, self._claim = config, claim
@@ -69,7 +69,7 @@ class Enrolment:
         self._told = ""
 
     def run(self) -> bool:
-        """Ask until the certificate is here; False if told to stop before."""
+        """Repeat the request until the certificate has arrived; False if stopped before."""
         log.info("%s of %s: enrolling; fingerprint %s", self.config.device, self.config.fleet, shown(self.keys))
         held = lock(self.config.state_dir / "agent.lock")
         self._link.start()
@@ -82,12 +82,12 @@ class Enrolment:
         return self._done
 
     def stop(self) -> None:
-        """End `run` soon; from any thread, and from a signal handler."""
+        """Make `run` return soon; from any thread, and from a signal handler."""
         self._stopping = True
         self._link.wake()
 
     def stop_on_signals(self) -> None:
-        """End `run` on SIGTERM and SIGINT; to be called on the main thread."""
+        """Stop `run` on SIGTERM and SIGINT; must be called on the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
 
@@ -120,13 +120,13 @@ class Enrolment:
             )
             answer = decode_message(envelope.payload, Enrolled)
             if (answer.device, answer.keys) != (config.device, self.keys):
-                return  # of an earlier board's keys, or somebody else's
+                return  # for other keys
             if answer.status == "approved":
                 self._take(answer.certificate)
         except WireError as error:
             log.warning("%s: %s", self._answers, error)
             return
-        except OSError as error:  # the answer comes again: it is asked for until it is kept
+        except OSError as error:  # the answer is requested again until it is stored
             log.error("%s: %s; free some space or fix it", self._claim.identity, error.strerror or error)
             return
         except Exception as error:
@@ -138,13 +138,13 @@ class Enrolment:
             self._told = said
 
     def _take(self, raw: bytes) -> None:
-        """Keep the certificate, if it is this board's."""
+        """Store the certificate, if it belongs to this board."""
         authority = _certificate(self._claim.ca)
         try:
             cert = x509.load_der_x509_certificate(raw)
             cert.verify_directly_issued_by(authority)
             mine = cert.public_key() == self._tls.public_key() and name_of(cert.subject) == self.config.device
-        except Exception:  # cryptography has classes for unknown versions, curves, extensions, ... that share no other
+        except Exception:  # cryptography's exceptions for unknown versions, curves, extensions, ... have no common base
             raise SignatureError("enrolment: the certificate is not one of the fleet's authority") from None
         if not mine:
             raise EnvelopeError("enrolment: the certificate is for another key or device")
@@ -169,9 +169,9 @@ class Enrolment:
 
 
 def own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateKey]:
-    """The TLS key and the signing key in the folder, each made if it is not there, or is none.
+    """The TLS key and the signing key in the folder, each generated if missing or invalid.
 
-    New keys in the place of damaged ones are another board to the aggregator, if it has heard of the former.
+    If damaged keys are replaced, the aggregator sees another board than the one that first sent a request.
     """
     tls, signing = folder / "tls.key", folder / "device.key"
     for path, load in ((tls, _private), (signing, load_private_key)):

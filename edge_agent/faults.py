@@ -1,4 +1,4 @@
-"""What a message or a file finds wrong, in one line each: with them, or with us. The agent goes on."""
+"""One log line per malformed message or internal error; the agent keeps running."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LINES, EVERY_S = 20, 60.0
 
 
 class Nonsense:
-    """Warnings about messages that make no sense: so many a minute, for a broker may send them without end."""
+    """Rate-limited warnings about malformed messages: a broker may send any number of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._since = clock, clock()
         self._said = self._held = 0
 
     def warn(self, text: str) -> None:
-        """Log it, or count it; the count is told when the next minute has begun."""
+        """Log it, or count it; the count is logged at the start of the next minute."""
         if self._clock() - self._since >= EVERY_S:
             if self._held:
                 log.warning("%d more messages made no sense", self._held)
@@ -35,7 +35,7 @@ class Nonsense:
 
 
 def tell_fault(what: str, error: Exception) -> None:
-    """Log what was passed over, why, and where in the code; the traceback comes with `level = "debug"`."""
+    """Log what was skipped, why, and the place in the code; with `level = "debug"` also the traceback."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(last.filename).name}:{last.lineno}"
     log.error("%s: %s: %s (%s); passed over, please report it", what, type(error).__name__, error, place)

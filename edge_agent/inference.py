@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def load_inputs(path: Path) -> NDArray[Any]:
-    """The inputs in an .npy file: (N, ...), float32 or int64 as the model takes them."""
+    """The inputs in an .npy file: (N, ...), float32 or int64 as the model expects."""
     x = read_npy(path)
     if x.ndim < 2 or not len(x):
         raise DataError(f"{path}: give one array (N, ...) of N inputs; save it with numpy.save")

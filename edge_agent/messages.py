@@ -1,4 +1,4 @@
-"""What an agent says and hears as bytes: sealed, opened, checked. Knows the keys; imports no torch."""
+"""The agent's messages as bytes: sealed, opened, checked. Holds the keys; imports no torch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mail:
         return str(DeviceTopic(self.fleet, self.device, leaf))
 
     def model_topics(self, digest: str, numbers: tuple[int, ...]) -> list[str]:
-        """Where chunks of a published model come from."""
+        """The topic of a chunk of a published model."""
         return [str(ModelChunk(self.fleet, digest, n)) for n in numbers]
 
     def state(self, state: State) -> tuple[str, bytes]:
@@ -60,14 +60,14 @@ class Mail:
         return self.topic("reported"), self._seal(reported, "reported")
 
     def read_desired(self, payload: bytes) -> Desired:
-        """What the desired topic says; `WireError` if the aggregator did not say it, or not to this device."""
+        """The message on the desired topic; `WireError` if not signed by the aggregator for this device."""
         desired = decode_message(self._open(payload, "desired"), Desired)
         if desired.device != self.device:
             raise EnvelopeError(f"settings for {desired.device!r}, not for this device")
         return desired
 
     def read_job(self, payload: bytes) -> Instructed:
-        """What the job topic says; `WireError` if the aggregator did not say it."""
+        """The message on the job topic; `WireError` if not signed by the aggregator."""
         if not payload:
             return Instructed(None)
         instruction = decode_instruction(self._open(payload, "job"))
@@ -75,11 +75,11 @@ class Mail:
         return Instructed(instruction, left)
 
     def read_ack(self, payload: bytes) -> Answered:
-        """What the ack topic says; `WireError` if the aggregator did not say it."""
+        """The message on the ack topic; `WireError` if not signed by the aggregator."""
         return Answered(decode_ack(self._open(payload, "ack")))
 
     def read_state(self, payload: bytes) -> State:
-        """What the device's own state topic says; `WireError` if the device did not say it."""
+        """The message on the device's own state topic; `WireError` if not signed by the device."""
         mine = self._key.public_key()
         envelope = open_envelope(
             payload, public_key=mine, fleet=self.fleet, sender=self.device, kinds=("state",), max_bytes=MAX_SMALL

@@ -22,7 +22,7 @@ __all__ = ["build"]
 def build(
     spec: PrototypeSpec, *, generator: torch.Generator | None = None, options: Mapping[str, Any] | None = None
 ) -> Prototype:
-    """The prototype of `spec`; equal generators give equal weights, and the global random state is left alone.
+    """The prototype of `spec`; equal generators give equal weights, and the global random state is not changed.
 
     `options` are keyword arguments of the architecture, for example `{"size": 1.0}` for `shufflenetv2`.
     """

@@ -1,9 +1,9 @@
-"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108) as a prototype, with weights from a folder that the user has.
+"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108) as a prototype, with weights from a local folder.
 
 Token ids (B, L) with padding id 0 -> the last hidden state of [CLS], the first position (B, dim). A block is
 
     y = norm(x + attention(x));   block(x) = norm(y + W2 gelu(W1 y))
-    attention(x) = Wo concat_h softmax(q_h k_h^T / sqrt(d)) v_h         padded positions are left out of the softmax
+    attention(x) = Wo concat_h softmax(q_h k_h^T / sqrt(d)) v_h         padded positions are masked in the softmax
 
 Linear layers have the prototype's precision; embeddings and norms stay float, and of the activations only the one
 inside the feed-forward pair is quantized. Names are those of the published checkpoint. Nothing is ever downloaded.
@@ -61,7 +61,7 @@ class Attention(nn.Module):
     def forward(self, x: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
         q, k, v = (self._split(lin(x)) for lin in (self.q_lin, self.k_lin, self.v_lin))  # (B, H, L, d)
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])  # (B, H, L, L)
-        # the least float, not -inf: a text of padding only would give NaN
+        # the smallest float, not -inf: a text of only padding would give NaN
         weights = scores.masked_fill(~there, torch.finfo(scores.dtype).min).softmax(-1)
         out: torch.Tensor = self.out_lin((self.dropout(weights) @ v).transpose(1, 2).flatten(2))
         return out
@@ -126,14 +126,14 @@ class DistilBert(nn.Module):
         self.width = config.dim
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        there = (ids != PADDING)[:, None, None, :]  # (B, 1, 1, L): which keys every query may look at
+        there = (ids != PADDING)[:, None, None, :]  # (B, 1, 1, L): attention mask over keys
         hidden = self.transformer(self.embeddings(ids), there)  # (B, L, dim)
         z: torch.Tensor = hidden[:, 0]
         return z
 
 
 def distilbert(layers: Layers, input_shape: tuple[int, ...], folder: str | os.PathLike[str] | None = None) -> nn.Module:
-    """DistilBERT with the weights of `folder`, or of the folder that EDGESTILL_DISTILBERT names."""
+    """DistilBERT with the weights of `folder`, or of the folder given by EDGESTILL_DISTILBERT."""
     length = sequence_length("distilbert", input_shape)
     folder = folder or os.environ.get(FOLDER)
     if not folder:
@@ -144,7 +144,7 @@ def distilbert(layers: Layers, input_shape: tuple[int, ...], folder: str | os.Pa
     if length > config.max_position_embeddings:
         raise ConfigError(f"distilbert: texts of {length} tokens; {folder} takes {config.max_position_embeddings}")
     model = DistilBert(layers, config)
-    with torch.device("meta"):  # the float twin knows which tensors a checkpoint has; it needs no memory
+    with torch.device("meta"):  # names and shapes of a checkpoint's tensors, without allocating them
         shapes = {name: tuple(p.shape) for name, p in DistilBert(FloatLayers(), config).named_parameters()}
     parameters = dict(model.named_parameters())
     with torch.no_grad():

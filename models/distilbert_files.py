@@ -16,7 +16,7 @@ from core.files import read_regular
 __all__ = ["DistilBertConfig", "read_config", "read_weights"]
 
 MAX_CONFIG = 2**20  # bytes
-PREFIX = "distilbert."  # of a checkpoint saved with a head; without one the names start right away
+PREFIX = "distilbert."  # of a checkpoint saved with a head; without one there is no prefix
 
 Size = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -38,7 +38,7 @@ class DistilBertConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(folder: Path) -> DistilBertConfig:
-    """The network's sizes; refuses what this network cannot be."""
+    """The network's sizes; ModelError if they are inconsistent."""
     path = _file(folder, "config.json")
     try:
         config = msgspec.json.decode(read_regular(path, MAX_CONFIG), type=DistilBertConfig)

@@ -3,7 +3,7 @@
     z = G(eps, y) = W2 relu(BN(W1 [eps, onehot(y)] + b1)) + b2          (B, D), no activation at the end
 
     eps ~ N(0, I)          noise "paper": section 4.2
-    eps ~ U[0, 1)^d        noise "reference": what the authors' code draws
+    eps ~ U[0, 1)^d        noise "reference": the authors' code
 
 At MNIST sizes (d = 32, 10 classes, 256 hidden, D = 32) it has 19,744 parameters. It is trained on the aggregator; the
 devices draw from it with `sample`.
@@ -40,7 +40,7 @@ class LatentGenerator(nn.Module):
         self.fc2 = nn.Linear(hidden, latent)
 
     def draw(self, count: int, *, generator: torch.Generator | None = None) -> torch.Tensor:
-        """`count` rows of noise (count, d) on the CPU, so that a seed means the same on every device."""
+        """`count` rows of noise (count, d) on the CPU, so that a seed gives the same values on every device."""
         if self.noise == "paper":
             return torch.randn(count, self.noise_width, generator=generator)
         return torch.rand(count, self.noise_width, generator=generator)
@@ -55,13 +55,13 @@ class LatentGenerator(nn.Module):
     def forward(
         self, labels: torch.Tensor, *, generator: torch.Generator | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """z (B, D) and the noise (B, d) it was made of: the diversity loss compares the two."""
+        """z (B, D) and the noise (B, d) it was generated from: the diversity loss compares the two."""
         noise = self.draw(len(labels), generator=generator).to(labels.device)
         return self.decode(noise, labels), noise
 
     @torch.no_grad()
     def sample(self, labels: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
-        """z (B, D) for training with: each row depends on its own noise and label only, and nothing is changed.
+        """z (B, D) for training on: each row depends only on its own noise and label, and no state is changed.
 
         BatchNorm uses its running statistics whatever the mode of the module, and does not update them.
         """

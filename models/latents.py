@@ -1,11 +1,11 @@
-"""The generator as a device uses it: label and noise to latent, ready for many small batches. NumPy only.
+"""The generator on a device: label and noise to latent, optimized for many small batches. NumPy only.
 
 In evaluation mode BatchNorm is one more linear map, so it is folded into the first layer, and the one-hot label picks
 a column of that layer. With W1 = [N | L], s = gamma / sqrt(var + 1e-5) and one row of L' per label:
 
     z = relu(N' eps + L'_y) W2^T + b2,     N' = s N,   L'_y = s (L_y + b1 - mean) + beta
 
-`models/generator.py` is the module that the aggregator trains; the numbers agree to float32's rounding.
+`models/generator.py` is the module that the aggregator trains; the results agree up to float32 rounding.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from wire.tensors.packed import Packed
 
 __all__ = ["LABELS", "PROTOTYPE", "Drawer", "Draws", "Latents", "prototype_of"]
 
-#: The generator is published as a model of this architecture; what it writes for a precision is its noise.
+#: The generator is published as a model of this architecture; its kind of noise takes the place of the precision.
 PROTOTYPE = "generator"
-LABELS = "labels"  # p(y), beside the generator's own tensors
+LABELS = "labels"  # p(y), stored with the generator's own tensors
 EPS = 1e-5  # torch's BatchNorm
 BLOCK = 10  # steps whose noise is drawn at once
 Floats = NDArray[np.float32]
@@ -98,11 +98,11 @@ class Latents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """What a few steps of training draw, at once: it costs as much as for one."""
+    """The random draws of a few training steps at once: one call costs as much as for one step."""
 
     labels: NDArray[np.int64]  # (K, B_G), from p(y)
     noise: Floats  # (K, B_G, d), of latents for these labels
-    mirrored: Floats  # (K, M, d), of latents for the labels of real samples; M is 0 where none are needed
+    mirrored: Floats  # (K, M, d), of latents for the labels of real samples; M is 0 if none are needed
 
 
 class Drawer:
@@ -114,7 +114,7 @@ class Drawer:
         self._next = 0
 
     def step(self, real: int) -> tuple[int, Draws]:
-        """Which of the draws are for the next step, with a batch of `real` samples."""
+        """The draws of the next step, with a batch of `real` samples."""
         want = real if self._mirrors else 0
         if self._draws is None or self._next == BLOCK or want > self._draws.mirrored.shape[1]:
             self._draws, self._next = self._draw(want), 0

@@ -1,4 +1,4 @@
-"""Reading `.npz` and `.npy` without trust: no pickled objects, and no array larger than its file really is.
+"""Reading untrusted `.npz` and `.npy`: no pickled objects, and no array larger than its file.
 
 `numpy.load` allocates what an array's header claims before it reads. Here the header is compared with the size of the
 member, and the sizes with a bound, before anything is read. NumPy only.
@@ -30,7 +30,7 @@ __all__ = ["memory_bound", "read_npy", "read_npz"]
 Array = NDArray[Any]
 MAX_MEMBERS = 1000
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-# what zipfile and NumPy's header parser raise for bytes that are not theirs
+# raised by zipfile and NumPy's header parser on malformed input
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -49,7 +49,7 @@ _DAMAGE = (
 
 
 def memory_bound() -> int:
-    """Half of this machine's memory: more samples than that cannot be worked on."""
+    """Half of this machine's memory: larger sets of samples cannot be processed."""
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) // 2
 
 
@@ -58,7 +58,7 @@ def read_npz(
 ) -> dict[str, Array]:
     """The arrays of an `.npz` by name, or those of `names` that it has; numbers only, `limit` bytes in all.
 
-    `how` ends the advice in messages.
+    `how` completes the advice in error messages.
     """
     limit = memory_bound() if limit is None else limit
     try:
@@ -81,7 +81,7 @@ def read_npz(
 
 
 def read_npy(path: Path, *, limit: int | None = None) -> Array:
-    """The array of an `.npy`, likewise."""
+    """The array of an `.npy`, with the same checks."""
     limit = memory_bound() if limit is None else limit
     try:
         size = _check_file(path)
@@ -114,7 +114,7 @@ def _read_array(file: IO[bytes], size: int, what: str, how: str) -> Array:
     if version not in _READERS:
         raise DataError(f"{what} has .npy version {version}; save it anew {how}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on headers of Python 2, which are read all the same
+        warnings.simplefilter("ignore")  # on headers of Python 2, which are read anyway
         shape, fortran, dtype = _READERS[version](file)
     if dtype.hasobject or dtype.kind not in "biuf":
         raise DataError(f"{what} holds {dtype}, not numbers; save plain arrays {how}")
@@ -129,7 +129,7 @@ def _read_array(file: IO[bytes], size: int, what: str, how: str) -> Array:
         if not read:
             raise EOFError("cut short")
         done += read
-    file.read(1)  # has zipfile compare the checksum
+    file.read(1)  # makes zipfile check the checksum
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Architectures by name: the zoo, and users' own models by entry point. Imports no torch until one is asked for.
+"""Architectures by name: the zoo, and users' own models by entry point. Imports torch only when one is built.
 
 A user's package declares its model in `pyproject.toml`:
 
@@ -6,7 +6,7 @@ A user's package declares its model in `pyproject.toml`:
     mynet = "mypackage.net:mynet"
 
 where `mynet(layers, input_shape, **options)` takes its convolutions, linear layers and activations from `layers`, so
-that it exists in every precision, and returns the extractor: an `nn.Module` (B, *input_shape) -> (B, width) with an
+that it works in every precision, and returns the extractor: an `nn.Module` (B, *input_shape) -> (B, width) with an
 attribute `width`. The zoo's names are reserved.
 """
 
@@ -38,7 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no architecture has; loads nothing."""
+    """Raise ConfigError for an unknown architecture; loads nothing."""
     if name not in ZOO and name not in (known := names()):
         hint = did_you_mean(name, known) or "; known: " + " ".join(known)
         raise ConfigError(f"unknown architecture {name!r}{hint}")

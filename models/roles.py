@@ -1,7 +1,7 @@
-"""State dicts by role: which tensors are the extractor's, which the predictor's. Imports no torch.
+"""State dicts by role: tensors of the extractor and of the predictor. Imports no torch.
 
-An update may hold a tensor that is no part of the model: `label-logits` (C, C), of FedDistill. The values may be torch
-tensors, NumPy arrays or packed wire tensors: only names and shapes are looked at.
+An update may contain a tensor that is not part of the model: FedDistill's `label-logits` (C, C). The values may be
+torch tensors, NumPy arrays or packed wire tensors: only names and shapes are used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def slice_state(state: Mapping[str, T], role: Role) -> dict[str, T]:
 
 
 def split_extra(tensors: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
-    """The model's tensors of an update, and those that are no part of it.
+    """The tensors of an update that belong to the model, and the others.
 
     >>> split_extra({"predictor.bias": 1, "label-logits": 2})
     ({'predictor.bias': 1}, {'label-logits': 2})
@@ -50,7 +50,7 @@ def split_extra(tensors: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
 
 
 def merge_state(state: Mapping[str, T], part: Mapping[str, T]) -> dict[str, T]:
-    """`state` with the tensors of `part` in place of its own; both inputs stay as they are.
+    """`state` with the tensors of `part` in place of its own; neither input is modified.
 
     Every tensor of `part` must exist in `state` with the same shape.
     """

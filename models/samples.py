@@ -1,10 +1,10 @@
 """Labelled samples on disk: an .npz with `x` and `y`. NumPy only.
 
 y      whole numbers 0 .. C-1, one per sample
-x      float32, used as it is; or uint8, brought to (x - mean) / std by the arrays `mean` and `std` of the file (one
+x      float32, used as stored; or uint8, normalized to (x - mean) / std by the arrays `mean` and `std` of the file (one
        number, or one per channel; without them, x / 255); or int64 token ids
 
-A device's own samples and the aggregator's validation set are such files; its unlabeled samples are too, without y.
+Used for a device's samples, the aggregator's validation set and, without y, its unlabeled samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOW = "with numpy.savez(path, x=x, y=y)"
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Inputs as a model takes them, and labels."""
+    """Model inputs and labels."""
 
     x: NDArray[Any]  # float32 (N, ...), or int64 (N, L)
     y: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Samples:
 
 
 def load_labels(path: Path) -> NDArray[np.int64]:
-    """The labels alone; the inputs are not read."""
+    """Only the labels; the inputs are not read."""
     return _labels(path, _read(path, ("y",))["y"])
 
 
@@ -52,7 +52,7 @@ def load_samples(path: Path) -> Samples:
 
 
 def load_inputs(path: Path, *, labels: bool = False) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-    """The inputs alone; with `labels` these too. Without, a `y` in the file is not even read."""
+    """The inputs and, if `labels`, the labels; otherwise a `y` in the file is not read."""
     arrays = _read(path, ("x", "y") if labels else ("x",), ("mean", "std"))
     x = arrays["x"]
     y = _labels(path, arrays["y"]) if labels else None
@@ -63,7 +63,7 @@ def load_inputs(path: Path, *, labels: bool = False) -> tuple[NDArray[Any], NDAr
 
 
 def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
-    """How many samples each class has, up to the last class that has any."""
+    """Number of samples per class, up to the last class that has any."""
     return tuple(int(n) for n in np.bincount(y))
 
 

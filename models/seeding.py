@@ -1,4 +1,4 @@
-"""Seeded construction: torch's layers draw their initial weights from the global random state, so borrow it."""
+"""Seeded construction: torch's layers draw initial weights from the global random state, which is set temporarily."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def torch_rng(seed: int, *purpose: object) -> torch.Generator:
 
 @contextmanager
 def seeded(generator: torch.Generator | None) -> Iterator[None]:
-    """Inside, torch's CPU random state follows a seed drawn from `generator`; outside, it is as it was.
+    """A context in which torch's CPU random state is seeded from `generator`; afterwards it is restored.
 
-    Without a generator the seed comes from torch's global state, which so advances by one draw.
+    Without a generator the seed comes from torch's global state, which thereby advances by one draw.
     """
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else None))
     with torch.random.fork_rng(devices=[]):
-        # not torch.manual_seed: it would also seed the GPUs, whose state is not put back
+        # not torch.manual_seed: it would also seed the GPUs, whose state is not restored
         torch.default_generator.manual_seed(seed)
         yield

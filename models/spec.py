@@ -1,4 +1,4 @@
-"""What a prototype is, as a value: architecture, precision, input, classes, latent width. Imports no torch.
+"""The specification of a prototype: architecture, precision, input, classes, latent width. Imports no torch.
 
 A prototype is written `arch:precision`, for example `resnet8-gn:w1`; `cnn` alone means `cnn:fp32`.
 """
@@ -50,7 +50,7 @@ class PrototypeSpec:
         return f"{self.arch}:{self.precision}"
 
     def to_json(self) -> dict[str, Any]:
-        """As other processes are told.
+        """A JSON-compatible form, for other processes.
 
         >>> spec = PrototypeSpec("cnn", FP32, (1, 28, 28), 10)
         >>> PrototypeSpec.from_json(spec.to_json()) == spec
@@ -61,7 +61,7 @@ class PrototypeSpec:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> PrototypeSpec:
-        """What `to_json` gave; other keys are left alone."""
+        """The inverse of `to_json`; other keys are ignored."""
         arch, precision = parse_prototype(facts["prototype"])
         return cls(arch, precision, tuple(facts["input_shape"]), facts["classes"], facts["latent"])
 

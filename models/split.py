@@ -1,6 +1,6 @@
 """A prototype as a module: extractor + predictor, and the latent between them.
 
-    z = extractor(x)            (B, D)   x -> body -> adapter, where the body's own width is not D
+    z = extractor(x)            (B, D)   x -> body -> adapter, if the body's own width is not D
     logits = predictor(z)       (B, C)
 
 With one D for the whole fleet, one latent generator serves every prototype and predictors can be shared across
@@ -20,7 +20,7 @@ __all__ = ["ROLES", "Extractor", "Prototype", "Role", "merge_state", "role_of", 
 
 
 class Extractor(nn.Module):
-    """An architecture's body and, where `latent` differs from its own width, a linear adapter to that width."""
+    """An architecture's body and, if `latent` differs from its own width, a linear adapter to that width."""
 
     def __init__(self, body: nn.Module, width: int, layers: Layers, latent: int | None) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Prototype(nn.Module):
         return logits
 
     def example_input(self, batch: int = 1, *, generator: torch.Generator | None = None) -> torch.Tensor:
-        """A random input of the right shape and type: what exporting, warming up and testing need."""
+        """A random input of the right shape and type, for export, warm-up and tests."""
         shape = (batch, *self.spec.input_shape)
         if self.tokens is None:
             return torch.randn(shape, generator=generator)

@@ -71,7 +71,7 @@ def _special_ids(tokenizer: Any) -> tuple[int, int]:
 
 
 def encode_texts(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Token ids (N, length), int64: [CLS] text [SEP], then zeros; a longer text is cut before its [SEP]."""
+    """Token ids (N, length), int64: [CLS] text [SEP], then zeros; a longer text is truncated before its [SEP]."""
     if length < 2:
         raise ConfigError(f"distilbert: texts of {length} tokens have no room for [CLS] and [SEP]")
     ids = np.zeros((len(texts), length), np.int64)

@@ -1,10 +1,11 @@
 """1-bit layers: the straight-through sign, and convolution and linear layers with binary weights.
 
-They are lean on purpose: a step costs about what the float layer costs (benchmarks/binary_step.py), they run under
-`torch.func` (`grad`, `vmap`, `functional_call`), and the latent weight is never changed behind the optimizer's back.
-Where Brevitas' 1-bit layers mean the same, the numbers are the same (tests/quant/test_brevitas_parity.py). They differ:
+They are deliberately minimal: a step costs about as much as with the float layer (benchmarks/binary_step.py), they run
+under `torch.func` (`grad`, `vmap`, `functional_call`), and the latent weight is changed by the optimizer only. Where
+the definitions coincide with Brevitas' 1-bit layers, the results are equal (tests/quant/test_brevitas_parity.py).
+Differences:
 
-- Brevitas clamps the latent weight in place to its scale at every forward; ours is left alone.
+- Brevitas clamps the latent weight in place to its scale at every forward; ours is not changed.
 - Brevitas' scale is a constant (0.1 unless set) and multiplies the weight's gradient; ours is the filter's own, and the
   gradient is the identity.
 - Brevitas does not centre the weight; ours keeps the filter's mean.
@@ -25,7 +26,7 @@ from quant.spectral import convolve
 
 __all__ = ["BinaryActivation", "BinaryConv2d", "BinaryLinear", "binarize", "sign_ste"]
 
-# A scale below float16's least normal number would lose its own precision, or be 0 and take the signs with it.
+# A scale below float16's smallest normal number would lose precision, or underflow to 0 and lose the signs.
 _HALF_MIN, _HALF_MAX = 2.0**-14, 65504.0
 
 
@@ -64,7 +65,7 @@ class BinaryActivation(nn.Module):
 
 
 def _two_values(w: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Midpoint mu and scale s over `dims`, and the centred weight whose signs choose; mu and s are float16 numbers."""
+    """Midpoint mu and scale s over `dims`, rounded to float16, and the centred weight whose signs are the levels."""
     mean = w.mean(dims, keepdim=True)
     centred = w - mean.clamp(-_HALF_MAX, _HALF_MAX).half()
     tilt = torch.copysign(torch.ones((), dtype=w.dtype, device=w.device), centred).mean(dims, keepdim=True)
@@ -98,15 +99,15 @@ def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
     s   = sqrt(mean(c^2) / (1 - m^2)),   mu = mean(w) - s m
 
     The means are taken over `dims`: all but the first for a convolution (per output filter), all for a matrix, as in
-    FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4). Its authors have mu = mean(w) and
-    s = sqrt(mean(c^2)), which is this where the signs are in balance (m = 0). In a filter of nine weights they never
-    are: their w_q then has another mean than w, and to quantize it again changes it again. A published model is
-    the mean of quantized ones, and a board quantizes it again: with the authors' rule its BatchNorm statistics were of
-    other filters than it computed with (docs/architecture.md has the figures).
+    FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4). Its authors use mu = mean(w) and s =
+    sqrt(mean(c^2)), which is the same if the signs are balanced (m = 0). In a filter of nine weights they never are:
+    the mean of their w_q then differs from that of w, and quantizing again changes it again. A published model is the
+    mean of quantized models, and a board quantizes it again: with the authors' rule its BatchNorm statistics did not
+    match the filters that it computed with (docs/architecture.md has the figures).
 
     The authors keep the residual w - w_q and add it back before the next quantization (error feedback); residual + w_q
-    is the latent weight, so that is this identity gradient, without a clip mask. Here sign(0) is 1, and mu and s are
-    rounded to float16, so that the wire carries w_q bit by bit.
+    is the latent weight, so this equals the identity gradient without a clip mask. Here sign(0) is 1, and mu and s are
+    rounded to float16, so that the wire carries w_q exactly.
     """
     return _Binarize.apply(w, dims)  # type: ignore[no-any-return]
 

@@ -1,19 +1,19 @@
 """8-, 4- and 2-bit layers through Brevitas; the only module that imports it, because importing it takes a second.
 
 Weights: narrow symmetric integers with one float32 scale per output channel, `w_q = scale * level`, where the scale is
-a statistic of the weight itself (it holds no state of its own):
+a statistic of the weight itself (it has no state):
 
     8 and 4 bit   scale = max|w| / (2^(b-1) - 1)
     2 bit         scale = 1.5 mean|w|, levels -1 0 1: for Gaussian weights the best step of three levels is
                   1.22 sigma = 1.53 mean|w|, while max|w| would round most weights to 0
 
 Activations: unsigned integers, `y = scale * clip(round(relu(x) / scale), 0, 2^b - 1)`, with a learned scale that starts
-from a constant. Brevitas' default is another: it collects statistics for its first 300 training steps, counted in an
+from a constant. Brevitas' default is not used: it collects statistics for its first 300 training steps, counted in an
 attribute that no state dict holds, and its state dict lacks the scale until the first step. A model that is averaged
-and sent around must not depend on hidden counters, so that default is not used here.
+and sent to devices must not depend on hidden counters.
 
-Brevitas drops keywords that it does not know, in silence. They are spelled here only, and the tests ask each layer for
-the bits that it really has.
+Brevitas silently ignores unknown keywords. They are spelled only here, and the tests check the actual bit width of each
+layer.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from quant.quantized_weight import ActQuant, QuantizedWeight, QuantWeight
 
 __all__ = ["IntConv2d", "IntLinear", "IntReLU"]
 
-#: Where the activations of a fresh model are clipped: about the best clip for a rectified unit Gaussian, which is what
-#: a normalization layer gives, with room for residual sums.
+#: Initial clipping bound of activations: about the optimum for a rectified unit Gaussian, the output of a normalization
+#: layer, with some room for residual sums.
 _FIRST_CLIP = {8: 6.0, 4: 4.0, 2: 2.0}
 
 
@@ -43,15 +43,15 @@ class _TernaryStep(nn.Module):
         self.dim = stats_reduce_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        size = x.detach().abs()  # with the scale's gradient, a weight far outside would be pushed the wrong way
+        size = x.detach().abs()  # the scale's gradient would push an outlying weight the wrong way
         return 1.5 * (size.mean() if self.dim is None else size.mean(dim=self.dim))
 
 
 class _Loads:
-    """A proxy that loads a state dict as every module does.
+    """A proxy that loads a state dict like any other module.
 
-    Brevitas' own builds the quantizer anew at every load, which costs milliseconds a layer, and an optimizer would go
-    on with the activation's scale that the layer has dropped.
+    Brevitas' own proxy rebuilds the quantizer at every load, which costs milliseconds per layer, and leaves an
+    optimizer with an activation scale that the layer no longer uses.
     """
 
     def _load_from_state_dict(self, *args: Any) -> None:
@@ -76,7 +76,7 @@ class _TernaryWeightQuant(_IntWeightQuant):
 
 class _ActQuant(Uint8ActPerTensorFloatMaxInit):  # type: ignore[misc, unused-ignore]
     proxy_class = _ActProxy
-    scaling_min_val = 2.0**-10  # a learned scale may walk through 0
+    scaling_min_val = 2.0**-10  # a learned scale may cross 0
 
 
 def _weight_keywords(bits: int) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
     u_t = (w_t - b_t) + e_t,   q_t = Q(u_t),   e_{t+1} = u_t - q_t        the device sends q_t and keeps e_{t+1}
 
-b_t is the model that the device received, w_t what it has trained, e_0 = 0. Whatever one round's rounding loses is sent
-in a later one, so the sum of what was sent stays within one residual of the sum of what was learned, for every Q that
-shrinks its argument's error, |u - Q(u)| < |u|: Seide et al. 2014, "1-Bit Stochastic Gradient Descent"; Karimireddy et
-al. 2019, "Error Feedback Fixes SignSGD", arXiv:1901.09847, Algorithm 2. The four Q below do shrink it, row by row:
+b_t is the received model, w_t the trained one, e_0 = 0. The rounding error of one round is sent in a later one, so the
+sum of the sent updates stays within one residual of the sum of the true updates, for every contraction Q, |u - Q(u)| <
+|u|: Seide et al. 2014, "1-Bit Stochastic Gradient Descent"; Karimireddy et al. 2019, "Error Feedback Fixes SignSGD",
+arXiv:1901.09847, Algorithm 2. The four Q below are contractions, row by row:
 
     8, 4 bit  level = round(u / s),  s = max|u| / (2^(b-1) - 1)
     2 bit     level = sign(u) where |u| > 0.7 mean|u|, else 0;  s = mean of those |u|: Li et al. 2016, arXiv:1605.04711
     1 bit     level = sign(u),  s = mean|u|, the scale with the least squared error
 
-A row is an output channel. Vectors (biases, norm layers) are one row, and have 8 bits at least: they are small, and a
-1-bit step in a variance could turn it negative. Integers travel whole.
+A row is an output channel. Vectors (biases, norm layers) are one row, and have at least 8 bits: they are small, and a
+1-bit step in a variance could make it negative. Integers are sent exactly.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _HALF_MIN, _HALF_MAX = 2.0**-14, 65504.0
 def encode_delta(
     new: Arrays, base: Arrays, residual: Arrays | None, bits: int
 ) -> tuple[dict[str, Tensor], dict[str, NDArray[np.float32]]]:
-    """The difference `new - base + residual` at `bits` bit, and the residual to hand in with the next call.
+    """The difference `new - base + residual` at `bits` bit, and the residual to pass to the next call.
 
-    The residual is what the receiver lacks: (new + residual) - apply_delta(base, tensors), to the last bit.
+    The residual is the receiver's error: (new + residual) - apply_delta(base, tensors), bit-exactly.
     """
     if bits not in (8, 4, 2, 1):
         raise ConfigError(f"a delta of {bits} bit is not known; give 8, 4, 2 or 1")
@@ -72,7 +72,7 @@ def _apply(name: str, base: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
     if base.dtype.kind != "f":
         return np.array(tensor.dequantize() if isinstance(tensor, Packed) else tensor, dtype=base.dtype)
     delta = tensor.dequantize() if isinstance(tensor, Packed) else tensor.astype(np.float32)
-    value = np.asarray(base.astype(np.float32) + delta)  # NumPy makes a number of an array without dimensions
+    value = np.asarray(base.astype(np.float32) + delta)  # NumPy turns a zero-dimensional array into a scalar
     return np.maximum(value, 0) if name.endswith("running_var") else value
 
 
@@ -113,7 +113,7 @@ def _mean(size: NDArray[np.float32], where: NDArray[np.bool_] | None = None) -> 
 
 
 def _compact(scale: NDArray[np.float32]) -> NDArray[Any]:
-    """As float16 where that holds every scale at its full precision; the residual takes up the rounding."""
+    """As float16 if every scale is in its normal range; the residual absorbs the rounding."""
     fits = (scale == 0) | ((scale >= _HALF_MIN) & (scale <= _HALF_MAX))
     return scale.astype(np.float16 if fits.all() else np.float32)
 

@@ -1,4 +1,4 @@
-"""Floats as the wire carries them: float16 where that keeps their precision, else float32. NumPy only."""
+"""Floats as sent on the wire: float16 if the tensor is in its normal range, else float32. NumPy only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.errors import ConfigError
 __all__ = ["FLOATS", "HALF_MAX", "HALF_MIN", "as_wire", "check_floats"]
 
 FLOATS = ("fp16", "fp32")
-HALF_MIN, HALF_MAX = 2.0**-14, 65504.0  # least normal and greatest float16
+HALF_MIN, HALF_MAX = 2.0**-14, 65504.0  # smallest normal and largest float16
 
 
 def check_floats(floats: str) -> None:
@@ -24,7 +24,7 @@ def check_floats(floats: str) -> None:
 def as_wire(array: NDArray[Any], floats: str) -> NDArray[Any]:
     """`array` as `floats`; integers stay as they are.
 
-    A tensor with a number beyond float16's range, or with none large enough for its precision, stays float32.
+    A tensor with a value beyond float16's range, or with only subnormal ones, stays float32.
     """
     if array.dtype.kind != "f":
         return array

@@ -1,4 +1,4 @@
-"""The layers of a precision, so that each architecture is written once; one way to ask any of them for its weight."""
+"""The layers of a precision, so that each architecture is written once; uniform access to their weights."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 
 
 class Layers(Protocol):
-    """What an architecture asks for when it needs a layer that a precision may change."""
+    """Factory of the layers that depend on the precision."""
 
     @property
     def precision(self) -> Precision:
-        """The precision that these layers have."""
+        """The precision of these layers."""
 
     def conv2d(
         self,
@@ -111,7 +111,7 @@ class BinaryLayers:
 
 @dataclass(frozen=True, slots=True)
 class IntLayers:
-    """8-, 4- or 2-bit weights and activations, through Brevitas; imported on use."""
+    """8-, 4- or 2-bit weights and activations, through Brevitas; imported on first use."""
 
     precision: Precision
 
@@ -162,8 +162,8 @@ def is_quantized(module: nn.Module) -> bool:
 def quantized_weight(module: nn.Module) -> QuantWeight | None:
     """Levels, scale and mean that `module` computes with, or None for a float layer.
 
-    A frozen weight has the levels it was frozen with; it has none, and the answer is None, when it was frozen without
-    them or has been changed since.
+    A frozen weight has the levels it was frozen with; the result is None if it was frozen without levels or has been
+    changed since.
     """
     if not isinstance(module, QuantizedWeight):
         return None
@@ -181,7 +181,7 @@ def effective_weight(module: nn.Module) -> Tensor:
 
 
 def act_quant(module: nn.Module) -> ActQuant | None:
-    """How `module` quantizes what passes through it, or None where it does not."""
+    """How `module` quantizes its activations, or None if it does not."""
     if isinstance(module, BinaryActivation):
         return ActQuant(bits=1, scale=1.0, low=-1, high=1)
     params = getattr(module, "act_quant_params", None)
@@ -190,7 +190,7 @@ def act_quant(module: nn.Module) -> ActQuant | None:
 
 @contextmanager
 def weights_as_they_are(model: nn.Module) -> Iterator[None]:
-    """Compute with the weight tensors as they are: the full-precision form of a quantized model, activations apart."""
+    """Compute with unquantized weight tensors: the full-precision form of a quantized model, except for activations."""
     latent = [m for m in model.modules() if isinstance(m, QuantizedWeight) and not m.weight_frozen]
     for module in latent:
         module.freeze_weight()

@@ -1,7 +1,7 @@
-"""Models to wire tensors and back, bit by bit.
+"""Models to wire tensors and back, bit-exactly.
 
-A quantized weight travels as levels, scale and mean (`Packed`), everything else as float16 or float32. BatchNorm's
-`num_batches_tracked` does not travel: nothing here reads it, as momentum is always set.
+A quantized weight is sent as levels, scale and mean (`Packed`), all other tensors as float16 or float32. BatchNorm's
+`num_batches_tracked` is not sent: nothing reads it, because momentum is always set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_SENT = "num_batches_tracked"
 def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
     """The state of `model` by name: quantized weights as `Packed`, the rest as `floats` ("fp16" or "fp32").
 
-    A tensor with a number beyond float16's range, or with none large enough for its precision, stays float32.
+    A tensor with a value beyond float16's range, or with only subnormal ones, stays float32.
     """
     check_floats(floats)
     quantized = {_weight_name(name): module for name, module in _quantized_modules(model).items()}
@@ -43,7 +43,7 @@ def pack(model: nn.Module, *, floats: str = "fp16") -> dict[str, Tensor]:
 
 
 def pack_state(state: Mapping[str, torch.Tensor], *, floats: str = "fp32") -> dict[str, Tensor]:
-    """A full-precision state as wire tensors: what the aggregator publishes. Floats as in `pack`."""
+    """A full-precision state as wire tensors, as published by the aggregator. Floats as in `pack`."""
     check_floats(floats)
     return {name: _to_wire(value, floats) for name, value in state.items() if _travels(name)}
 
@@ -56,11 +56,11 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, torch.Tensor]:
 def load_packed(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Load `tensors` into `model` exactly: a `Packed` weight is frozen, a float one becomes the layer's latent weight.
 
-    `ModelError` names the tensors that are missing, unexpected or of another shape; the model is then left as it was.
+    `ModelError` names the tensors that are missing, unexpected or of another shape; the model is then not changed.
     """
     _check_fit(model, tensors)
     modules = {_weight_name(name): module for name, module in _quantized_modules(model).items()}
-    model.load_state_dict(unpack(tensors), strict=False)  # what may be missing was checked
+    model.load_state_dict(unpack(tensors), strict=False)  # missing names were checked above
     for name, module in modules.items():
         value = tensors[name]
         if isinstance(value, Packed):
@@ -75,7 +75,7 @@ def snap_(model: nn.Module, *, floats: str = "fp16") -> None:
     latent = {_weight_name(name) for name in _quantized_modules(model)}
     with torch.no_grad():
         for name, value in _travelling(model).items():
-            if name not in latent and not (floats == "fp32" and value.dtype == torch.float32):  # it is so already
+            if name not in latent and not (floats == "fp32" and value.dtype == torch.float32):  # already float32
                 value.copy_(_to_torch(_to_wire(value, floats)))
 
 

@@ -1,4 +1,4 @@
-"""Precisions by name: how many bits a prototype's weights and activations have. Imports no torch."""
+"""Precisions by name: bits of a prototype's weights and activations. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every layer with a quantized weight has in common: its levels, and the switch that freezes it."""
+"""Base of all layers with a quantized weight: its levels, and the switch that freezes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QuantWeight:
     mean: Tensor | None = None  # the midpoint of the levels, like scale
 
     def dequantize(self) -> Tensor:
-        """The weight that the layer computes with, float32, bit by bit."""
+        """The weight that the layer computes with, float32, bit-exactly."""
         value = self._broadcast(self.scale) * self.levels.float()
         return value if self.mean is None else self._broadcast(self.mean) + value
 
@@ -50,9 +50,9 @@ class ActQuant:
 class QuantizedWeight(ABC):
     """Mixin of the layers whose `weight` parameter is a latent: the layer computes with `effective_weight()`.
 
-    Frozen, the weight tensor is used as it is. That is how a received update is loaded: it has been quantized.
-    `weight_frozen` and `frozen_quant` are plain attributes, not part of the state dict: a state dict holds the tensor,
-    and whoever loads one knows whether it holds latent or quantized values.
+    Frozen, the weight tensor is used unquantized. A received update is loaded this way, because it is already
+    quantized. `weight_frozen` and `frozen_quant` are plain attributes, not part of the state dict: the code that loads
+    a state dict knows whether it has latent or quantized values.
     """
 
     weight: Tensor
@@ -69,7 +69,7 @@ class QuantizedWeight(ABC):
         """The weight that forward computes with; the gradient reaches the latent weight straight through."""
 
     def freeze_weight(self, quant: QuantWeight | None = None) -> None:
-        """Use the weight as it is from now on. With `quant`, first copy its values into the weight and remember it."""
+        """Use the weight unquantized from now on. With `quant`, first copy its values into the weight and keep it."""
         if quant is not None:
             with torch.no_grad():
                 self.weight.copy_(quant.dequantize())

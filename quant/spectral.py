@@ -1,15 +1,15 @@
 """Convolutions with large filters, as products in the frequency domain: half the time of a 5x5 one.
 
 A convolution of stride 1 is a product per frequency. With the discrete Fourier transform D of N_h x N_w points, filters
-u of c_out x c_in x k_h x k_w and zero padding p, where N = H + p keeps what wraps around away from every output:
+u of c_out x c_in x k_h x k_w and zero padding p, where N = H + p keeps wrap-around out of every output:
 
     Y_f = X_f U_f^T,             y = D^-1 Y + b        with X = D x and U = conj(D u), per frequency f
     dX_f = G_f conj(U_f),        dU_f = G_f^T conj(X_f),        db = sum_b G_0          with G = D g, g = dL/dy
 
-25 multiplications per output become about 5 (Mathieu, Henaff, LeCun 2014, arXiv:1312.5851). Transforms so short are
-products with a small matrix, first along the height, of which half the frequencies tell all, then along the width;
-real and imaginary parts are planes of their own. So everything is a matrix product, and runs at the speed of those. The
-numbers are torch's own within float32's rounding, and nearer to the exact ones, because fewer are summed.
+25 multiplications per output become about 5 (Mathieu, Henaff, LeCun 2014, arXiv:1312.5851). Such short transforms are
+products with a small matrix, first along the height, where half of the frequencies suffice, then along the width; real
+and imaginary parts are separate planes. So everything is a matrix product, and runs at that speed. The results equal
+torch's up to float32 rounding, with a smaller error, because fewer terms are summed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["Conv2d", "convolve", "pays", "torchs_own"]
 
-#: Multiplications that must be saved, as a factor, before the frequency domain is faster: its products are smaller.
+#: Factor of saved multiplications from which the frequency domain is faster: its products are smaller.
 WORTH = 3.0
 #: Samples at a time: their frequencies then stay in the cache.
 CHUNK = 32
@@ -37,7 +37,7 @@ _off: ContextVar[bool] = ContextVar("spectral convolutions are off", default=Fal
 
 @contextmanager
 def torchs_own() -> Iterator[None]:
-    """Within it, convolutions are torch's own: the plain path."""
+    """Within this context, convolutions are torch's own: the plain path."""
     token = _off.set(True)
     try:
         yield
@@ -46,7 +46,7 @@ def torchs_own() -> Iterator[None]:
 
 
 class Conv2d(nn.Conv2d):
-    """torch's convolution, in the frequency domain where that is faster."""
+    """torch's convolution, computed in the frequency domain if that is faster."""
 
     def forward(self, x: Tensor) -> Tensor:
         return convolve(self, x, self.weight)
@@ -65,8 +65,8 @@ def _is_plain(layer: nn.Conv2d) -> bool:
 
 
 def _is_numbers(x: object) -> bool:
-    """Whether x is single floats on the CPU: exporters and torch.func's transforms want an operation of torch's own."""
-    if not _HAS_MKL:  # many small products at once are fast with it; without, this was not measured
+    """Whether x is float32 on the CPU: exporters and torch.func's transforms need torch's own operation."""
+    if not _HAS_MKL:  # MKL makes many small products fast; not measured without it
         return False
     if not isinstance(x, Tensor):  # a proxy of torch.fx
         return False
@@ -79,7 +79,7 @@ def _is_numbers(x: object) -> bool:
 def pays(x: tuple[int, ...], weight: tuple[int, ...], padding: tuple[int, int]) -> bool:
     """Whether the frequency domain is faster for images and filters of these shapes.
 
-    A rule and no measurement, so that equal work gives equal bits everywhere.
+    A fixed rule, not a measurement, so that equal work gives equal bits everywhere.
     """
     rows, c_in, height, width = x
     c_out, _, k_h, k_w = weight
@@ -234,13 +234,13 @@ def _waves(points: int, frequencies: int, first: int, count: int) -> Tensor:
 
 
 def _tall(waves: Tensor, weights: Tensor) -> _Axis:
-    """Of real numbers, so that half of the frequencies tell all; the rows are (frequency, part)."""
+    """Transform of real numbers, for which half of the frequencies suffice; the rows are (frequency, part)."""
     to = waves.transpose(0, 1)  # (K, 2, H)
     return _Axis(_single(to.flatten(0, 1)), _single((to * weights[:, None, None]).flatten(0, 1).t()))
 
 
 def _wide(waves: Tensor) -> _Axis:
-    """Of complex numbers whose parts lie one after the other: (part, frequency, (part, W))."""
+    """Transform of complex numbers with consecutive parts: (part, frequency, (part, W))."""
     real, imaginary = waves
     to = torch.stack([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
     return _Axis(_single(to), _single(to.transpose(1, 2)))

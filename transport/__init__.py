@@ -1,1 +1,1 @@
-"""The way to the broker: one MQTT connection that comes back by itself, and a small broker for demos. No torch."""
+"""Connection to the broker: one MQTT link that reconnects by itself, and an embedded broker for demos. No torch."""

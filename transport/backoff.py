@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""Delay before the next connection attempt."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import random
 __all__ = ["LAST", "Backoff"]
 
 FIRST, LAST = 0.2, 10.0  # seconds
-BRIEF = 1.0  # a connection that stood for less is suspicious
+BRIEF = 1.0  # seconds; a shorter connection is suspicious
 BRIEF_LAST = 1.0
 RESTLESS = 4  # brief connections in a row
 
 
 class Backoff:
-    """Doubling waits with jitter, so that a fleet does not come back in step.
+    """Exponential backoff with jitter, so that a fleet does not reconnect in lockstep.
 
-    A connection that stood for a while starts over at 0.2 s. One that broke at once (a bad link, or two clients with
-    one id that throw each other out) keeps doubling, up to 1 s.
+    After a stable connection the delay restarts at 0.2 s. After a connection that broke at once (a bad link, or two
+    clients with the same id that disconnect each other) it keeps doubling, up to 1 s.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -26,11 +26,11 @@ class Backoff:
 
     @property
     def restless(self) -> bool:
-        """Whether connections keep being made and lost."""
+        """Whether connections are repeatedly made and lost."""
         return self._brief >= RESTLESS
 
     def wait(self, stood: float | None) -> float:
-        """Seconds to wait after a connection that stood for so long; None: after an attempt that led to none."""
+        """Seconds to wait after a connection of the given duration; None: after a failed attempt."""
         if stood is not None and stood >= BRIEF:
             self._delay = 0.0
         self._brief = self._brief + 1 if stood is not None and stood < BRIEF else 0

@@ -1,4 +1,4 @@
-"""A paho client made for one connection: who we are, TLS, limits."""
+"""A paho client for one connection: identity, TLS, limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transport.tls import tls_context
 __all__ = ["IN_FLIGHT", "MAX_PACKET", "V5", "V311", "Identity", "check_size", "connect", "new_client", "with_expiry"]
 
 V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
-MAX_PACKET = 2_000_000  # what Mosquitto 2.1 takes by default, in bytes of the whole packet
+MAX_PACKET = 2_000_000  # Mosquitto 2.1's default limit, in bytes of the whole packet
 OVERHEAD = 24  # of a PUBLISH besides topic and payload, at most: header, lengths, number, properties
 IN_FLIGHT = 20  # QoS 1 messages at a time without an acknowledgement
 CONNECT_TIMEOUT = 5.0  # of TCP, and of TLS
@@ -29,7 +29,7 @@ CONNECT_TIMEOUT = 5.0  # of TCP, and of TLS
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we are to the broker, what we listen to, and our will."""
+    """Client id, subscriptions and will."""
 
     client_id: str
     filters: tuple[str, ...]
@@ -37,7 +37,7 @@ class Identity:
 
 
 def check_size(topic: str, payload: bytes, limit: int = MAX_PACKET) -> int:
-    """Bytes of the packet at most; TransportError if the broker would refuse it, and the whole connection with it."""
+    """Upper bound of the packet size; TransportError if the broker would close the connection over it."""
     size = OVERHEAD + len(topic.encode()) + len(payload)
     if size > limit:
         raise TransportError(f"message to {topic!r}: a packet of {size} bytes, the broker takes {limit}; send chunks")
@@ -51,7 +51,7 @@ def new_client(
     in_flight: int,
     on_error: Callable[[str], None],
 ) -> Reader:
-    """A client that is not connected yet; `on_error` hears what paho logs as an error."""
+    """A client that is not connected yet; `on_error` receives errors logged by paho."""
     client = Reader(
         CallbackAPIVersion.VERSION2,
         client_id=identity.client_id,
@@ -86,7 +86,7 @@ def connect(client: mqtt.Client, broker: BrokerConfig) -> None:
 
 
 def with_expiry(client: mqtt.Client, expiry_s: int | None) -> Properties | None:
-    """Properties of a message that is worthless after so many seconds; None where MQTT does not know that."""
+    """Properties of a message that expires after so many seconds; None for MQTT versions without expiry."""
     if expiry_s is None or client.protocol != V5:
         return None
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Where the broker is and how to reach it: the `[broker]` table of agent.toml and fleet.toml.
+"""Address and credentials of the broker: the `[broker]` table of agent.toml and fleet.toml.
 
     [broker]
     host = "broker.example"      # default 127.0.0.1
@@ -10,10 +10,10 @@
 
     [broker.tls]
     ca = "ca.crt"
-    cert = "pi-07.crt"           # with a broker that asks for client certificates
+    cert = "pi-07.crt"           # for a broker that requires client certificates
     key = "pi-07.key"
 
-Environment variables EDGESTILL_BROKER_HOST, EDGESTILL_BROKER_PASSWORD, ... and flags come before the file.
+Environment variables EDGESTILL_BROKER_HOST, EDGESTILL_BROKER_PASSWORD, ... and flags override the file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A broker inside this process, for demos and tests: amqtt in a thread, on a loopback address only.
+"""An embedded broker for demos and tests: amqtt in a thread, on a loopback address only.
 
-What it lacks, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never
-published, only that of a broken connection; an unacknowledged message is not sent again. edgestill's own protocol
-tolerates all of that; a fleet of boards wants Mosquitto. Limits are put around it by `transport/embedded_limits.py`.
-One fault is corrected here (`_quiet`): amqtt greets each client with the retained messages of everybody's
-subscriptions, 50 MB of model and all.
+Limitations, measured with amqtt 0.12: no MQTT 5, no passwords, no TLS; the will of a silent client is never published,
+only that of a broken connection; an unacknowledged message is not redelivered. edgestill's protocol tolerates all of
+these; for a fleet of boards use Mosquitto. `transport/embedded_limits.py` adds resource limits. One bug is worked
+around here (`_quiet`): amqtt sends each new client the retained messages of all clients' subscriptions, including 50 MB
+of models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["LOOPBACK", "EmbeddedBroker"]
 log = logging.getLogger("edgestill.transport")
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-ATTEMPTS = 5  # of finding a free port: another process can take it between asking and binding
+ATTEMPTS = 5  # to find a free port: another process can take it before we bind
 START_TIMEOUT = 20.0
 END_S = 5.0  # for amqtt to shut down
 PLUGINS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
@@ -58,7 +58,7 @@ class EmbeddedBroker:
     def start(self) -> None:
         """Listen; TransportError if that is impossible."""
         try:
-            import amqtt.broker  # noqa: F401  (slow: only whoever starts a broker pays for it)
+            import amqtt.broker  # noqa: F401  (slow: imported only to start a broker)
         except ImportError as error:
             raise TransportError("the embedded broker needs amqtt; pip install 'edgestill[aggregator]'") from error
         for attempt in range(1, ATTEMPTS + 1):
@@ -69,7 +69,7 @@ class EmbeddedBroker:
                 raise TransportError(f"embedded broker: cannot listen on {self.host}:{self.port}: {_why(self._error)}")
 
     def stop(self) -> None:
-        """Close all connections; what was retained is forgotten."""
+        """Close all connections; retained messages are lost."""
         if self._thread is None or self._loop is None or self._stop is None:
             return
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -94,7 +94,7 @@ class EmbeddedBroker:
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
-            if tasks:  # asyncio.run would wait for one that does not end, without end
+            if tasks:  # asyncio.run would wait indefinitely for a task that hangs
                 loop.run_until_complete(asyncio.wait(tasks, timeout=END_S))
         finally:
             loop.close()
@@ -103,7 +103,7 @@ class EmbeddedBroker:
         from amqtt.broker import Broker
 
         for name in ("amqtt", "transitions"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # it tells every lost connection as an error
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs every lost connection as an error
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_note)
         bind = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -111,7 +111,7 @@ class EmbeddedBroker:
         broker = bounded(_quiet(Broker))({"listeners": {"default": listener}, "plugins": PLUGINS})
         try:
             await broker.start()
-        except Exception as error:  # amqtt wraps the OSError of a taken port in errors of its own
+        except Exception as error:  # amqtt wraps the OSError of a taken port in its own errors
             self._error = error
             return
         finally:
@@ -121,7 +121,7 @@ class EmbeddedBroker:
 
 
 async def _end(broker: Any) -> None:
-    """Shut amqtt down; it may wait indefinitely for a client that has gone in the middle of something."""
+    """Shut amqtt down; it may wait indefinitely for a client that disconnected in mid-packet."""
     try:
         await asyncio.wait_for(broker.shutdown(), END_S)
     except Exception as error:
@@ -146,7 +146,7 @@ def _quiet(base: type[Any]) -> type[Any]:
 
 
 def _why(error: BaseException | None) -> str:
-    """The system's word for it: amqtt and asyncio wrap it in sentences of their own."""
+    """The operating system's message: amqtt and asyncio wrap it in their own texts."""
     inner = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.errno:
@@ -156,7 +156,7 @@ def _why(error: BaseException | None) -> str:
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """amqtt lets errors of sockets that were closed on it escape to the event loop, which would print tracebacks."""
+    """Log errors of closed sockets that amqtt leaks to the event loop, which would print tracebacks."""
     log.debug("embedded broker: %s: %r", context.get("message"), context.get("exception"))
 
 

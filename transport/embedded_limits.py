@@ -1,13 +1,13 @@
-"""What one client can make the embedded broker hold: amqtt has no limits of its own, these are put around it.
+"""Resource limits per client of the embedded broker: amqtt has none of its own.
 
-    packets     MAX_PACKET bytes; who sends a larger one is disconnected before it is read
+    packets     MAX_PACKET bytes; a client that sends a larger one is disconnected before it is read
     retained    for each client MAX_RETAINED messages and RETAINED_BYTES bytes; beyond, a message is delivered but not
-                kept. Nothing is kept of chunks on their way up, which no agent retains
-    queued      QUEUE messages that wait to be distributed: publishers wait too. UNREAD bytes for each client that does
-                not read; what comes beyond is not sent to it
+                kept. Uploaded chunks are never retained
+    queued      QUEUE messages to be distributed, then publishers block. UNREAD bytes for each client that does
+                not read; further messages are not sent to it
     connections CONNECTIONS at once; others wait
 
-Clients are told apart by the ids that they give themselves: the broker has no passwords, and is for one machine.
+Clients are identified by the ids that they choose: the broker has no passwords, and is for one machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONNECTIONS = 4096
 
 
 class _Limited:
-    """A connection's reader; to ask for more than a packet may have ends it."""
+    """A connection's reader; closes the connection if a packet exceeds the limit."""
 
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader, self._writer = reader, writer
@@ -42,7 +42,7 @@ class _Limited:
         if n > MAX_PACKET:
             log.warning("embedded broker: a packet of %d bytes is refused; at most %d are allowed", n, MAX_PACKET)
             if (stream := _stream(self._writer)) is not None:
-                stream.transport.abort()  # amqtt would wait for the client to go
+                stream.transport.abort()  # amqtt would wait for the client to disconnect
             raise ConnectionResetError
         data: bytes = await self._reader.read(n)
         return data
@@ -52,13 +52,13 @@ class _Limited:
 
 
 class _Counted:
-    """A connection to publish to; the bytes that wait for its client to read are counted."""
+    """A connection to publish to; counts the bytes that its client has not read."""
 
     def __init__(self, handler: Any, unread: MutableMapping[Any, int]) -> None:
         self._handler, self._unread = handler, unread
 
     def mqtt_publish(self, topic: str, data: bytes, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Counted from now on, not from when it is its turn."""
+        """Counted from now on, not from when it is scheduled."""
         self._unread[self._handler] = self._unread.get(self._handler, 0) + len(data)
         return self._publish(topic, data, *args, **kwargs)
 

@@ -1,10 +1,10 @@
-"""What the network thread tells the service, and the bounded box between the two.
+"""Events from the network thread to the service, and the bounded inbox between the two.
 
-The service asks for the next event on its own thread; paho's callbacks only put events in. When the box is full the
-network thread stops reading from its socket, so that TCP, and then the broker, hold back what comes next.
+The service takes events on its own thread; paho's callbacks only add them. When the inbox is full, the network thread
+stops reading from its socket, so that TCP, and then the broker, apply backpressure.
 
-Messages may be sorted into lanes, of which the service then gets one message each in turn; a lane that has had its
-share of the box loses what comes next. So whoever sends much waits for himself, and takes no room from others.
+Messages may be sorted into lanes, which are served round-robin; a lane that has used its share of the inbox drops
+further messages. So a sender that floods delays only itself, and takes no room from others.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["FRONT", "Connected", "Disconnected", "Event", "Inbox", "Received"]
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The connection stands and its filters are subscribed: say again what must be known."""
+    """Connected and subscribed: publish again what must be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection is gone, or could not be made; it is tried again without being asked."""
+    """The connection was lost or could not be made; reconnection is automatic."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message. Retained: it lay at the broker before we subscribed."""
+    """A message. `retained`: the broker had it before we subscribed."""
 
     topic: str
     payload: bytes
@@ -49,7 +49,7 @@ FRONT = ""  # the lane of connections and disconnections, and of messages that a
 
 
 class Inbox:
-    """Events in order, within a lane. `put` never blocks; whoever puts stops by himself when `full()`."""
+    """Events in order, within a lane. `put` never blocks; the producer must stop when `full()`."""
 
     def __init__(
         self, limit: int, on_room: Callable[[], None], *, share: int | None = None, share_count: int = 2**31
@@ -59,10 +59,10 @@ class Inbox:
         self._on_room = on_room
         self._queue: SimpleQueue[bool | None] = (
             SimpleQueue()
-        )  # a mark per event; its put() may interrupt itself: safe in signal handlers
+        )  # a mark per event; its put() is reentrant: safe in signal handlers
         self._lock = threading.Lock()
         self._lanes: dict[str, deque[Event]] = {}
-        self._turns: deque[str] = deque()  # lanes that are not empty
+        self._turns: deque[str] = deque()  # non-empty lanes
         self._lane_bytes: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._bytes = 0
@@ -71,7 +71,7 @@ class Inbox:
         self._closed = False
 
     def put(self, event: Event, lane: str = FRONT) -> None:
-        """Add an event; it is dropped, and counted, if its lane has had its share."""
+        """Add an event; it is dropped, and counted, if its lane has used its share."""
         if self._closed:
             return
         size = _size(event)
@@ -103,27 +103,27 @@ class Inbox:
                 mark = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 return None
-            if mark is not None:  # None: the mark of a wake() that was already noticed, or is above
+            if mark is not None:  # None: the mark of a wake(), already handled
                 return self._take()
 
     def dropped(self) -> Counter[str]:
-        """How many events were dropped by lane, since the last call."""
+        """Number of dropped events by lane, since the last call."""
         with self._lock:
             found, self._dropped = self._dropped, Counter()
         return found
 
     def wake(self) -> None:
-        """Let `get` return None at once, or the next call to it; from any thread, and from a signal handler."""
+        """Make the current or next `get` return None at once; from any thread, and from a signal handler."""
         self._woken = True
         self._queue.put(None)
 
     def close(self) -> None:
-        """Nobody takes events any longer: forget those that still come."""
+        """The consumer is gone: drop all further events."""
         self._closed = True
         self._on_room()
 
     def full(self) -> bool:
-        """Whether to hold back; once full, until half of it has been taken."""
+        """Whether the producer must stop; once full, until half of it has been taken."""
         return self._full and not self._closed
 
     def _has_had_its_share(self, lane: str, count: int, size: int) -> bool:

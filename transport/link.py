@@ -4,11 +4,11 @@
     link.start()
     while running:
         match link.next_event(1.0):
-            case Connected(): ...       # say again what must be known: nothing that was published before is repeated
+            case Connected(): ...       # publish again what must be known: nothing is resent automatically
             case Received(topic, payload, retained): ...
     link.stop(last=[(topic, payload)])
 
-A service uses one thread for all of it; the link's own thread reads and writes the socket.
+A service needs one thread; the link's own thread reads and writes the socket.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["MAX_PACKET", "Connected", "Disconnected", "Event", "Link", "Received
 
 log = logging.getLogger("edgestill.transport")
 
-LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: ask the broker
-INBOX, OUTBOX = 32 * 2**20, 64 * 2**20  # bytes that may wait, each way
-SHARE, SHARE_COUNT = 8, 32  # one sender's messages may take an eighth of the inbox, and be so many
-GOODBYE = 2.0  # seconds for the last words
+LEVELS = {"auto": None, "5": None, "3.1.1": V311}  # None: probe the broker
+INBOX, OUTBOX = 32 * 2**20, 64 * 2**20  # bytes that may be queued, each way
+SHARE, SHARE_COUNT = 8, 32  # one sender may take an eighth of the inbox, and this many messages
+GOODBYE = 2.0  # seconds for the last messages
 
 
 class Link:
-    """One broker, one client id, one thread of its own; reconnects with growing waits, 0.2 s to 10 s."""
+    """One broker, one client id, its own network thread; reconnects with exponential backoff, 0.2 s to 10 s."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Link:
         outbox: int = OUTBOX,
         admit: Admit | None = None,
     ) -> None:
-        """`admit`, called with topic and size of each message that comes, on the link's thread, names its sender.
+        """`admit`, called on the link's thread with topic and size of each incoming message, returns its sender.
 
-        Senders' messages are then given out in turn, and none has more than a share of the inbox; None: drop it.
+        Senders are then served round-robin, and none gets more than its share of the inbox; None drops the message.
         """
         if broker.tls is not None:
-            tls_context(broker.tls)  # wrong files are told here, where somebody listens
+            tls_context(broker.tls)  # invalid files are reported here, to the caller
         if will is not None:
             check_size(*will)
         identity = Identity(client_id, tuple(filters), will)
@@ -81,27 +81,28 @@ class Link:
         self.stop()
 
     def start(self) -> None:
-        """Connect in the background; `Connected` comes when it stands."""
+        """Connect in the background; the event `Connected` follows."""
         self._thread.start()
 
     def stop(self, last: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Publish the last words (retained, QoS 1) and disconnect; without them delivered, the will speaks."""
+        """Publish the last messages (retained, QoS 1) and disconnect; if they are not delivered, the will is
+        published."""
         self._inbox.close()
         session = self._session
         said = session is not None and all(self.publish(topic, payload, retain=True) for topic, payload in last)
         delivered = not last or (said and session is not None and session.wait_until_sent(GOODBYE))
-        self._stopping.set()  # before looking again: a connection that is being made now sees it, or is seen
+        self._stopping.set()  # before checking again, so that a connection being made now is not missed
         if (current := self._session) is not None:
             current.end(clean=delivered and (not last or current is session))
         self._waker.wake()
         if self._thread.is_alive():
             self._thread.join(GOODBYE + 1)
-        if not self._thread.is_alive():  # else it hangs in a name lookup, and ends with the process
+        if not self._thread.is_alive():  # otherwise it hangs in a name lookup, and ends with the process
             self._waker.close()
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stands now; `Connected` may still wait to be taken."""
+        """Whether it is connected now; the event `Connected` may still be queued."""
         session = self._session
         return session is not None and session.ready
 
@@ -110,7 +111,7 @@ class Link:
         return self._inbox.get(timeout)
 
     def dropped(self) -> Mapping[str, int]:
-        """How many messages found the share of their sender full, by sender, since the last call."""
+        """Number of messages dropped because their sender's share was full, by sender, since the last call."""
         return self._inbox.dropped()
 
     def wake(self) -> None:
@@ -120,24 +121,24 @@ class Link:
     def publish(
         self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, expiry_s: int | None = None
     ) -> bool:
-        """Hand over a message; True does not mean that it arrived.
+        """Queue a message; True does not mean that it was delivered.
 
-        False: not connected, and the message is forgotten; `Connected` is the moment to say everything again.
-        Blocks while more than `outbox` bytes wait to be written: see `pending`.
-        TransportError: the packet is larger than the broker takes; it never leaves.
-        `expiry_s`: worthless to receivers after so many seconds; only MQTT 5 knows that.
+        False: not connected, and the message is dropped; publish again on `Connected`.
+        Blocks while more than `outbox` bytes are queued: see `pending`.
+        TransportError: the packet is larger than the broker accepts; it is not sent.
+        `expiry_s`: useless to receivers after so many seconds; only supported by MQTT 5.
         """
         check_size(topic, payload)
         session = self._session
         return session is not None and session.publish(topic, payload, qos, retain, expiry_s)
 
     def subscribe(self, topics: Sequence[str]) -> bool:
-        """Ask for more than `filters`, until the connection ends; False: not connected."""
+        """Subscribe to further topics until the connection ends; False: not connected."""
         session = self._session
         return session is not None and session.subscribe(topics)
 
     def unsubscribe(self, topics: Sequence[str]) -> bool:
-        """Want these topics no longer; False: not connected."""
+        """Unsubscribe from these topics; False: not connected."""
         session = self._session
         return session is not None and session.unsubscribe(topics)
 
@@ -167,7 +168,7 @@ class Link:
             self._stopping.wait(delay)
 
     def _learned_from(self, session: Session) -> bool:
-        """Keep what the broker told; whether to connect again at once, with other settings."""
+        """Store the limits announced by the broker; return whether to reconnect at once with other settings."""
         in_flight = session.in_flight < self._settings.in_flight
         level = session.level if session.answered else LEVELS[self._settings.broker.protocol]
         self._settings = replace(self._settings, level=level, in_flight=session.in_flight)

@@ -1,4 +1,4 @@
-"""What was handed to the MQTT client and has not left yet: counted, so that a burst cannot fill the memory."""
+"""Messages queued in the MQTT client: counted, so that a burst cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Outbox:
         self._limit = limit
         self._changed = threading.Condition()
         self._sizes: dict[int, int] = {}
-        self._early: set[int] = set()  # done() before add(): the network thread can be quicker than the publisher
+        self._early: set[int] = set()  # done() before add(): the network thread can be faster than the publisher
         self._bytes = 0
         self._since = 0.0  # when the oldest became the oldest
         self._closed = False
@@ -29,17 +29,17 @@ class Outbox:
         """Block until `size` bytes fit (an empty box takes any); False if the connection ended first."""
         with self._changed:
             while not self._closed and not self._fits(size):
-                self._changed.wait(0.5)  # not indefinitely: a signal must be able to come through on the main thread
+                self._changed.wait(0.5)  # a timeout, so that the main thread can handle signals
             return not self._closed
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Whether everything left within `timeout` seconds."""
+        """Wait until the outbox is empty; False after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._sizes, timeout)
             return not self._closed and not self._sizes
 
     def add(self, number: int, size: int) -> None:
-        """Message `number` was handed over."""
+        """Message `number` was queued."""
         with self._changed:
             if number in self._early:
                 self._early.remove(number)
@@ -61,13 +61,13 @@ class Outbox:
                 self._changed.notify_all()
 
     def oldest(self) -> tuple[int, float] | None:
-        """The message that waits the longest, and since when it is the next to be done."""
+        """The oldest pending message, and since when it is the oldest."""
         with self._changed:
             number = next(iter(self._sizes), None)
             return None if number is None else (number, self._since)
 
     def close(self) -> None:
-        """The connection ended: nobody waits any longer."""
+        """The connection ended: release all waiting threads."""
         with self._changed:
             self._closed = True
             self._sizes.clear()

@@ -1,4 +1,4 @@
-"""Waiting for one socket, and for whoever wants to interrupt that."""
+"""Waiting for one socket, interruptible by other threads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Poller:
         self._poll.register(waker.fileno(), select.POLLIN)
 
     def wait(self, sock: Socket, *, reading: bool, writing: bool, timeout: float) -> bool:
-        """Until the socket can be read (or written), or the waker wakes; whether there is something to read."""
-        pending = getattr(sock, "pending", None)  # of TLS: bytes that are here already, which poll() does not see
+        """Wait until the socket is readable (or writable), or the waker wakes; return whether it is readable."""
+        pending = getattr(sock, "pending", None)  # TLS: decrypted bytes that poll() does not see
         if reading and pending is not None and pending():
             return True
         number = sock.fileno()
@@ -35,7 +35,7 @@ class Poller:
             self._poll.register(number, (select.POLLIN if reading else 0) | (select.POLLOUT if writing else 0))
         happened = dict(self._poll.poll(timeout * 1000))
         if reading or writing:
-            self._poll.unregister(number)  # with an empty mask a closed peer would still end every poll at once
+            self._poll.unregister(number)  # even with an empty mask, a closed peer would end every poll at once
         if self._waker.fileno() in happened:
             self._waker.clear()
         return reading and bool(happened.get(number, 0) & ~select.POLLOUT)

@@ -1,7 +1,7 @@
-"""Does the broker speak MQTT 5? Asked with the shortest CONNECT there is.
+"""Detect MQTT 5 support of the broker with a minimal CONNECT.
 
-A broker of MQTT 3.1.1 must refuse version 5 politely, but amqtt reads on as if it were its own version, takes our
-properties for a length, and waits indefinitely. The 15 bytes below make sense to it as well, and it refuses them.
+A broker of MQTT 3.1.1 must reject version 5 with a return code, but amqtt parses the packet as its own version, reads
+our properties as a length, and waits indefinitely. The 15 bytes below are valid for it as well, and it rejects them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWER = 3  # bytes after the first two in a CONNACK of version 5, at least; in 
 
 
 def speaks_mqtt5(broker: BrokerConfig) -> bool:
-    """Whether the broker answers in version 5, be it a refusal; OSError if there is none."""
+    """Whether the broker answers in version 5, even with a rejection; OSError if there is no broker."""
     with socket.create_connection((broker.host, broker.port), timeout=CONNECT_TIMEOUT) as tcp:
         if broker.tls is None:
             return _ask(tcp)
@@ -36,10 +36,10 @@ def speaks_mqtt5(broker: BrokerConfig) -> bool:
 
 
 def _hear_refusal(tls: ssl.SSLSocket) -> None:
-    """SSLError if the broker does not take our certificate.
+    """SSLError if the broker does not accept our certificate.
 
-    In TLS 1.3 our side of the handshake is done before the broker has looked at the certificate. Whoever speaks first
-    then is answered with a reset that wipes out the reason. A broker that accepts us sends session tickets.
+    In TLS 1.3 our side of the handshake is done before the broker has looked at the certificate. If we send first, the
+    connection is reset and the reason is lost. A broker that accepts us sends session tickets.
     """
     poller = select.poll()
     poller.register(tls.fileno(), select.POLLIN)
@@ -52,7 +52,9 @@ def _hear_refusal(tls: ssl.SSLSocket) -> None:
 
 def _ask(sock: socket.socket) -> bool:
     answer = b""
-    with contextlib.suppress(TimeoutError, ConnectionError):  # a broker that closes or says nothing is an old one
+    with contextlib.suppress(
+        TimeoutError, ConnectionError
+    ):  # a broker that closes the connection or does not answer is an old one
         sock.sendall(CONNECT)
         while len(answer) < 2 + ANSWER and (more := sock.recv(64)):
             answer += more

@@ -1,11 +1,11 @@
-"""A paho client that reads cheaply, and looks at a message's topic before it is taken apart.
+"""A paho client that reads in bulk, and filters messages by topic before they are parsed.
 
-paho asks the socket for the first bytes of each packet one by one, and makes an object of every message and of its
-properties. Here bytes are read ahead, many packets at a time, and a message that nobody wants costs little more than
-its topic: of what a flood sends, most is dropped.
+paho reads the first bytes of each packet one by one, and creates objects for every message and its properties. Here
+many packets are read at a time, and an unwanted message costs little more than reading its topic, so that most of a
+flood is dropped cheaply.
 
-Two methods of paho's are overridden that it does not document. Where a later paho has others, these are not called:
-all messages then come to `on_message`, which asks `admit` itself (`lane`).
+Two undocumented methods of paho are overridden. If a later paho renames them, they are not called: all messages then
+reach `on_message`, which calls `admit` itself (`lane`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from paho.mqtt.enums import MQTTErrorCode
 __all__ = ["MAX_INCOMING", "Admit", "Reader"]
 
 AHEAD = 256 * 1024  # bytes
-MAX_INCOMING = 4_000_000  # bytes of a packet: paho would take 256 MB into memory, and only MQTT 5 tells a broker less
+MAX_INCOMING = (
+    4_000_000  # bytes of a packet: paho accepts 256 MB, and only MQTT 5 can announce a smaller limit to the broker
+)
 QOS1, QOS2 = 0x02, 0x04  # of the first byte of a PUBLISH
-Admit = Callable[[str, int], str | None]  # topic and size to whose the message is; None: not wanted
+Admit = Callable[[str, int], str | None]  # topic and size to sender; None: unwanted
 
 
 class Reader(mqtt.Client):
-    """A client that is given `admit` once it is made."""
+    """A client whose `admit` is set after construction."""
 
     admit: Admit | None = None
     _ahead = memoryview(b"")
     _lane: str | None = None  # of the message that is being handled
 
     def buffered(self) -> bool:
-        """Whether bytes were read that no packet was made of: poll() does not know of them."""
+        """Whether unparsed bytes are buffered, which poll() does not see."""
         return bool(self._ahead)
 
     def lane(self, message: mqtt.MQTTMessage) -> str | None:
-        """Whose the message is that `on_message` has been given; UnicodeDecodeError: it has no topic of ours."""
+        """The sender of the message passed to `on_message`; UnicodeDecodeError if its topic is not UTF-8."""
         lane, self._lane = self._lane, None
         if lane is not None or self.admit is None:
             return lane

@@ -1,4 +1,4 @@
-"""Why a connection failed, in one line that says what to do."""
+"""Why a connection failed, in one line with a remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ssl
 
 __all__ = ["closed", "explain", "refusal"]
 
-# what OpenSSL says (in an exception, or in paho's log) -> what it means here
+# OpenSSL's message (in an exception, or in paho's log) -> its meaning here
 _TLS = (
     ("certificate required", "the broker wants a client certificate; give 'cert' and 'key' in [broker.tls]"),
     ("handshake failure", "the broker refused the TLS handshake; does it want a client certificate?"),
@@ -46,7 +46,7 @@ def explain(error: BaseException) -> str:
 
 
 def closed(detail: str, *, answered: bool, tls: bool) -> str:
-    """One line for a connection that was closed; `detail` is what paho logged of it, if anything."""
+    """One line for a closed connection; `detail` is paho's log line, if any."""
     if meaning := _of_tls(detail):
         return meaning
     if not answered:

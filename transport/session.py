@@ -1,8 +1,8 @@
 """One MQTT connection, from CONNECT to its end.
 
-Each connection has a paho client of its own, and what that client still held dies with it. A paho client that
-reconnects by itself would send its unacknowledged QoS 1 messages again, in front of what is said after the
-reconnection. Socket and client belong to the network thread; other threads only publish and subscribe.
+Each connection has its own paho client, whose unsent messages are discarded with it. A paho client that reconnects by
+itself would resend its unacknowledged QoS 1 messages, ahead of those published after the reconnection. Socket and
+client belong to the network thread; other threads only publish and subscribe.
 """
 
 from __future__ import annotations
@@ -35,46 +35,46 @@ log = logging.getLogger("edgestill.transport")
 
 ANSWER_TIMEOUT = 10.0  # of CONNACK and SUBACK
 TICK = 1.0
-AT_ONCE = 64  # packets that are read before anything is written
+AT_ONCE = 64  # packets read before anything is written
 GOODBYE = 1.0  # seconds to write DISCONNECT
 MAX_EARLY = 16 * 2**20
-NOWHERE = "edgestill/nowhere"  # nobody subscribes to it
+NOWHERE = "edgestill/nowhere"  # a topic without subscribers
 TAKEN_OVER = 0x8E
-ACK_S = 10.0  # after which it is asked whether an acknowledgement was lost
+ACK_S = 10.0  # after which a probe checks whether an acknowledgement was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to connect, the next time."""
+    """Settings of the next connection."""
 
     broker: BrokerConfig
     identity: Identity
     outbox: int  # bytes that may wait to be written
-    level: MQTTProtocolVersion | None = None  # None: ask the broker
+    level: MQTTProtocolVersion | None = None  # None: probe the broker
     in_flight: int = IN_FLIGHT
     admit: Admit | None = None
 
 
 class Session:
-    """A connection that is opened once and ends once: `run` on the network thread, the rest on any."""
+    """A single connection: `run` on the network thread, the other methods on any."""
 
     def __init__(self, settings: Settings, inbox: Inbox, waker: Waker) -> None:
         self.settings = settings
         self.reason = ""  # why it ended
         self.level = settings.level
-        self.answered = False  # CONNACK has come
+        self.answered = False  # CONNACK has arrived
         self.taken_over = False
-        self.in_flight = settings.in_flight  # less if the broker wants less: then connect again with this
+        self.in_flight = settings.in_flight  # less if the broker announces less: then reconnect with this
         self.ready_at: float | None = None
         self._client: mqtt.Client | None = None
         self._inbox, self._waker, self._outbox = inbox, waker, Outbox(settings.outbox)
         self._max_packet = MAX_PACKET
         self._early_bytes = 0
-        self._early: list[tuple[Received, str]] = []  # came before our subscriptions were confirmed
+        self._early: list[tuple[Received, str]] = []  # arrived before our subscriptions were confirmed
         self._first_subscription: int | None = None
         self._ending: str | None = None
         self._detail = ""
-        self._asked: tuple[int, int, float] | None = None  # which message was asked about, by which request, and when
+        self._asked: tuple[int, int, float] | None = None  # pending message, id of the probe, time of the probe
 
     # on any thread
 
@@ -88,11 +88,11 @@ class Session:
         return len(self._outbox)
 
     def wait_until_sent(self, timeout: float) -> bool:
-        """Whether nothing is pending within `timeout` seconds."""
+        """Wait until nothing is pending; False after `timeout` seconds."""
         return self._outbox.wait_until_empty(timeout)
 
     def publish(self, topic: str, payload: bytes, qos: int, retain: bool, expiry_s: int | None) -> bool:
-        """Hand over a message; blocks while the outbox is full; False if the connection is gone."""
+        """Queue a message; blocks while the outbox is full; False if the connection is gone."""
         size = check_size(topic, payload, self._max_packet)
         client = self._usable()
         if client is None or not self._outbox.wait_for_room(size):
@@ -105,7 +105,7 @@ class Session:
         return True
 
     def subscribe(self, topics: Sequence[str]) -> bool:
-        """Ask for more topics, QoS 1; False if the connection is gone."""
+        """Subscribe to further topics, QoS 1; False if the connection is gone."""
         client = self._usable()
         if client is None:
             return False
@@ -114,7 +114,7 @@ class Session:
         return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def unsubscribe(self, topics: Sequence[str]) -> bool:
-        """Want these topics no longer; False if the connection is gone."""
+        """Unsubscribe from these topics; False if the connection is gone."""
         client = self._usable()
         if client is None:
             return False
@@ -123,7 +123,7 @@ class Session:
         return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def end(self, *, clean: bool) -> None:
-        """Let `run` return soon; clean: with DISCONNECT, else the broker publishes our will."""
+        """Make `run` return soon; clean: with DISCONNECT, otherwise the broker publishes our will."""
         self._ending = "clean" if clean else "abort"
         self._waker.wake()
 
@@ -137,7 +137,7 @@ class Session:
     # on the network thread
 
     def run(self) -> None:
-        """Connect, carry messages until the connection ends, and say why in `reason`."""
+        """Connect, exchange messages until the connection ends, and set `reason`."""
         try:
             self._client = client = self._new_client()
             connect(client, self.settings.broker)
@@ -148,13 +148,13 @@ class Session:
             self.reason = self.reason or self._closed()
         except (OSError, ConfigError) as error:
             self.reason = self.reason or explain(error)
-        except Exception as error:  # paho raises whatever a malformed packet leads to
+        except Exception as error:  # paho raises anything on a malformed packet
             log.debug("connection to %s", self.settings.broker, exc_info=True)
             self.reason = self.reason or f"cannot understand the broker: {type(error).__name__}: {error}"
         finally:
             if self._client is not None and (sock := self._client.socket()) is not None:
                 sock.close()
-            self._client = None  # the two refer to each other: what it still holds would wait for the garbage collector
+            self._client = None  # breaks a reference cycle: its buffers would otherwise wait for the garbage collector
             self._outbox.close()
             self.reason = self.reason or "closed"
 
@@ -191,29 +191,29 @@ class Session:
             if self.ready_at is None and now - started > ANSWER_TIMEOUT:
                 raise TimeoutError
             if reading and not readable:
-                client.loop_misc()  # pings, and gives up a silent broker; only when there is nothing left to read
+                client.loop_misc()  # pings, and times out a silent broker; only when there is nothing left to read
                 judged = now
             elif now - judged > client.keepalive / 2:
-                # behind on reading, the answer to a ping would lie unread and paho would give up: this counts as a
-                # sign of life to the broker, and nobody waits for its answer
+                # with a read backlog, the answer to a ping would stay unread and paho would time out: a publish also
+                # keeps the connection alive, and needs no answer
                 client.unsubscribe(NOWHERE)
                 judged = now
 
     def _ask_for_lost(self, client: Reader, now: float) -> None:
-        """Ask something after a message that is not acknowledged: brokers answer in the order of asking.
+        """Probe for a lost acknowledgement: brokers answer requests in order.
 
-        Mosquitto drops whatever it has for a client beyond 1,000 packets, acknowledgements too. 20 of them, and
-        nothing would leave any longer.
+        Mosquitto drops packets for a client beyond 1,000 queued ones, including acknowledgements. After 20 lost ones
+        nothing more could be sent.
         """
         oldest = self._outbox.oldest()
         if oldest is None or now - oldest[1] < ACK_S:
             self._asked = None
-        elif self._asked is None or now - self._asked[2] > ACK_S:  # the answer may be lost too
+        elif self._asked is None or now - self._asked[2] > ACK_S:  # the answer to the probe may be lost too
             _, number = client.unsubscribe(NOWHERE)
             self._asked = oldest[0], number or 0, now
 
     def _read(self, client: Reader) -> None:
-        """What has come, up to some packets: there is something to write at times, and somebody to wait for."""
+        """Read a bounded number of packets, so that writing and waiting are not starved."""
         client.loop_read()
         for _ in range(AT_ONCE):
             if not client.buffered() or client.socket() is None or self._inbox.full():
@@ -227,7 +227,7 @@ class Session:
             client.loop_write()
             poller.wait(sock, reading=False, writing=client.want_write(), timeout=0.1)
 
-    # paho's callbacks, on the network thread: they only take notes
+    # paho's callbacks, on the network thread: they only record events
 
     def _on_connect(
         self, client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, properties: Properties | None
@@ -240,7 +240,7 @@ class Session:
         self.in_flight = min(self.in_flight, getattr(properties, "ReceiveMaximum", self.in_flight))
         filters = self.settings.identity.filters
         if self.in_flight < self.settings.in_flight:
-            self._ending = "clean"  # paho takes another number only before it connects
+            self._ending = "clean"  # paho accepts a new limit only before it connects
         elif filters:
             _, self._first_subscription = client.subscribe([(f, 1) for f in filters])
         else:
@@ -278,7 +278,7 @@ class Session:
                 return
             event = Received(message.topic, bytes(message.payload), message.retain)
         except UnicodeDecodeError:
-            return  # no topic of ours
+            return  # not one of our topics
         if self.ready_at is None:
             self._early_bytes += len(event.payload) + len(event.topic)
             if self._early_bytes > MAX_EARLY:

@@ -1,4 +1,4 @@
-"""TLS towards the broker: trust one CA, show a client certificate, check the broker's name."""
+"""TLS to the broker: one trusted CA, a client certificate, host name check."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["tls_context"]
 
 
 def tls_context(tls: TlsConfig) -> ssl.SSLContext:
-    """A context with the files as they are now: renewed certificates count from the next connection on."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks the certificate and the name in it
+    """A context from the current files: renewed certificates are used from the next connection on."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_verify_locations(cafile=tls.ca)

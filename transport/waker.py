@@ -12,22 +12,22 @@ class Waker:
     """A pair of sockets: `wake` makes `fileno` readable until `clear`."""
 
     def __init__(self) -> None:
-        # sockets, not a pipe's bare numbers: waking after close() must not write into somebody else's file
+        # sockets, not raw pipe descriptors: waking after close() must not write into a reused descriptor
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
 
     def fileno(self) -> int:
-        """What to poll for reading."""
+        """The file descriptor to poll for reading."""
         return self._read.fileno()
 
     def wake(self) -> None:
-        """End the poll; many times or after `close` does no harm."""
-        with contextlib.suppress(OSError):  # full: it is awake already
+        """Interrupt the poll; idempotent, and safe after `close`."""
+        with contextlib.suppress(OSError):  # full: already awake
             self._write.send(b"\0")
 
     def clear(self) -> None:
-        """Forget all wakes so far."""
+        """Clear all wakes so far."""
         with contextlib.suppress(OSError):
             while self._read.recv(4096):
                 pass

@@ -1,1 +1,1 @@
-"""What crosses the air: topics, messages, tensors, chunks, signatures. NumPy only: importing it imports no torch."""
+"""The wire format: topics, messages, tensors, chunks, signatures. Depends on NumPy, never on torch."""

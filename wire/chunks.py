@@ -1,6 +1,6 @@
-"""One chunk of a larger content, as it travels.
+"""The encoding of one chunk of a larger content.
 
-    bytes  what (numbers little-endian)
+    bytes  field (numbers little-endian)
     1      version, 0x01
     4      size of the whole content
     4      chunk size: all chunks but the last have it
@@ -9,10 +9,10 @@
     16     first half of the SHA-256 of the 45 bytes before and of the data
     rest   data
 
-A chunk tells all about its transfer, so any of them may come first, and the receiver needs no memory of a start.
+A chunk describes its whole transfer, so chunks may arrive in any order, and there is no start message.
 Content of 0 bytes is one chunk without data. A chunk is at most 1,900,061 bytes: Mosquitto refuses packets over
-2,000,000 by default. Agents and aggregators cut at 64 KiB. The aggregator takes updates in chunks of 4 KiB or more
-(`MIN_CHUNK`), unless one chunk is all: what a chunk costs besides its bytes must be worth it.
+2,000,000 by default. Agents and aggregators use chunks of 64 KiB. The aggregator accepts updates in chunks of 4 KiB or
+more (`MIN_CHUNK`), unless the update is a single chunk: this bounds the overhead per byte.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OVERHEAD = _HEAD.size + HASH_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What is transferred, and how it is cut."""
+    """The content of a transfer: digest, size and chunk size."""
 
     digest: str  # SHA-256 in hex
     size: int
@@ -66,7 +66,7 @@ class Content:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks."""
         return max(1, -(-self.size // self.chunk_size))
 
     def span(self, n: int) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A chunk that arrived whole."""
+    """A chunk whose hash was verified."""
 
     content: Content
     n: int
@@ -112,7 +112,7 @@ def decode_chunk(data: bytes, *, max_size: int = MAX_SIZE) -> Chunk:
 
 
 def decode_place(data: bytes) -> tuple[str, int]:
-    """Digest and number of the chunk in `data`, by its head alone: nothing is hashed, and nothing checked."""
+    """Digest and number of the chunk in `data`, read from its head: nothing is hashed or checked."""
     if len(data) < OVERHEAD or data[0] != VERSION:
         raise TransferError(f"chunk of {len(data)} bytes: it has no head of version {VERSION}")
     _, _, _, n, digest = _HEAD.unpack_from(data)

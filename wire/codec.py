@@ -48,13 +48,13 @@ def decode_ack(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Ack:
 
 
 def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Offer:
-    """What a job topic holds."""
+    """The content of a job topic: a `Job` or an `Offer`."""
     kind = Offer if data[1 : 1 + len(_OFFER)] == _OFFER else Job
     return _decode(data, kind, kind.__name__, max_bytes)  # type: ignore[no-any-return]
 
 
 def _to_send(message: Message) -> Any:
-    """The message, without a last field that older readers refuse, where that says nothing."""
+    """The message without a trailing field that older readers refuse, if the field is empty."""
     if isinstance(message, Rejected) and message.why is None:
         return (message.__struct_config__.tag, *msgspec.structs.astuple(message)[:-1])
     return message
@@ -77,7 +77,7 @@ def _decode(data: bytes, kind: Any, name: str, max_bytes: int) -> Any:
 
 
 def _explain(text: str, kind: Any, name: str) -> str:
-    """msgspec speaks of `$[3]`; say the field's name. Element 0 of a tagged message is its tag."""
+    """Replace msgspec's `$[3]` by the field's name. Element 0 of a tagged message is its tag."""
     found = _PATH.search(text)
     if not found:
         return f"{name}: {text}"
@@ -92,7 +92,7 @@ def _explain(text: str, kind: Any, name: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """One printable line of bounded length: msgspec quotes what a stranger wrote."""
+    """One printable line of bounded length: msgspec quotes untrusted input."""
     line = "".join(c if c.isprintable() else "?" for c in text)
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 

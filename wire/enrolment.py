@@ -1,15 +1,16 @@
-"""How a board that makes its own keys asks for its certificate, and how the request is checked.
+"""Enrolment of a board that generates its own keys: the certificate request and its verification.
 
-A kit for it holds no key of the device, but a claim: a short-lived certificate of the fleet's authority, whose common
-name is `_claim-` and the device, with its key. On its first start the board makes a TLS key (P-256) and a signing key
-(Ed25519). What it publishes on its `enrol` topic:
+The kit of such a board contains no key of the device, but a claim: a short-lived certificate of the fleet's authority,
+with its key, whose common name is `_claim-` and the device. On its first start the board generates a TLS key (P-256)
+and a signing key (Ed25519). It publishes on its `enrol` topic:
 
     32 bytes   public signing key
     rest       envelope of an `Enrol`, signed by that key: certificate request, claim, and a proof, which is an ECDSA
                signature by the claim's key of  context || fleet || 0x00 || device || 0x00 || signing key || request
 
-So the request shows that whoever sends it holds all three keys, and none of them ever travels. The fingerprint of the
-two new keys is SHA-256(public TLS key, DER || public signing key, raw): people compare its start on both sides.
+The request thus proves that its sender holds all three keys, without sending any private key. The fingerprint of the
+two new keys is SHA-256(public TLS key, DER || public signing key, raw); operators compare its first digits on both
+sides.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPubl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request whose signatures are good and whose claim counts."""
+    """A request with valid signatures and a valid claim."""
 
     device: str
     tls: ec.EllipticCurvePublicKey
@@ -57,12 +58,12 @@ def claim_name(device: str) -> str:
 
 
 def fingerprint(tls: ec.EllipticCurvePublicKey, signing: Ed25519PublicKey) -> str:
-    """Of the two keys of a board, in 64 hex digits."""
+    """The fingerprint of a board's two keys, in 64 hex digits."""
     return hashlib.sha256(tls.public_bytes(_DER, _SPKI) + signing.public_bytes_raw()).hexdigest()
 
 
 def shown(keys: str) -> str:
-    """A fingerprint for people: its first 80 bits.
+    """A fingerprint for display: its first 80 bits.
 
     >>> shown("0123456789abcdef0123" + 44 * "0")
     '0123 4567 89ab cdef 0123'
@@ -79,7 +80,7 @@ def make_request(
     tls_key: ec.EllipticCurvePrivateKey,
     signing: Ed25519PrivateKey,
 ) -> bytes:
-    """What a board publishes to get its certificate."""
+    """The payload that a board publishes to request its certificate."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, device)])
     csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(tls_key, hashes.SHA256())
     raw, public = csr.public_bytes(_DER), signing.public_key()
@@ -90,23 +91,23 @@ def make_request(
 
 
 def read_request(data: bytes, *, fleet: str, device: str, authority: x509.Certificate, now: datetime) -> Request:
-    """The request of `device`, if all is right with it; EnvelopeError or SignatureError says what is not.
+    """The verified request of `device`; EnvelopeError or SignatureError describes what is wrong with it.
 
-    Certificates are parsed field by field as each is asked for, and every field of a hostile one has an exception of
-    its own (InvalidVersion, UnsupportedAlgorithm, DuplicateExtension, OverflowError, ...): all mean "malformed".
+    Certificates are parsed lazily, field by field, and every field of a hostile one raises its own exception
+    (InvalidVersion, UnsupportedAlgorithm, DuplicateExtension, OverflowError, ...): all mean "malformed".
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a later cryptography refuses: serials below 1, for one
+            warnings.simplefilter("ignore")  # deprecations, such as serials below 1
             return _read_request(data, fleet, device, authority, now)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except EnvelopeError as error:  # of the envelope and the message in it, which do not know whose they are
+    except EnvelopeError as error:  # raised by envelope or message decoding, without the device's name
         where = f"enrolment of {device!r}"
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from None
-    except BaseException as error:  # a panic of cryptography's Rust half is no Exception
+    except BaseException as error:  # a panic in cryptography's Rust code is not an Exception
         reason = ascii(str(error).partition("\n")[0][:200])
         raise EnvelopeError(f"enrolment of {device!r}: malformed: {type(error).__name__}: {reason}") from None
 

@@ -1,23 +1,23 @@
-"""Signed envelopes: who says what, in which round, and that nobody altered it.
+"""Signed envelopes: authenticated sender, kind and round of an unaltered payload.
 
 Format:
 
-    bytes  what
+        bytes  field
     1      version
     1      length h of the head
     h      head: MessagePack array [kind, sender, round, nonce of 12 bytes]
     p      payload
     64     Ed25519 signature of  context || fleet || 0x00 || SHA-256(all bytes before the signature)
 
-The version tells what the payload may hold: 2 where a message has fields that version 1 did not know (`VERSIONS`
-below), else 1. Both are read, so that what an older edgestill has stored, and an older sender sends, still opens.
+The version depends on the payload: 2 for messages with fields that version 1 lacks (`VERSIONS` below), else 1. Both are
+accepted, so that envelopes stored or sent by an older edgestill can still be opened.
 
 `context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose or another
-fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself
-would read it twice and want it in one piece with the context.
+fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself would read it twice
+and need it contiguous with the context.
 
-The signature is checked before the head is parsed: nothing that a stranger wrote reaches the MessagePack decoder.
-Whose key to check with follows from the topic, whose device level the broker's ACL guards.
+The signature is checked before the head is parsed: no unauthenticated bytes reach the MessagePack decoder. The topic
+determines the public key; its device level is protected by the broker's ACL.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from wire.ids import check_id
 
 __all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal", "sealed_size"]
 
-VERSIONS = {"job": 2}  # by kind, where not 1
+VERSIONS = {"job": 2}  # by kind, if not 1
 READABLE = (1, 2)
 CONTEXT = b"edgestill envelope 1\0"
 SIGNATURE_BYTES = 64
@@ -55,7 +55,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """An opened envelope: its signature was good."""
+    """An opened envelope; its signature was valid."""
 
     kind: Kind
     sender: str
@@ -86,7 +86,7 @@ def seal(
 ) -> bytes:
     """The envelope around `payload`, signed with the sender's key; the nonce is random unless given.
 
-    A payload may come in pieces, so that a large one need not be copied to be joined.
+    A payload may be given in pieces, so that a large one need not be copied to join it.
     """
     check_id(sender, "sender")
     if kind not in KINDS:
@@ -102,7 +102,7 @@ def seal(
 
 
 def sealed_size(payload: int, *, kind: Kind, sender: str, round: int = 0) -> int:  # noqa: A002
-    """Bytes of the envelope around a payload of so many."""
+    """Size of the envelope around a payload of `payload` bytes."""
     return 2 + len(_encoder.encode(_Head(kind, sender, round, bytes(NONCE_BYTES)))) + payload + SIGNATURE_BYTES
 
 
@@ -115,7 +115,7 @@ def open_envelope(
     kinds: Collection[str] | None = None,
     max_bytes: int = MAX_ENVELOPE,
 ) -> Envelope:
-    """What is in the envelope, if `public_key` signed it for `fleet` and it is of the `sender` and `kinds` expected.
+    """The content of an envelope that `public_key` signed for `fleet`, of the expected `sender` and `kinds`.
 
     The payload of a memoryview is a view of the same bytes.
     """

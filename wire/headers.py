@@ -1,4 +1,4 @@
-"""An update, or a published model: what it says of itself, then what it carries.
+"""An update or a published model: its header, then its body.
 
 2 bytes   little-endian length h of the header
 h         `UpdateHeader` or `ModelHeader`, MessagePack
@@ -29,7 +29,7 @@ def encode_update(header: UpdateHeader, body: bytes) -> bytes:
 
 
 def update_head(header: UpdateHeader) -> bytes:
-    """What stands before the body."""
+    """The encoded length and header of an update, which precede its body."""
     return _head(header, f"update of {header.device!r}")
 
 

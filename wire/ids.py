@@ -1,4 +1,4 @@
-"""Names of fleets, devices, transfers and contents, and what each may look like."""
+"""Ids of fleets, devices, transfers and contents, and their syntax."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ __all__ = ["AGGREGATOR", "ALL", "check_device", "check_digest", "check_id", "dig
 
 ID = re.compile(r"[a-z0-9-]{1,48}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
-#: Stands in a device's place in the topics of published artifacts.
+#: Takes the place of the device in topics of published artifacts.
 ALL = "all"
 #: The sender of everything that flows down.
 AGGREGATOR = "aggregator"
 
 
 def check_id(value: str, what: str) -> None:
-    """Refuse what is not 1 to 48 of a-z, 0-9 and '-'."""
+    """Raise TopicError unless `value` is 1 to 48 characters of a-z, 0-9 and '-'."""
     if not isinstance(value, str) or not ID.fullmatch(value):
         raise TopicError(f"{what} {_short(value)}: an id is 1 to 48 of a-z, 0-9 and '-'")
 
 
 def check_device(value: str) -> None:
-    """Refuse what is not an id, and the ids that mean something else."""
+    """Raise TopicError unless `value` is an id and not a reserved one."""
     check_id(value, "device")
     if value in (ALL, AGGREGATOR):
         raise TopicError(f"device {value!r}: this id is reserved; choose another")
 
 
 def check_digest(value: str) -> None:
-    """Refuse what is not a SHA-256 in 64 lowercase hex digits."""
+    """Raise TopicError unless `value` is a SHA-256 in 64 lowercase hex digits."""
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise TopicError(f"digest {_short(value)}: must be a SHA-256 in 64 lowercase hex digits")
 
 
 def digest_of(data: bytes | Iterable[bytes | memoryview]) -> str:
-    """SHA-256 in hex of some bytes, or of pieces in a row."""
+    """SHA-256 in hex of some bytes, or of concatenated pieces."""
     sha = hashlib.sha256()
     for piece in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
         sha.update(piece)
@@ -46,7 +46,7 @@ def digest_of(data: bytes | Iterable[bytes | memoryview]) -> str:
 
 
 def transfer_id(digest: str) -> str:
-    """The id under which content travels up: derived from it, so that sending again is the same transfer."""
+    """The transfer id of uploaded content: derived from its digest, so that a retry is the same transfer."""
     check_digest(digest)
     return digest[:32]
 

@@ -24,7 +24,7 @@ __all__ = [
     "save_public_key",
 ]
 
-MAX_FILE = 8192  # a PEM key takes 119 bytes: whatever is larger is not one
+MAX_FILE = 8192  # a PEM key takes 119 bytes: larger files are not keys
 
 
 def generate_key() -> Ed25519PrivateKey:
@@ -33,20 +33,20 @@ def generate_key() -> Ed25519PrivateKey:
 
 
 def save_private_key(key: Ed25519PrivateKey, path: Path | str) -> None:
-    """Write the key, whole or not at all, readable by its owner only."""
+    """Write the key atomically, readable only by its owner."""
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     pem = key.private_bytes(encoding, form, serialization.NoEncryption())
     _write(path, pem, mode=0o600)
 
 
 def save_public_key(key: Ed25519PublicKey, path: Path | str) -> None:
-    """Write the public half, for others to check signatures with."""
+    """Write the public key, with which others verify signatures."""
     pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _write(path, pem, mode=0o644)
 
 
 def load_private_key(path: Path | str) -> Ed25519PrivateKey:
-    """Read what `save_private_key` wrote; refuses a file that others can read."""
+    """Read a key written by `save_private_key`; refuses a file that others can read."""
     pem = _read(path)
     if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
         raise ConfigError(f"private key {path}: others can read it; run chmod 600 {path}")
@@ -60,7 +60,7 @@ def load_private_key(path: Path | str) -> Ed25519PrivateKey:
 
 
 def load_public_key(path: Path | str) -> Ed25519PublicKey:
-    """Read what `save_public_key` wrote."""
+    """Read a key written by `save_public_key`."""
     try:
         key = serialization.load_pem_public_key(_read(path))
     except (ValueError, UnsupportedAlgorithm):
@@ -76,7 +76,7 @@ def public_key_hex(key: Ed25519PublicKey) -> str:
 
 
 def public_key_from_hex(text: str) -> Ed25519PublicKey:
-    """The key that `public_key_hex` wrote."""
+    """The inverse of `public_key_hex`."""
     try:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
     except ValueError:

@@ -2,22 +2,22 @@
 
 A message travels as a MessagePack array: its tag, then its fields in the order written here. Fields are never
 reordered or dropped; a new one goes last, with a default, and raises the version of the envelopes that carry the
-message (`VERSIONS` in `wire/envelope.py`), so that an older reader says "update" and not "unknown field"; or, as the
-code of a `Rejected`, it is sent only to a reader that has said that it knows it. Unknown fields are refused.
-`encode_message` reads back what it wrote, so nobody can send what nobody would accept.
+message (`VERSIONS` in `wire/envelope.py`), so that an older reader reports "update" and not "unknown field"; or, like
+the code of a `Rejected`, it is sent only to a reader that has announced support for it. Unknown fields are refused.
+`encode_message` decodes what it wrote, so a message that no receiver would accept cannot be sent.
 
     State      up    the device is online, offline or lost
-    About      up    what the device is and has
-    Job        down  train this in this round
-    Offer      down  take this model; nothing to train
+        About      up    board, prototype and samples of the device
+    Job        down  train from this model in this round
+    Offer      down  install this model; nothing to train
     Accepted, Rejected, Missing      down: the three answers to an update, together `Ack`
-    Metrics    up    how the device is doing
-    Desired    down  settings that a device is to take over
-    Reported   up    what became of them
-    Enrol      up    a board asks for its certificate, see `wire/enrolment.py`
+        Metrics    up    telemetry of the device
+    Desired    down  settings that a device should apply
+    Reported   up    which of them it applied or refused
+    Enrol      up    a board requests its certificate, see `wire/enrolment.py`
     Enrolled   down  the answer
-    UpdateHeader     what stands before the tensors of an update, see `wire/headers.py`
-    ModelHeader      what stands before the tensors of a published model
+        UpdateHeader     precedes the tensors of an update, see `wire/headers.py`
+    ModelHeader      precedes the tensors of a published model
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1
 
 #: Everything, a difference to the received model, the predictor only, a graph, logits by label, or no tensor at all.
 UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits", "none"]
-#: Those with which no tensor of a model goes up: the device keeps its own.
+#: Kinds without any tensor of a model: the device keeps its own model.
 MODEL_STAYS: tuple[UpdateKind, ...] = ("logits", "none")
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, kw_only=True):
-    """Base of all messages. Every float is finite: msgspec lets NaN pass, and NaN passes every comparison."""
+    """Base of all messages. Every float is finite: msgspec accepts NaN, and NaN passes its range checks."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -86,14 +86,14 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_lik
 
 
 class State(Message, frozen=True, kw_only=True, tag="state"):
-    """Whether a device is there. `lost` is its last will; an older session's will cannot end a newer session."""
+    """Whether a device is online. `lost` is its last will; the will of an older session cannot end a newer one."""
 
     status: Literal["online", "offline", "lost"]
-    session: Count  # grows with every start of the agent
+    session: Count  # increases with every start of the agent
 
 
 class About(Message, frozen=True, kw_only=True, tag="about"):
-    """What a device is and has."""
+    """Board, prototype and samples of a device."""
 
     board: Text
     prototype: PrototypeName
@@ -118,7 +118,7 @@ class Hyper(Message, frozen=True, kw_only=True):
     momentum: Amount = 0.0
     weight_decay: Amount = 0.0
     seed: Count = 0
-    extra: Values = {}  # what one recipe alone needs, by name
+    extra: Values = {}  # parameters specific to one recipe, by name
 
     def __post_init__(self) -> None:
         Message.__post_init__(self)
@@ -127,10 +127,10 @@ class Hyper(Message, frozen=True, kw_only=True):
 
 
 class Job(Message, frozen=True, kw_only=True, tag="job"):
-    """What a device is asked to do in one round.
+    """The work of one device in one round.
 
-    It names its device, as one signature would else be good for every device. Epoch, round and number of the model
-    only grow, so a device can tell a recorded job from a new one: `edge_agent/protocol/replay.py`.
+    It names its device, because otherwise one signature would be valid for every device. Epoch, round and model number
+    only increase, so a device can tell a replayed job from a new one: `edge_agent/protocol/replay.py`.
     """
 
     round: Round
@@ -152,7 +152,7 @@ class Job(Message, frozen=True, kw_only=True, tag="job"):
 
 
 class Offer(Message, frozen=True, kw_only=True, tag="offer"):
-    """A model to take without training: the newest of the device's prototype. Travels where jobs do."""
+    """A model to install without training: the newest of the device's prototype. Sent on the topic of jobs."""
 
     round: Count  # after which it was fused; 0: the start
     prototype: PrototypeName
@@ -164,7 +164,7 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
 
 
 class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):
-    """The update is durable; the device may forget it."""
+    """The update is durable; the device may delete it."""
 
     transfer: Id
     round: Round
@@ -173,8 +173,8 @@ class Accepted(Message, frozen=True, kw_only=True, tag="accepted"):
 class Rejected(Message, frozen=True, kw_only=True, tag="rejected"):
     """The update cannot be used, and why; sending it again does not help.
 
-    `reason` is for people, `why` is what to decide by. It travels only where it is set, and is set for agents whose
-    `About.versions` has `READS_CODES`: without it the bytes are those that older agents read.
+    `reason` is a text for people, `why` a code for decisions. The code is sent only to agents whose `About.versions`
+    has `READS_CODES`; without it the encoding is the one that older agents read.
     """
 
     transfer: Id
@@ -202,7 +202,7 @@ Ack: TypeAlias = Accepted | Rejected | Missing
 
 
 class Metrics(Message, frozen=True, kw_only=True, tag="metrics"):
-    """How a device is doing; None for what the board cannot tell."""
+    """Telemetry of a device; None for values that the board cannot measure."""
 
     round: Count = 0  # 0: between rounds
     train_loss: float | None = None
@@ -211,14 +211,14 @@ class Metrics(Message, frozen=True, kw_only=True, tag="metrics"):
     memory_mb: Amount | None = None
     bytes_up: Count = 0
     bytes_down: Count = 0
-    problem: Text | None = None  # why nothing will come of this round
+    problem: Text | None = None  # why the device cannot finish this round
 
 
 class Desired(Message, frozen=True, kw_only=True, tag="desired"):
     """All settings of one device that differ from its agent.toml, as `section.key` and the text of the value.
 
-    It names its device, as one signature would else be good for every device; and a later version replaces an earlier
-    one, so that a recorded message takes nothing back.
+    It names its device, because otherwise one signature would be valid for every device; and a later version replaces
+    an earlier one, so that a replayed message reverts nothing.
     """
 
     device: Id
@@ -227,17 +227,17 @@ class Desired(Message, frozen=True, kw_only=True, tag="desired"):
 
 
 class Reported(Message, frozen=True, kw_only=True, tag="reported"):
-    """What a device has made of `Desired` of this version."""
+    """The result of applying `Desired` of this version."""
 
     version: Annotated[int, Meta(ge=1, le=2**53)]
     status: Literal["applied", "rolled-back"]
-    settings: Settings = {}  # in force now
+    settings: Settings = {}  # in effect now
     refused: Settings = {}  # and why
-    reason: Text = ""  # of the rolling back
+    reason: Text = ""  # of a rollback
 
 
 class Enrol(Message, frozen=True, kw_only=True, tag="enrol"):
-    """A board has made its keys, and asks for a certificate."""
+    """A board has generated its keys, and requests a certificate."""
 
     device: Id
     csr: Certificate  # DER, for the TLS key
@@ -246,7 +246,7 @@ class Enrol(Message, frozen=True, kw_only=True, tag="enrol"):
 
 
 class Enrolled(Message, frozen=True, kw_only=True, tag="enrolled"):
-    """What has become of a board's request; for the keys with this fingerprint and no others."""
+    """The answer to a board's request; valid only for the keys with this fingerprint."""
 
     device: Id
     keys: Digest
@@ -256,7 +256,7 @@ class Enrolled(Message, frozen=True, kw_only=True, tag="enrolled"):
 
 
 class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):
-    """What an update says of itself."""
+    """Metadata of an update."""
 
     round: Round
     device: Id
@@ -269,7 +269,7 @@ class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):
 
 
 class ModelHeader(Message, frozen=True, kw_only=True, tag="model"):
-    """What a published model says of itself: enough to build the prototype and to trace where it came from."""
+    """Metadata of a published model: enough to build the prototype and to trace its lineage."""
 
     round: Count  # after which it was fused; 0: the start
     prototype: PrototypeName

@@ -1,4 +1,4 @@
-"""Sets of chunk numbers as ascending half-open ranges: 5 of 800 chunks are told in a few bytes."""
+"""Sets of chunk numbers as ascending half-open ranges: 5 of 800 chunks take a few bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_ranges(numbers: Iterable[int]) -> Ranges:
 
 
 def expand(ranges: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
-    """The numbers of `ranges`, ascending; refuses any that is not below `count`, before counting it out."""
+    """The numbers of `ranges`, ascending; refuses any that is not below `count`, before enumerating it."""
     end = 0
     for start, stop in ranges:
         if not end <= start < stop <= count:
@@ -39,7 +39,7 @@ def expand(ranges: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
 
 
 class Gaps:
-    """What is still missing of the numbers below `count`; what a number costs does not grow with their count.
+    """The missing numbers below `count`; the cost per number does not depend on `count`.
 
     >>> gaps = Gaps(9)
     >>> gaps.fill(3), gaps.fill(3), gaps.first(10)
@@ -48,14 +48,14 @@ class Gaps:
 
     def __init__(self, count: int) -> None:
         self._starts, self._stops = ([0], [count]) if count else ([], [])
-        self.left = count  # numbers that are missing
+        self.left = count  # missing numbers
 
     def __contains__(self, n: int) -> bool:
         i = bisect_right(self._starts, n) - 1
         return i >= 0 and n < self._stops[i]
 
     def fill(self, n: int) -> bool:
-        """`n` is missing no longer; False if it was not."""
+        """Mark `n` as present; False if it already was."""
         i = bisect_right(self._starts, n) - 1
         if i < 0 or n >= self._stops[i]:
             return False
@@ -67,5 +67,5 @@ class Gaps:
         return True
 
     def first(self, limit: int) -> Ranges:
-        """The lowest `limit` ranges of what is missing."""
+        """The lowest `limit` missing ranges."""
         return tuple(zip(self._starts[:limit], self._stops[:limit], strict=True))

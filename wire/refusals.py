@@ -1,7 +1,7 @@
-"""Why an update is refused: a code that decisions are made by, and the text that people read.
+"""Why an update is refused: a code for decisions, and a text for people.
 
-The code travels as the last field of `Rejected` and lies in the journal beside the text. A code of a newer edgestill
-is read as `OTHER`: its text still says what is wrong.
+The code is the last field of `Rejected` and is stored in the journal with the text. An unknown code of a newer
+edgestill is read as `OTHER`; its text still describes the reason.
 
     code             the device was at fault   counted as
     late             no                        late
@@ -21,12 +21,12 @@ from core.errors import DeviceError
 
 __all__ = ["READS_CODES", "RefusalReason", "RefusedError"]
 
-#: Entry of `About.versions` by which an agent says that it reads the code; one that does not is sent the text alone.
+#: Entry of `About.versions` by which an agent announces that it reads the code; other agents get only the text.
 READS_CODES = ("ack", "2")
 
 
 class RefusalReason(enum.Enum):
-    """A reason, by its code; `text` has `{round}` or `{detail}` where the case has something to say."""
+    """A reason, by its code; `text` is a template with `{round}` or `{detail}`."""
 
     text: str
 
@@ -37,13 +37,13 @@ class RefusalReason(enum.Enum):
     ALREADY_KEPT = "already-kept", "already kept for round {round}"  # a late one
     REPEATED = "repeated", "a repetition: this nonce was accepted before"
     REVOKED = "revoked", "the device was revoked"
-    UNSOUND = "unsound", "{detail}"  # signature, header, tensors or transfer are not what was asked for
+    UNSOUND = "unsound", "{detail}"  # signature, header, tensors or transfer do not match the job
     UNREADABLE = "unreadable", "it cannot be read: {detail}"
     NOT_FUSABLE = "not-fusable", "cannot be fused: {detail}"
     OTHER = "other", "{detail}"
 
     def __new__(cls, code: str, text: str = "{detail}") -> RefusalReason:
-        """The code is the value; the text stands beside it."""
+        """The code is the enum value; the text is an attribute."""
         reason = object.__new__(cls)
         reason._value_, reason.text = code, text
         return reason
@@ -62,7 +62,7 @@ class RefusalReason(enum.Enum):
 
     @property
     def at_fault(self) -> bool:
-        """Whether the device has sent something that it should not have."""
+        """Whether the device is at fault."""
         return self not in _BLAMELESS
 
 
@@ -75,7 +75,7 @@ _BLAMELESS = (
 
 
 class RefusedError(DeviceError):
-    """An update is refused for a reason that has a code; any other `DeviceError` is `UNSOUND`."""
+    """An update is refused with a code; any other `DeviceError` is `UNSOUND`."""
 
     def __init__(self, why: RefusalReason, *, number: int = 0, detail: str = "") -> None:
         super().__init__(why.say(number=number, detail=detail))

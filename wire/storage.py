@@ -1,4 +1,4 @@
-"""Where the bytes of a transfer lie: owned by the caller. Chunks are read and written in place."""
+"""Storage of a transfer's bytes, owned by the caller. Chunks are read and written in place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Storage(Source, Protocol):
     """Bytes being received, in any order."""
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Put `data` at `offset`; what lies between two writes is undefined."""
+        """Write `data` at `offset`; gaps between writes are undefined."""
         ...
 
 
@@ -45,7 +45,7 @@ class MemoryStorage:
 
 
 def blocks(source: Source, size: int) -> Iterator[bytes | memoryview]:
-    """The first `size` bytes in pieces, for hashing without holding all of it; what is in memory is not copied."""
+    """The first `size` bytes in pieces, for hashing without loading all of them; bytes in memory are not copied."""
     for offset in range(0, size, BLOCK):
         end = min(size, offset + BLOCK)
         if isinstance(source, MemoryStorage):

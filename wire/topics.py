@@ -1,4 +1,4 @@
-"""Every MQTT topic of edgestill, spelled here and nowhere else.
+"""All MQTT topics of edgestill are defined here.
 
     edgestill/1/{fleet}/{device}/state                   up, retained
     edgestill/1/{fleet}/{device}/about                   up, retained
@@ -6,19 +6,19 @@
     edgestill/1/{fleet}/{device}/ack                     down
     edgestill/1/{fleet}/{device}/metrics                 up
     edgestill/1/{fleet}/{device}/desired                 down, retained: settings
-    edgestill/1/{fleet}/{device}/reported                up, retained: what became of them
+    edgestill/1/{fleet}/{device}/reported                up, retained: which were applied
     edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
     edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
-    edgestill/1/{fleet}/{device}/up                      up: chunks of updates, which name their transfer and number
+    edgestill/1/{fleet}/{device}/up                      up: chunks of updates, with transfer id and number
     edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: the same, as agents of 0.1 send them
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
 
-Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a whole level,
-as broker ACL patterns need it. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and 256.
-A device writes to a fixed handful of topics: no broker limits how many messages one client may have retained, but an
-access list without wildcards does (firmware_configs/broker/mosquitto.py).
+Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a level of its
+own, as broker ACL patterns require. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and
+256. A device writes to a fixed handful of topics: no broker limits how many messages one client may have retained, but
+an access list without wildcards does (firmware_configs/broker/mosquitto.py).
 
-A topic is a frozen value: who holds one holds a valid one, and `parse(str(t)) == t`.
+A topic is a frozen value, validated when constructed, and `parse(str(t)) == t`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 
 @dataclass(frozen=True, slots=True)
 class DeviceTopic:
-    """One of the topics that every device has one of."""
+    """A topic that exists once per device, such as `state`."""
 
     fleet: str
     device: str
@@ -71,7 +71,7 @@ class DeviceTopic:
 
 @dataclass(frozen=True, slots=True)
 class UpdateChunk:
-    """Chunk `n` of an update on its way up, under a topic of its own; `wire/uplink.py` makes one of any chunk."""
+    """Chunk `n` of an uploaded update, as a topic; `wire/uplink.py` maps any chunk to one."""
 
     fleet: str
     device: str
@@ -109,7 +109,7 @@ Topic: TypeAlias = DeviceTopic | UpdateChunk | ModelChunk
 
 
 def parse(text: str) -> Topic:
-    """The topic that `text` spells; `TopicError` says which rule it breaks."""
+    """Parse a topic; `TopicError` names the rule that `text` breaks."""
     _check_text(text)
     levels = text.split("/")
     if levels[:2] != [ROOT, VERSION]:
@@ -125,16 +125,16 @@ def parse(text: str) -> Topic:
 
 
 def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
-    """What a device subscribes to from the start; chunks of artifacts follow as jobs name them.
+    """The initial subscriptions of a device; chunks of artifacts follow when jobs name them.
 
-    Its own state is among them: the will of a broken connection may come after the next one's `online`. `desired` is
-    not, and is asked for once the connection stands: an access list older than it may refuse that.
+    They include its own state: the will of a broken connection may arrive after the next connection's `online`.
+    `desired` is subscribed to separately, after connecting: an older access list may refuse it.
     """
     return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
 
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
-    """What the aggregator subscribes to: everything that devices of the fleet send."""
+    """The subscriptions of the aggregator: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
     ends = ("state", "about", "metrics", "reported", "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)

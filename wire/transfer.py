@@ -6,9 +6,9 @@
     publishes those again                 ->   complete, finish(): the digest of the whole is checked
                                                save(), restore(): across a restart
 
-Nothing here depends on what the broker remembers: after a restart of either side, a reconnection or a loss, the
-receiver says what it lacks and the sender sends that. Every call may be repeated without harm. An agent sends updates
-by `edge_agent/protocol/upload.py`, the aggregator models by `aggregator/downlink/publisher.py`.
+Nothing depends on the broker's state: after a restart of either side, a reconnection or a loss, the receiver lists the
+missing chunks and the sender sends them. Every call is idempotent. Agents send updates with
+`edge_agent/protocol/upload.py`, the aggregator sends models with `aggregator/downlink/publisher.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_RANGES = 1024
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a receiver must remember across a restart."""
+    """The state of a receiver that survives a restart."""
 
     version: Annotated[int, Meta(ge=1, le=1)]
     digest: str
@@ -50,7 +50,7 @@ class Receiver:
         self._gaps = Gaps(content.count)
 
     def accept(self, chunk: bytes | Chunk) -> bool:
-        """Store a chunk; False if it was there already, `TransferError` if it is damaged or of another content."""
+        """Store a chunk; False for a duplicate, `TransferError` if it is damaged or of another content."""
         if not isinstance(chunk, Chunk):
             chunk = decode_chunk(chunk)
         if chunk.content != self.content:
@@ -65,20 +65,20 @@ class Receiver:
 
     @property
     def complete(self) -> bool:
-        """Whether every chunk is there; `finish` has the last word."""
+        """Whether every chunk is present; `finish` checks the digest."""
         return self._gaps.left == 0
 
     @property
     def held(self) -> int:
-        """How many chunks are there."""
+        """Number of chunks received."""
         return len(self._hashes)
 
     def missing(self, *, limit: int = MAX_RANGES) -> Ranges:
-        """The chunks to ask for: the first `limit` ranges of them."""
+        """The first `limit` ranges of missing chunks."""
         return self._gaps.first(limit)
 
     def finish(self) -> None:
-        """Check the digest of the whole. If it differs, forget every chunk: all must come again."""
+        """Check the digest of the whole content. If it differs, discard every chunk: all must be sent again."""
         if not self.complete:
             raise TransferError(f"transfer of {self.content.digest[:12]}…: {self._gaps.left} chunks are still missing")
         if digest_of(blocks(self._storage, self.content.size)) != self.content.digest:
@@ -87,7 +87,7 @@ class Receiver:
             raise TransferError(f"transfer of {self.content.digest[:12]}…: the whole has another digest; starting over")
 
     def save(self) -> bytes:
-        """The state to keep beside the stored bytes; 16 bytes per chunk held."""
+        """The state to store along with the received bytes; 16 bytes per chunk."""
         held = sorted(self._hashes)
         hashes = b"".join(self._hashes[n] for n in held)
         content = self.content
@@ -97,7 +97,7 @@ class Receiver:
 
     @classmethod
     def restore(cls, state: bytes, storage: Storage) -> Receiver:
-        """A receiver as it was saved; chunks whose bytes did not reach the storage whole are missing again."""
+        """Restore a saved receiver; chunks whose bytes did not reach the storage intact are missing again."""
         try:
             saved = msgspec.msgpack.decode(state, type=_Saved)
             receiver = cls(Content(digest=saved.digest, size=saved.size, chunk_size=saved.chunk_size), storage)

@@ -1,4 +1,4 @@
-"""Which transfer a message on a device's `up` topic belongs to: the chunk itself says so, the topic does not."""
+"""The transfer of a message on a device's `up` topic, read from the chunk, because the topic does not contain it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from wire.topics import DeviceTopic, Topic, UpdateChunk
 
 __all__ = ["NO_TRANSFER", "addressed"]
 
-#: The transfer of a payload that is no chunk; no digest begins so, and nothing is ever known of it.
+#: The transfer id of a payload that is not a chunk; no digest starts like this, so it never exists.
 NO_TRANSFER = "none"
 
 
 def addressed(topic: Topic, payload: bytes) -> Topic:
-    """The topic, with transfer and number where a chunk came to `up`.
+    """The topic, with transfer and number if a chunk arrived on `up`.
 
-    Only the head of the chunk is read. A payload without one is addressed to `NO_TRANSFER`, so that it is refused, as
-    that device's, where chunks are decoded.
+    Only the head of the chunk is read. A payload without a head is assigned to `NO_TRANSFER`, so that it is refused,
+    and counted for that device, when chunks are decoded.
     """
     if not isinstance(topic, DeviceTopic) or topic.leaf != "up":
         return topic

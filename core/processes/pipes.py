@@ -1,4 +1,4 @@
-"""Bytes through pipes between processes: whole pieces, within a deadline where there is one; lines of JSON."""
+"""Bytes through pipes between processes: complete messages, with optional deadlines; lines of JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_exactly(fd: int, size: int, *, until: float | None = None) -> bytearray
 
 
 def read_all(fd: int, *, most: int, until: float) -> bytes | None:
-    """All that comes before the other end is closed; None if that takes too long, or is more than `most` bytes."""
+    """All bytes until the other end is closed; None if that takes too long, or exceeds `most` bytes."""
     pieces: list[bytes] = []
     size = 0
     while size <= most:
@@ -53,7 +53,7 @@ def _wait(fd: int, until: float | None) -> None:
 
 
 def write_all(fd: int, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-    """All of every piece; `OSError` if nobody reads any more."""
+    """Write all pieces completely; `OSError` if the reader is gone."""
     for piece in pieces:
         view = memoryview(piece)
         while len(view):
@@ -61,13 +61,13 @@ def write_all(fd: int, pieces: Iterable[bytes | bytearray | memoryview]) -> None
 
 
 def write_json(file: BinaryIO, message: dict[str, Any]) -> None:
-    """One line, flushed."""
+    """Write one line and flush."""
     file.write(json.dumps(message).encode() + b"\n")
     file.flush()
 
 
 def json_lines(file: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Every line that holds an object: a library may print others, and a writer that dies leaves a part of one."""
+    """Every line with a JSON object: a library may print others, and a writer that dies leaves a partial line."""
     for line in file:
         try:
             message = json.loads(line)
@@ -78,7 +78,7 @@ def json_lines(file: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def claim_stdout() -> BinaryIO:
-    """What was stdout, for answers alone: what a library prints from here on goes to stderr."""
+    """The original stdout, reserved for answers: output of libraries goes to stderr from here on."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers

@@ -1,17 +1,17 @@
-"""Child processes: start one, talk to it, end it, and say in words how it ended.
+"""Child processes: start, communicate, stop, and describe how they ended.
 
     start_python    an interpreter with our packages (`core/processes/python_child.py`), with pipes or with a log
-    environment     what it is told: threads, import path, crash points
+    environment     its environment variables: threads, import path, crash points
     send            bytes to its stdin
-    kill, end       at once; `end` closes its pipes too
-    end_all         ask them to end, wait for a grace time, kill
-    end_fork        the same for a fork, which has neither pipes nor patience
+    kill, end       immediately; `end` closes its pipes too
+    end_all         SIGTERM, wait for a grace time, kill
+    end_fork        kills a fork, which has no pipes
     how_it_ended    "ended with exit code 3", "was killed by SIGKILL"
     last_line       of its log
 
-A child is a `subprocess.Popen` of bytes. It gets a session of its own unless told otherwise: Ctrl-C is for the process
-that has started it, and that ends it. A child that must not outlive its parent calls `die_with_parent`
-(`core/processes/process_limits.py`), or ends with its stdin.
+A child is a `subprocess.Popen` of bytes. It gets its own session by default: Ctrl-C reaches only the parent, which
+stops it. A child that must not outlive its parent calls `die_with_parent` (`core/processes/process_limits.py`), or ends with its
+stdin.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ TAIL = 500  # bytes of a log that `last_line` reads
 def environment(
     inherited: Mapping[str, str] | None = None, *, threads: int | None = 1, crash_points: bool = True
 ) -> dict[str, str]:
-    """Of a child that finds what this process finds, with so many threads; None: as many as it likes.
+    """The environment of a child with the import path of this process and so many threads; None: no limit.
 
-    Without `crash_points` it passes those of `EDGESTILL_CRASH_AT`: they are for the first of a row of children.
+    Without `crash_points` it ignores those of `EDGESTILL_CRASH_AT`: they apply to the first of several children.
     """
     env = dict(os.environ if inherited is None else inherited)
     if threads is not None:
@@ -74,8 +74,8 @@ def start_python(
 ) -> Child:
     """`python ARGUMENTS`, mostly of `module_arguments`. OSError if it cannot be started now.
 
-    With a `log`, all that it says goes there, and nothing is said to it; else stdin and stdout are pipes, and `stderr`
-    is ours unless it is one of subprocess' numbers.
+    With a `log`, all output goes there, and stdin is empty; otherwise stdin and stdout are pipes, and `stderr` is
+    inherited unless it is one of subprocess' constants.
     """
     command, told = [sys.executable, *arguments], environment() if env is None else dict(env)
     if log is None:
@@ -96,7 +96,7 @@ def start_python(
 
 
 def send(child: Child, *pieces: bytes, close: bool = False) -> bool:
-    """Write to its stdin, whose end it sees with `close`; False if it has ended: it will be seen how."""
+    """Write to its stdin, and `close` it; False if the child has exited, which the caller will notice."""
     assert child.stdin is not None
     try:
         for piece in pieces:
@@ -111,9 +111,9 @@ def send(child: Child, *pieces: bytes, close: bool = False) -> bool:
 
 
 def kill(child: Child, *, patience: float | None = None) -> None:
-    """End it now. Its pipes stay: a thread may read what it said last.
+    """Kill it. Its pipes stay open: a thread may read its last output.
 
-    One that waits for a disk, say, ends with that: it is waited for at most `patience` seconds.
+    A process in uninterruptible sleep, such as disk I/O, is waited for at most `patience` seconds.
     """
     if child.poll() is None:
         child.kill()
@@ -122,16 +122,16 @@ def kill(child: Child, *, patience: float | None = None) -> None:
 
 
 def end(child: Child) -> None:
-    """End it now, and close its pipes."""
+    """Kill it, and close its pipes."""
     kill(child)
     for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
-            with suppress(OSError):  # what was not flushed finds nobody
+            with suppress(OSError):  # unflushed data has no reader
                 pipe.close()
 
 
 def end_all(children: Iterable[Child], *, grace_s: float) -> None:
-    """Ask all to end, in this order; kill those that still run after `grace_s` seconds."""
+    """Send SIGTERM to all, in this order; kill those that still run after `grace_s` seconds."""
     children = list(children)
     for child in children:
         if child.poll() is None:
@@ -154,7 +154,7 @@ def end_fork(pid: int) -> int:
 
 
 def signal_name(number: int) -> str:
-    """Of a signal.
+    """The name of a signal.
 
     >>> signal_name(9), signal_name(77)
     ('SIGKILL', 'signal 77')
@@ -177,7 +177,7 @@ def how_it_ended(code: int | None) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The end of what a child said, of which only the last bytes are read; empty if it said nothing."""
+    """The last line of a child's log, of which only the last bytes are read; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))

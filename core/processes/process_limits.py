@@ -1,6 +1,6 @@
-"""Limits that a process of ours puts on itself before it touches what a stranger has sent. Linux, no privileges needed.
+"""Limits that a process sets on itself before it handles untrusted input. Linux, no privileges needed.
 
-Each is in force for the rest of the process's life and for its children, and cannot be raised again.
+Each applies for the rest of the process's life and to its children, and cannot be raised again.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ def _libc() -> ctypes.CDLL:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when `parent` ends, however it ends."""
+    """Have the kernel kill this process when `parent` ends, for any reason."""
     _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # it has ended already
 
 
 def no_new_privileges() -> None:
-    """No program that is run from here on gains rights by its file's owner."""
+    """Programs executed from here on gain no privileges through setuid bits."""
     _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def no_network() -> bool:
-    """Move to a network of its own that has no way out; False where the system does not permit it.
+    """Move to a separate, isolated network namespace; False if the system does not permit it.
 
-    Only while the process has one thread.
+    Requires a single-threaded process.
     """
     return bool(_libc().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
 
 
 def address_space() -> int:
-    """Bytes of address space that this process has now."""
+    """Current address space of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     return pages * resource.getpagesize()
 
@@ -51,7 +51,7 @@ def address_space() -> int:
 def limit_resources(*, memory: int, cpu_s: int) -> None:
     """At most `memory` bytes of address space in all and `cpu_s` seconds of processor time; no file, core or child.
 
-    At the end of its time the process is killed by SIGKILL: there is nothing that it could tidy up.
+    When its time is up the process is killed by SIGKILL: it has nothing to clean up.
     """
     for what, most in (
         (resource.RLIMIT_AS, memory),
@@ -64,7 +64,7 @@ def limit_resources(*, memory: int, cpu_s: int) -> None:
 
 
 def no_new_files() -> None:
-    """What is open stays open; nothing can be opened any more, be it file, pipe or socket."""
+    """Open descriptors stay open; no file, pipe or socket can be opened any more."""
     _lower(resource.RLIMIT_NOFILE, 0)
 
 

@@ -1,7 +1,7 @@
-"""How a Python process of ours starts another: with the packages that it has itself, and nothing of the working folder.
+"""Start a Python child process with the packages of its parent, ignoring the working directory.
 
-`python -m` puts the working folder first on the import path, so a file `json.py` or `models.py` that lies there, or
-that somebody else has put there, would run in the child. Python's own switch against that (-P) is newer than 3.10.
+`python -m` puts the working directory first on the import path, so a file `json.py` or `models.py` there would run in
+the child. Python's own switch against that (-P) is newer than 3.10.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["import_path", "module_arguments"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: With -c the first entry of the path is empty: the working folder. Nothing but `sys` is imported before it goes.
+#: With -c the first entry of the path is empty: the working directory. Only `sys` is imported before it is removed.
 _RUN = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
@@ -22,15 +22,15 @@ _RUN = (
 
 
 def module_arguments(module: str, *arguments: str) -> tuple[str, ...]:
-    """What to give to the interpreter instead of `-m module arguments`."""
+    """Interpreter arguments that replace `-m module arguments`."""
     return ("-c", _RUN, module, *arguments)
 
 
 def import_path(env: Mapping[str, str] = os.environ) -> str:
-    """PYTHONPATH for a child that finds what `env` says, and what this process finds.
+    """PYTHONPATH for a child with the entries of `env` and those of this process.
 
-    Our packages come first, unless they are installed: before the standard library a folder of installed packages
-    would hide modules of it.
+    Our packages come first, unless they are installed: a site-packages folder ahead of the standard library would
+    shadow its modules.
     """
     home = [] if ROOT.name in ("site-packages", "dist-packages") else [str(ROOT)]
     entries = [*home, *env.get("PYTHONPATH", "").split(os.pathsep), *sys.path]

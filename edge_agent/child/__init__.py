@@ -1,5 +1,5 @@
-"""The training process: `python -m edge_agent.child`, and what starts and watches it.
+"""The training process, `python -m edge_agent.child`, and its supervisor.
 
-`supervisor` and `request` are the agent's side and import no torch; the rest runs in the child: what it starts from,
-the round's work in full and in light mode, the update that goes up, the model for the board's application.
+`supervisor` and `request` are the agent's side and import no torch; the rest runs in the child: its inputs, the round's
+work in full and in light mode, the update, the model for the board's application.
 """

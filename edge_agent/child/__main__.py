@@ -1,6 +1,6 @@
 """The training child, `python -m edge_agent.child`: one request on stdin, progress as lines of JSON on stdout.
 
-It limits itself before it imports torch, ends when the agent ends, and tells by its exit code how it went: 0 done,
+It sets its resource limits before it imports torch, dies with the agent, and reports its result as exit code: 0 done,
 those of `core/errors.py` (3 configuration, 4 data, 5 bytes, 6 model, 7 diverged), 12 out of memory, 28 disk full,
 1 anything else.
 """
@@ -28,7 +28,7 @@ NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "fa
 
 
 def main() -> int:
-    """Do what stdin asks for."""
+    """Execute the request on stdin."""
     request = Request.decode(sys.stdin.buffer.read())
     die_with_parent(request.parent)
     os.nice(request.nice)
@@ -38,7 +38,7 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:
         return _work(request)
-    except NonFiniteError:  # what is read is checked before: these are the weights that were to be sent
+    except NonFiniteError:  # inputs were checked before: these are the trained weights
         return _fail("training diverged: weights are NaN or infinite", DivergedError.exit_code)
     except EdgestillError as error:
         return _fail(str(error), error.exit_code)
@@ -50,7 +50,7 @@ def main() -> int:
 
 def _work(request: Request) -> int:
     with (Path(request.state_dir) / "child.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the child of an agent that was killed may be about to end
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the child of a killed agent may still be exiting
         _tell("importing")
         if request.graph is None:
             from edge_agent.child.full import run
@@ -62,7 +62,7 @@ def _work(request: Request) -> int:
 
 
 def _peak_mb() -> float:
-    """The largest resident memory of this process; getrusage counts that of its parent at the fork too."""
+    """Peak resident memory of this process; getrusage would include that of its parent at the fork."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

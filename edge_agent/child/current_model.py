@@ -17,7 +17,7 @@ __all__ = ["write_current"]
 def write_current(
     work: Assignment, graph: bytes, packed: Mapping[str, Tensor], facts: Mapping[str, float]
 ) -> dict[str, float]:
-    """Write graph, tensors and a word about them; `{"refused": 1.0}` instead where the board's own model is better."""
+    """Write graph, tensors and metadata; returns `{"refused": 1.0}` instead if the board's own model is better."""
     if work.request.refuse_worse and facts.get("accuracy", 0.0) < facts.get("accuracy_before", 0.0):
         return {"refused": 1.0}
     about: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The work of the training child: from a received model to an update in the outbox and a model for the board.
 
-The same job on the same samples gives the same tensors to the last bit, whichever attempt makes them: all randomness
-comes from the job's seed, the round and the device's name.
+The same job on the same samples gives bit-identical tensors in every attempt: all randomness comes from the job's seed,
+the round and the device's name.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = ["Tell", "local_training", "run"]
 
 
 def run(request: Request, tell: Tell) -> dict[str, float]:
-    """Do the work and leave it, in one rename, where the agent finds it; the facts to report."""
+    """Do the work and commit it for the agent with one rename; returns the metrics to report."""
     torch.set_num_threads(request.threads)
     tell("loading")
     work = open_assignment(request)
     check_kept(Path(request.state_dir), request.prototype, tell)
-    model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced at once
+    model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced below
     if request.round is None:
         own = learned_path(Path(request.state_dir), request.prototype, EXTRACTOR)
         if not load_personal(model, _personal(request)):
@@ -63,7 +63,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     try:
         facts |= _make_current(work, model, packed, tell)
     except ModelError as error:
-        tell("warning", text=f"the board keeps its model: {error}")  # the update is worth sending all the same
+        tell("warning", text=f"the board keeps its model: {error}")  # the update is sent anyway
     spool(
         request,
         work.folder,
@@ -78,7 +78,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
 
 
 def _label_logits(request: Request, classes: int) -> LabelLogits | None:
-    """What the device has counted in the rounds before, if the job asks for it."""
+    """The logits counted by the device in earlier rounds, if the job requests them."""
     assert request.hyper is not None
     if not counts_logits(request.hyper.extra):
         return None
@@ -118,7 +118,7 @@ def _train(
 
 
 def _make_current(work: Assignment, model: Prototype, packed: dict[str, Tensor], tell: Tell) -> dict[str, float]:
-    """Put the model for the board into the folder, unless the one that is there is better on the held-out samples."""
+    """Write the model for the board into the folder, unless the current one is better on the held-out samples."""
     tell("exporting")
     graph = export_onnx(model, _example(work)).data
     facts: dict[str, float] = {}
@@ -131,7 +131,7 @@ def _make_current(work: Assignment, model: Prototype, packed: dict[str, Tensor],
 
 
 def _accuracy(graph: bytes, held: Samples) -> float:
-    """Of a graph on the held-out samples; 0 if it does not run on them, as one for other inputs would not."""
+    """Accuracy of a graph on the held-out samples; 0 if it does not run on them, such as a graph for other inputs."""
     try:
         session = open_session(graph)
         parts = [run_graph(session, held.x[i : i + 256]).argmax(1) for i in range(0, len(held), 256)]
@@ -163,7 +163,7 @@ def _personal(request: Request) -> dict[str, Tensor] | None:
 def _train_personal(
     work: Assignment, model: Prototype, asked: Personal, tell: Tell
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The personal model for the board, and as it is kept; `model` holds the update, and then the personal model."""
+    """The personal model for the board, and its stored form; `model` has the update, afterwards the personal model."""
     request = work.request
     assert request.hyper is not None
     seed = derive_seed(request.hyper.seed, "personal", request.round, request.device)
@@ -183,5 +183,5 @@ def _train_personal(
 
 
 def _example(work: Assignment) -> torch.Tensor:
-    """Two inputs for the exporter; a device with a single sample gives it twice."""
+    """Two inputs for the exporter; a single sample is repeated."""
     return torch.from_numpy(work.train.x[[0, min(1, len(work.train) - 1)]])

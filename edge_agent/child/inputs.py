@@ -1,4 +1,4 @@
-"""What a training child starts from, opened and checked: model, side artifact, samples. Imports no torch."""
+"""The inputs of a training child, opened and checked: model, side artifact, samples. Imports no torch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from wire.messages import Hyper, ModelHeader
 
 __all__ = ["Assignment", "Tell", "local_training", "open_assignment", "stopper"]
 
-#: Says how the work is going: a word, and facts.
+#: Reports progress: an event name, and its fields.
 Tell = Callable[..., None]
 PROGRESS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One piece of work, ready to be done."""
+    """One piece of work with all its inputs."""
 
     request: Request
     header: ModelHeader
@@ -51,7 +51,7 @@ class Assignment:
 
     @property
     def label_counts(self) -> tuple[int, ...]:
-        """Of the samples that are trained on."""
+        """Label counts of the training samples."""
         return tuple(int(n) for n in np.bincount(self.train.y, minlength=self.header.classes))
 
 
@@ -86,7 +86,7 @@ def open_assignment(request: Request) -> Assignment:
 
 
 def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
-    """A job's hyper-parameters as the training loop takes them; `fast` is the board's own choice."""
+    """A job's hyper-parameters for the training loop; `fast` is a setting of the board."""
     return LocalTraining(
         lr=hyper.lr,
         batch_size=hyper.batch_size,
@@ -103,7 +103,7 @@ def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
 
 
 def stopper(stop_at: float | None, tell: Tell) -> Callable[[], bool]:
-    """Asked before every step: shows the agent that the child lives, and ends the training in time."""
+    """Called before every step: reports progress to the agent, and stops the training at the deadline."""
     steps, told = 0, 0.0
 
     def should_stop() -> bool:

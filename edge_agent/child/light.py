@@ -1,7 +1,7 @@
-"""The work of a light training child: the predictor trained in NumPy under a frozen extractor. Imports no torch.
+"""The work of a light training child: the predictor trained in NumPy on a frozen extractor. Imports no torch.
 
-The extractor is that of `[model] graph`, an ONNX file of the whole prototype; it is cut off in front of the predictor
-once per round. What goes up is a predictor update, like that of any device that keeps its extractor.
+The extractor is that of `[model] graph`, an ONNX file of the whole prototype; it is cut before the predictor once per
+round. The result is a predictor update, like that of any device that keeps its extractor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["run"]
 
 
 def run(request: Request, tell: Tell) -> dict[str, float]:
-    """As `edge_agent/child/full.py` does, without torch."""
+    """The counterpart of `edge_agent/child/full.py` without torch."""
     tell("loading")
     if request.update == "none":
         raise ConfigError("the job shares no model, and a light agent keeps none; set another recipe in fleet.toml")
@@ -70,7 +70,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
 
 
 def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
-    """From here on a sample is its latent; the inputs, which take the most memory, are let go."""
+    """Replace samples by their latents; the inputs, which take the most memory, are freed."""
 
     def answered(samples: Samples) -> Samples:
         return Samples(latents_of(extractor, samples.x, work.header.latent), samples.y)
@@ -128,7 +128,7 @@ def _make_current(
 
 
 def _accuracy_before(work: Assignment) -> dict[str, float]:
-    """Of the board's model on the held-out samples, if there are both; 0 if it does not run on them."""
+    """Accuracy of the board's model on the held-out samples, if both exist; 0 if it does not run on them."""
     graph = Path(work.request.state_dir) / CURRENT[0]
     if work.held is None or not graph.exists():
         return {}

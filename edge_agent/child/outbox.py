@@ -1,6 +1,6 @@
-"""An update on its way out: sealed, put into a folder with what stays on the device, and left in one rename.
+"""The outbox: an update is sealed, stored in a folder with the device's local state, and committed with one rename.
 
-Imports no torch: the full and the light training child leave their work alike.
+Imports no torch: shared by the full and the light training child.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def spool(
     label_counts: Sequence[int],
     facts: Mapping[str, float],
 ) -> None:
-    """Seal the update and put it into the folder, with what is to be kept on the device.
+    """Seal the update and write it to the folder, with the files to be kept on the device.
 
-    With noised or binned label counts, the number of examples is told accordingly.
+    With noised or binned label counts, the number of examples is reported accordingly.
     """
     assert request.round is not None
     key = load_private_key(request.private_key)
@@ -87,7 +87,7 @@ def _header(
 def leave(folder: Path, where: str) -> None:
     """Rename the folder to `where`, `outbox` or `ready`."""
     target = folder.parent.parent / where / folder.name
-    if target.exists():  # an earlier child, whose agent was killed, got as far as this one
+    if target.exists():  # an earlier child, whose agent was killed, had finished the same work
         remove(folder)
         return
     move(folder, target)

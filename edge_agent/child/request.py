@@ -1,4 +1,4 @@
-"""What the agent tells its training child, and how the child ends. Imports no torch."""
+"""The request of the agent to its training child, and the child's exit codes. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["DISK_FULL", "OUT_OF_MEMORY", "Request", "make_request"]
 
 #: Exit codes of the child besides those of `core/errors.py`: the numbers of ENOMEM and ENOSPC.
 OUT_OF_MEMORY, DISK_FULL = 12, 28
-RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, kept for packing and sending
+RESERVE, MAX_RESERVE_S = 0.1, 30.0  # of the time up to a deadline, reserved for packing and sending
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One piece of work. With a round, train and leave an update; without, only take the model if it is good enough."""
+    """One piece of work. With a round, train and commit an update; without, only install the model if good enough."""
 
     parent: int  # process id: the child ends with it
     key: str
@@ -50,12 +50,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stop_at: float | None = None  # of the system's monotonic clock, which parent and child share
 
     def encode(self) -> bytes:
-        """As the child reads it from its standard input."""
+        """The encoded request for the child's standard input."""
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Request:
-        """What `encode` wrote."""
+        """The inverse of `encode`."""
         return msgspec.json.decode(data, type=cls)
 
 
@@ -68,7 +68,7 @@ def make_request(
     now: float,
     side_artifact: Path | None = None,
 ) -> Request:
-    """What the child is told of a job or an offer; its model lies at `model`, its side artifact at `side_artifact`."""
+    """The request for a job or an offer; `model` and `side_artifact` are the paths of its artifacts."""
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
     kind, bits = _update_of(config, job)

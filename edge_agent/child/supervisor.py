@@ -1,4 +1,4 @@
-"""The agent's side of its training child: start it, watch it, end it, and say in words how it ended."""
+"""The agent's side of its training child: start, watch, stop, and describe how it ended."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["Child", "Ended", "LabelCounter", "explain"]
 
 log = logging.getLogger("edgestill.agent")
 
-#: What another attempt will not fix.
+#: Exit codes for which a retry is pointless.
 FINAL = {error.exit_code for error in (ConfigError, DataError, WireError, ModelError, DeviceError)}
 KILL_S = 5.0
 COUNT_S = 30.0  # NumPy alone takes 10 s to import on the smallest boards
 COUNT_AGAIN_S, MAX_COUNT_AGAIN_S = 2.0, 2000.0
-POLL_S = 0.02  # with less, `communicate` gives up before it has looked
+POLL_S = 0.02  # with less, `communicate` times out before it reads
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended: well, with facts, or badly, with a reason."""
+    """The result of a child: success with metrics, or failure with a reason."""
 
     key: str
     facts: dict[str, float] | None = None
@@ -59,7 +59,7 @@ class Child:
         self._errors: deque[str] = deque(maxlen=20)
         self._process = start_python(
             module_arguments("edge_agent.child"),
-            # a crash point in the child counts for its first attempt
+            # a crash point in the child applies to its first attempt
             env=environment(threads=request.threads, crash_points=attempt == 1),
             stderr=subprocess.PIPE,
             session=False,
@@ -70,7 +70,7 @@ class Child:
         ]
         for reader in self._readers:
             reader.start()
-        send(self._process, request.encode(), close=True)  # if it has ended already, `poll` tells how
+        send(self._process, request.encode(), close=True)  # if it has already exited, `poll` reports how
 
     @property
     def pid(self) -> int:
@@ -78,7 +78,7 @@ class Child:
         return self._process.pid
 
     def poll(self, now: float) -> Ended | None:
-        """How it ended, or None while it runs; kills it if it has made no progress for too long."""
+        """Its result, or None while it runs; kills it if it has made no progress for too long."""
         self._listen(now)
         code = self._process.poll()
         if code is None:
@@ -97,7 +97,7 @@ class Child:
         return Ended(self.key, reason=explain(code, text), again=code not in FINAL)
 
     def kill(self) -> None:
-        """End it now; whatever it had not left in the outbox is lost."""
+        """Kill it; work that is not committed to the outbox is lost."""
         kill(self._process, patience=KILL_S)
         self._join()
 
@@ -146,10 +146,10 @@ def explain(code: int, text: str, who: str = "the training child") -> str:
 
 
 class LabelCounter:
-    """Counts the examples per class in a process of its own: NumPy would stay in the agent's memory indefinitely.
+    """Counts the examples per class in a separate process: NumPy would stay in the agent's memory indefinitely.
 
-    Whatever ends that process, the agent goes on without the counts, and has them counted again after a while: they
-    tell the aggregator how many examples there are, and no round depends on it.
+    If that process fails, the agent continues without the counts, and retries after a while: they inform the aggregator
+    of the number of examples, and no round depends on them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -164,13 +164,13 @@ class LabelCounter:
         return self._finish(COUNT_S)
 
     def poll(self, now: float) -> tuple[int, ...] | None:
-        """The counts, if they were missing and are there now; hardly waits for them."""
+        """The counts, if they were missing and are available now; hardly blocks."""
         if now >= self._again:
             self._start()
         try:
             return self._finish(POLL_S)
         except DataError as error:
-            log.warning("%s", error)  # training will tell it again, for as long as it is so
+            log.warning("%s", error)  # training reports it again while the problem persists
             return None
 
     @property
@@ -179,7 +179,7 @@ class LabelCounter:
         return self._process is not None or self._again < time.monotonic() + 2 * COUNT_AGAIN_S
 
     def kill(self) -> None:
-        """End the process, if there is one."""
+        """Kill the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
             end(process)

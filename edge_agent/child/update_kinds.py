@@ -1,13 +1,13 @@
-"""What goes up, by kind of update, and what stays on the device for the next round.
+"""Contents of an update by kind, and the state that the device keeps for the next round.
 
 state      all tensors
 delta      the difference to the received model in few bits; its rounding error, the residual, stays
-predictor  the predictor's tensors; the extractor stays, and the next round goes on from it
+predictor  the predictor's tensors; the extractor stays, and the next round continues from it
 onnx       the trained model as a graph
-logits     no model: FedDistill's logits by label alone; the whole model stays
+logits     no model: only FedDistill's logits by label; the whole model stays
 none       no tensor at all, only counts and metrics; the whole model stays
 
-Logits by label, where the job asks for them, go up with a state or a predictor too.
+If the job requests logits by label, they are also sent with a state or a predictor.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ class Made:
 
 
 def start_state(kind: str, published: bytes, extractor: Path) -> bytes:
-    """The tensors that training starts from: the published ones, under the device's own extractor if it keeps one."""
+    """The initial tensors of training: the published ones, with the device's own extractor if it keeps one."""
     return with_own(kind, published, read_kept(extractor)) if kind in KEEPING else published
 
 
 def with_own(kind: str, published: bytes, own: Mapping[str, Tensor] | None) -> bytes:
-    """The published tensors under those that the device has kept: its extractor or, where none is shared, its model."""
+    """The published tensors, overridden by those the device keeps: its extractor or, if no model is shared, its
+    model."""
     if own is None:
         return published
     try:
@@ -69,14 +70,15 @@ def make_update(
     example: torch.Tensor,
     extra: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Made:
-    """`packed` is the trained model as `local_update` gives it; `extra` goes up with it and is no part of it."""
+    """`packed` is the trained model as returned by `local_update`; `extra` tensors are sent along but are not part of
+    the model."""
     if kind not in ("delta", "onnx"):
         return share(kind, model, packed, extra)
     if extra:
         raise ConfigError(f"logits by label cannot go with a {kind} update; set update to state, predictor or logits")
     if kind == "delta":
         return _delta(model, published, residual, bits)
-    from quant.onnx.export import export_onnx  # 27 MB, and few fleets send graphs
+    from quant.onnx.export import export_onnx  # 27 MB, needed by few fleets
 
     return Made(export_onnx(model, example).data, {})
 
@@ -84,7 +86,7 @@ def make_update(
 def share(
     kind: str, model: Prototype, packed: Mapping[str, Tensor], extra: Mapping[str, Tensor], *, checksum: bool = True
 ) -> Made:
-    """Kinds that need nothing but the trained model; simulated devices make their updates here too."""
+    """Kinds that need only the trained model; simulated devices build their updates here too."""
     match kind:
         case "state":
             return Made(encode({**packed, **extra}, checksum=checksum), {})
@@ -102,7 +104,7 @@ def share(
 
 
 def _whole(model: Prototype) -> dict[str, bytes]:
-    """The model to go on from in the next round, where none is shared."""
+    """The model from which the next round continues, if none is shared."""
     return {EXTRACTOR: encode(pack_state(model.state_dict(), floats="fp32"))}
 
 
@@ -120,7 +122,7 @@ def _delta(model: Prototype, published: bytes, residual: Path, bits: int | None)
 
 
 def check_kept(root: Path, prototype: str, tell: Callable[..., None]) -> None:
-    """Set aside what the device has kept of earlier rounds and cannot be read, and say so; the work goes on without."""
+    """Set aside unreadable state of earlier rounds, with a warning; the work continues without it."""
     for what in (RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL):
         path = learned_path(root, prototype, what)
         if path.exists() and read_kept(path) is None:
@@ -129,7 +131,7 @@ def check_kept(root: Path, prototype: str, tell: Callable[..., None]) -> None:
 
 
 def read_kept(path: Path) -> dict[str, Tensor] | None:
-    """Tensors kept on the device; None if there are none, or none that can be read."""
+    """Tensors kept on the device; None if there are none, or they cannot be read."""
     try:
         return decode(path.read_bytes())
     except (OSError, EdgestillError):

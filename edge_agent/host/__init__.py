@@ -1,1 +1,1 @@
-"""What the agent asks of its operating system: systemd's notifications, and the board's telemetry."""
+"""Interface to the operating system: systemd's notifications, and the board's telemetry."""

@@ -1,4 +1,4 @@
-"""Telling systemd that the agent is up, alive, or about to end (`Type=notify`, `WatchdogSec=`): sd_notify(3)."""
+"""Notify systemd that the agent is ready, alive, or stopping (`Type=notify`, `WatchdogSec=`): sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["notify", "watchdog_seconds"]
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send `READY=1` or the like; False if nobody asked for it."""
+    """Send `READY=1` or similar; False if not started by systemd."""
     address = environ.get("NOTIFY_SOCKET")
     if not address:
         return False
@@ -24,7 +24,7 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
-    """How often to say `WATCHDOG=1`: half of what systemd waits; None if it does not wait."""
+    """Interval of `WATCHDOG=1`: half of systemd's timeout; None without a watchdog."""
     try:
         period = int(environ["WATCHDOG_USEC"]) / 2e6
         ours = int(environ.get("WATCHDOG_PID", os.getpid())) == os.getpid()

@@ -1,4 +1,4 @@
-"""What a Linux board tells of itself."""
+"""Telemetry of a Linux board."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ THERMAL = Path("/sys/class/thermal/thermal_zone0/temp")
 
 
 def temperature_c(path: Path = THERMAL) -> float | None:
-    """Of the processor in degrees Celsius; None where the board does not tell."""
+    """Processor temperature in degrees Celsius; None if the board does not report it."""
     try:
         return int(path.read_text()) / 1000
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Light mode: a predictor learns on latents of a frozen ONNX extractor, by NumPy and ONNX Runtime. Imports no torch."""
+"""Light mode: trains a predictor on latents of a frozen ONNX extractor, with NumPy and ONNX Runtime. No torch."""

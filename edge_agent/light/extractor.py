@@ -13,11 +13,11 @@ from quant.onnx.session import open_session, run_graph
 
 __all__ = ["latents_of"]
 
-BATCH = 8  # activations of more would outweigh everything else
+BATCH = 8  # larger batches would dominate the memory
 
 
 def latents_of(graph: Path | bytes, x: NDArray[Any], width: int) -> NDArray[np.float32]:
-    """z (N, D) of all inputs `x` (N, ...); a graph whose answer is not D = `width` wide is refused."""
+    """z (N, D) of all inputs `x` (N, ...); a graph whose output is not D = `width` wide is refused."""
     session = open_session(graph, lean=True)
     if session.get_inputs()[0].type == "tensor(float)":
         x = x.astype(np.float32, copy=False)

@@ -1,13 +1,13 @@
-"""A predictor in NumPy: what a light device trains. Imports no torch.
+"""A predictor in NumPy, trained by light devices. Imports no torch.
 
     logits = z W_q^T + bias
 
 fp32          W_q = W
 w1, w1a1      W_q = mu + s sign(W - mu), mu and s float16 numbers, dL/dW = dL/dW_q      as `quant/binary.py`
-w8a8 … w2a2   W_q = W: the predictor is trained and sent as floats; who computes with it rounds it
+w8a8 … w2a2   W_q = W: the predictor is trained and sent as floats, and quantized where it is used
 
-The numbers are those of the torch layers to float32's rounding, and a packed 1-bit weight has the very levels that
-forward used.
+The results equal those of the torch layers up to float32 rounding, and a packed 1-bit weight has exactly the levels
+used by forward.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LightPredictor:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], precision: Precision) -> LightPredictor:
-        """From a published model's tensors; those of the extractor are passed over."""
+        """From a published model's tensors; those of the extractor are ignored."""
         try:
             weight, bias = _floats(tensors[WEIGHT]), _floats(tensors[BIAS])
         except KeyError as error:
@@ -51,7 +51,7 @@ class LightPredictor:
 
     @property
     def params(self) -> list[Floats]:
-        """What training moves."""
+        """The trained parameters."""
         return [self.weight, self.bias]
 
     def effective_weight(self) -> Floats:
@@ -62,17 +62,17 @@ class LightPredictor:
         return np.copysign(scale, centred) + mid
 
     def logits(self, z: Floats) -> Floats:
-        """(B, C) of latents (B, D)."""
+        """Logits (B, C) of latents (B, D)."""
         found: Floats = z @ self.effective_weight().T
         found += self.bias
         return found
 
     def gradients(self, z: Floats, of_logits: Floats) -> list[Floats]:
-        """With respect to `params`, from that with respect to the logits (B, C)."""
+        """Gradients of `params`, from the gradient of the logits (B, C)."""
         return [of_logits.T @ z, of_logits.sum(0)]
 
     def pack(self, floats: str) -> dict[str, Tensor]:
-        """The tensors of a predictor update; the bias is rounded in place to what they carry."""
+        """The tensors of a predictor update; the bias is rounded in place to the sent values."""
         bias = as_wire(self.bias, floats)
         self.bias[...] = bias
         if not self.binary:
@@ -85,7 +85,7 @@ class LightPredictor:
         return {WEIGHT: packed, BIAS: bias.copy()}
 
     def _two_values(self) -> tuple[np.float32, Floats, np.float32]:
-        """Midpoint, centred weight, scale, as `quant/binary.py` has them; midpoint and scale are float16 numbers."""
+        """Midpoint, centred weight, scale, as in `quant/binary.py`; midpoint and scale are rounded to float16."""
         mean = self.weight.mean()
         centred = self.weight - np.float32(np.float16(np.clip(mean, -HALF_MAX, HALF_MAX)))
         tilt = np.copysign(np.float32(1), centred).mean()

@@ -1,7 +1,7 @@
-"""Local training of a predictor in NumPy, under a frozen extractor: for boards that cannot hold torch.
+"""Local training of a predictor in NumPy, on a frozen extractor: for boards without the memory for torch.
 
-The extractor answers once per sample and round (`edge_agent/light/extractor.py`); what is left is softmax regression on
-its latents z, by the same steps as `edge_agent/training/sgd.py` and, with a generator, the same loss as
+The extractor runs once per sample and round (`edge_agent/light/extractor.py`); the rest is softmax regression on its
+latents z, with the same steps as `edge_agent/training/sgd.py` and, with a generator, the same loss as
 `edge_agent/objectives/fedgen.py`. The gradient of a cross-entropy with soft targets t, of row sums r, is r p - t.
 """
 
@@ -26,7 +26,7 @@ Labels = NDArray[np.int64]
 
 
 class GeneratedTerm:
-    """A received generator and how to use it in round `number`; it is asked once per step, in order."""
+    """A received generator and its weights in round `number`; called once per step, in order."""
 
     def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
         self.latents, self.how = latents, how
@@ -34,7 +34,7 @@ class GeneratedTerm:
         self._drawer = Drawer(latents, how.batch, mirrors=bool(self.weights[1]), rng=rng)
 
     def step(self, y: Labels) -> tuple[Floats, Labels]:
-        """Latents for the next step, drawn ones and then mirrored ones, and the labels of the drawn."""
+        """Latents for the next step, drawn ones and then mirrored ones, and the labels of the drawn ones."""
         at, draws = self._drawer.step(len(y))
         drawn = draws.labels[at]
         if not self.weights[1]:
@@ -44,7 +44,7 @@ class GeneratedTerm:
 
 
 def light_batches(n: int, batch_size: int, rng: np.random.Generator) -> Iterator[Labels]:
-    """Indices of one epoch, reshuffled; a last batch of one sample is passed over, as where there is BatchNorm."""
+    """Indices of one epoch, reshuffled; a last batch of one sample is skipped, as with BatchNorm."""
     order = rng.permutation(n)
     for start in range(0, n, batch_size):
         chosen = order[start : start + batch_size]
@@ -62,7 +62,7 @@ def train_predictor(
     generated: GeneratedTerm | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Train `predictor` in place on latents `z` (N, D) and labels `y`; `epoch` gives an epoch's batches of indices.
+    """Train `predictor` in place on latents `z` (N, D) and labels `y`; `epoch` returns an epoch's batches of indices.
 
     w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
     """

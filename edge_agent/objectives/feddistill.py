@@ -1,9 +1,9 @@
-"""FedDistill on the device: the mean logits of each label go up, the fleet's come down and teach.
+"""FedDistill on the device: it uploads its mean logits of each label, and learns from those of the fleet.
 
     loss = CE(logits, y) + gamma KL(softmax(T_y) || softmax(logits)),   T = the fleet's mean logits (C, C), row y
 
-The baseline of FedGen's paper after Jeong et al. 2018 (arXiv:1811.11479); FedDistill+ shares the model too. A device
-sums the logits that it computes in training, per label, over all rounds; the authors start their counts at 1.
+The baseline of FedGen's paper, after Jeong et al. 2018 (arXiv:1811.11479); FedDistill+ shares the model too. A device
+sums its training logits per label, over all rounds; the authors start their counts at 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SUMS, COUNTS = "label-logits.sums", "label-logits.counts"
 
 @dataclass(slots=True)
 class LabelLogits:
-    """What a device knows of its own logits, by label."""
+    """Sums of a device's own logits, by label."""
 
     sums: Tensor  # (C, C): row y sums the logits of samples of label y
     counts: Tensor  # (C,)
@@ -34,14 +34,14 @@ class LabelLogits:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor], classes: int) -> LabelLogits:
-        """What `state` gave; fresh where it is of another number of classes."""
+        """The inverse of `state`; empty if the number of classes differs."""
         sums, counts = state.get(SUMS), state.get(COUNTS)
         if sums is None or counts is None or sums.shape != (classes, classes) or counts.shape != (classes,):
             return cls.fresh(classes)
         return cls(sums.clone(), counts.clone())
 
     def state(self) -> dict[str, Tensor]:
-        """To keep on the device."""
+        """The tensors to store on the device."""
         return {SUMS: self.sums, COUNTS: self.counts}
 
     def add(self, logits: Tensor, y: Tensor) -> None:
@@ -55,7 +55,7 @@ class LabelLogits:
 
 
 class DistilledObjective:
-    """The loss above, counting logits on the way; without `teacher` (the first round) it is the cross-entropy."""
+    """The loss above, which also counts logits; without `teacher` (the first round) it is the cross-entropy."""
 
     def __init__(self, seen: LabelLogits, teacher: Tensor | None = None, *, weight: float = 1.0) -> None:
         self.seen, self._weight = seen, weight

@@ -29,9 +29,9 @@ __all__ = ["GeneratedObjective"]
 
 
 class GeneratedObjective:
-    """The loss of round `number`; called once per step, in order. `rng` draws labels and noise, the same as light mode.
+    """The loss of round `number`; called once per step, in order. `rng` draws labels and noise, as in light mode.
 
-    Of a device's batch order it takes nothing, so guided and plain training see the same batches.
+    It does not affect the batch order, so guided and plain training see the same batches.
     """
 
     def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
@@ -79,7 +79,7 @@ class GeneratedObjective:
 
     @torch.no_grad()
     def _decoded(self, draws: Draws) -> _Block:
-        """All that does not depend on the real batch, for a block of steps in one go."""
+        """Everything that does not depend on the real batch, for a block of steps at once."""
         labels, noise = torch.from_numpy(draws.labels), torch.from_numpy(draws.noise)
         hidden = torch.addmm(self._of_label[labels.flatten()], noise.flatten(0, 1), self._of_noise).relu_()
         targets = torch.zeros(*labels.shape, len(self._of_label))

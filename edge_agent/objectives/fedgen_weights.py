@@ -8,8 +8,8 @@ The loss of FedGen (Zhu et al. 2021, arXiv:2105.10056) on a mini-batch of B samp
     reference      a_t = max(1e-4, 10 · 0.98^t), b_t likewise, s = B_G / B, and only in the first 20 steps of a round
 
 y~ (B_G labels) are drawn from p(y), which the aggregator sends with the generator. p_generated is the model's own
-answer to latents generated for the very labels of the real batch, and no gradient passes through it. The aggregator
-tells all of this in `Hyper.extra`, each field with `generated_` before its name.
+output for latents generated for the labels of the real batch, and no gradient passes through it. The aggregator sends
+these values in `Hyper.extra`, each with the prefix `generated_`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Guidance:
     weight: float = 1.0  # a_0
     kl: float = 0.0  # b_0; the authors have 1 for EMNIST
     decay: float = 1.0  # of both, per round
-    floor: float = 0.0  # neither falls below, unless it is 0 from the start
+    floor: float = 0.0  # lower bound of both, unless 0 from the start
     batch: int = 32  # B_G
     by_size: bool = False  # s = B_G / B, else 1
-    steps: int = 0  # of a round that are guided, the first ones; 0: all
+    steps: int = 0  # number of guided steps at the start of a round; 0: all
 
     def __post_init__(self) -> None:
         if min(self.weight, self.kl, self.floor) < 0 or self.batch < 1 or self.steps < 0:
@@ -50,7 +50,7 @@ class Guidance:
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, float]) -> Guidance:
-        """What `to_extra` wrote; what it does not say is the paper's."""
+        """The inverse of `to_extra`; missing values are the paper's."""
         given = {f.name: extra[PREFIX + f.name] for f in fields(cls) if PREFIX + f.name in extra}
         for name in ("batch", "steps", "by_size"):
             if name in given:

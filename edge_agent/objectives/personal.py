@@ -1,18 +1,18 @@
-"""A personal model beside the shared one: the device keeps it, and the fused model helps it without replacing it.
+"""A personal model in addition to the shared one: it stays on the device, and the fused model helps to train it.
 
-In every round the device trains the published model f and sends it, as ever. Beside it, it keeps a model v of the same
-prototype, which begins as the first update and is what the board runs. In every later round
+In every round the device trains the published model f and sends an update, as always. In addition it keeps a model v of
+the same prototype, which starts as the first update and is the model that the board runs. In every later round
 
     v <- a v + (1 - a) f
     v <- SGD on  CE(v(x), y) + lambda KL(softmax(f(x)) || softmax(v(x)))
 
-on the device's own samples: as many steps as the update has, at the same rate, without a proximal term. The mixture of
-an own and a shared model is that of Deng et al. 2020 (APFL, arXiv:2003.13461), here as the point that training starts
-from; the second term is distillation (Hinton et al. 2015, arXiv:1503.02531), with which Shen et al. 2020 (federated
-mutual learning, arXiv:2006.16765) teach personal models. There the shared model learns from v too; here it does not, so
-updates are the same, bit by bit, with and without personal models. docs/fusion.md has what both are worth.
+on the device's own samples: as many steps as for the update, at the same learning rate, without a proximal term. The
+mixture of own and shared model is that of Deng et al. 2020 (APFL, arXiv:2003.13461), here used as the initial weights;
+the second term is distillation (Hinton et al. 2015, arXiv:1503.02531), with which Shen et al. 2020 (federated mutual
+learning, arXiv:2006.16765) teach personal models. There the shared model learns from v too; here it does not, so
+updates are bit-identical with and without personal models. docs/fusion.md has measurements of both terms.
 
-`Hyper.extra` has lambda as `personal`, and a as `personal_keep`. If lambda is 0, f need not answer the samples.
+`Hyper.extra` has lambda as `personal`, and a as `personal_keep`. If lambda is 0, f is not evaluated on the samples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wire.tensors import Tensor as WireTensor
 __all__ = ["Personal", "PersonalObjective", "load_personal", "teacher_logits", "train_personal"]
 
 WEIGHT, KEEP = "personal", "personal_keep"
-BATCH = 128  # samples that the teacher answers at a time
+BATCH = 128  # of the teacher's forward pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Personal:
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, float]) -> Personal | None:
-        """What a job says of them; None: devices keep none."""
+        """The settings in a job; None: devices keep no personal models."""
         return cls(extra[WEIGHT], extra.get(KEEP, 0.5)) if WEIGHT in extra else None
 
 
 @dataclass(frozen=True, slots=True)
 class PersonalObjective:
-    """The loss above; samples are told apart by their numbers, which stand in place of labels."""
+    """The loss above; samples are identified by their indices, passed in place of labels."""
 
     y: Tensor  # (N,)
     teacher: Tensor  # f's logits (N, C)
@@ -70,7 +70,7 @@ class PersonalObjective:
 
 @torch.no_grad()
 def teacher_logits(model: Prototype, published: Mapping[str, WireTensor], x: Tensor) -> Tensor:
-    """What the published model answers to all of `x`, at full precision; `model` holds it afterwards."""
+    """Logits of the published model for all of `x`, at full precision; `model` has its weights afterwards."""
     load_packed(model, published)
     model.eval()
     with weights_as_they_are(model):
@@ -78,7 +78,7 @@ def teacher_logits(model: Prototype, published: Mapping[str, WireTensor], x: Ten
 
 
 def mixed(own: Mapping[str, WireTensor], published: Mapping[str, WireTensor], keep: float) -> dict[str, WireTensor]:
-    """a v + (1 - a) f; a tensor that is no float, or that the other has not in this shape, is the device's own."""
+    """a v + (1 - a) f; tensors that are not float, or have no counterpart of the same shape, are the device's own."""
     mine, theirs = unpack(own), unpack(published)
     for name, w in mine.items():
         other = theirs.get(name)
@@ -88,7 +88,7 @@ def mixed(own: Mapping[str, WireTensor], published: Mapping[str, WireTensor], ke
 
 
 def load_personal(model: Prototype, kept: Mapping[str, WireTensor] | None) -> bool:
-    """Put the kept personal model into `model`; whether there is one that fits."""
+    """Load the stored personal model into `model`; False if there is none that fits."""
     if kept is None:
         return False
     try:
@@ -112,10 +112,10 @@ def train_personal(
     generator: torch.Generator,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, WireTensor], dict[str, WireTensor]]:
-    """The personal model for the board, and as the device keeps it: at its precision, and with its latent weights.
+    """The personal model in two forms: for the board, at its precision; and as stored, with its latent weights.
 
-    `kept` is that of the round before; without one that fits, or if it diverges, it begins as `update`, the state of
-    the model that the device has just trained. `model` holds it afterwards.
+    `kept` is that of the previous round; without one that fits, or if it diverges, it starts as `update`, the state of
+    the model that the device has just trained. `model` has its weights afterwards.
     """
     objective, labels = None, y
     if asked.weight and kept is not None:

@@ -1,10 +1,10 @@
-"""The objective of a job: what it says in `Hyper.extra`, with what the device was given to learn from.
+"""The objective of a job, chosen by `Hyper.extra` and the side artifact.
 
     a generator                      FedGen's guided loss, by the numbers `generated_*` (`fedgen_weights.py`)
-    label_logits = weight            FedDistill: logits are counted by label; the fleet's teach, once there are some
-    neither                          None: the cross-entropy alone
+    label_logits = weight            FedDistill: logits are counted by label; those of the fleet teach, once available
+    neither                          None: only the cross-entropy
 
-A real device and its simulated twin build it here, from the same seed, so they train to the same bits.
+Real and simulated devices build it here, from the same seed, so their results are bit-identical.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WEIGHT = "label_logits"  # of the fleet's logits in the loss
 
 
 def counts_logits(extra: Mapping[str, float]) -> bool:
-    """Whether the job asks for logits by label."""
+    """Whether the job requests logits by label."""
     return WEIGHT in extra
 
 
 def guidance_rng(seed: int, number: int, device: str) -> np.random.Generator:
-    """Of the labels and noise that a device draws in a round."""
+    """Seed of the labels and noise that a device draws in a round."""
     return np.random.default_rng(derive_seed(seed, "generated", number, device))
 
 
@@ -46,7 +46,7 @@ def make_objective(
     device: str,
     seen: LabelLogits | None = None,
 ) -> Objective | None:
-    """The objective; `seen` counts the logits if the job asks for them, and is changed by training."""
+    """The objective; `seen` counts the logits if the job requests them, and is updated by training."""
     if counts_logits(extra):
         assert seen is not None, f"{LABEL_LOGITS} are counted somewhere"
         teacher = None if side_artifact.label_logits is None else torch.from_numpy(side_artifact.label_logits)

@@ -1,8 +1,8 @@
-"""The side artifact, what a device learns from beside its model: a generator, or logits by label. Imports no torch.
+"""The side artifact that a device learns from in addition to its samples: a generator, or logits by label. No torch.
 
-It is published like a model, signed and named by its digest; the prototype in its header says what it is:
+It is published like a model, signed and identified by its digest; the prototype in its header gives its type:
 
-    generator:paper, generator:reference    FedGen's generator and p(y) (`models/latents.py`); what follows is its noise
+    generator:paper, generator:reference    FedGen's generator and p(y) (`models/latents.py`), by kind of noise
     label-logits:mean                       FedDistill's mean logits by label: one tensor (C, C)
 """
 
@@ -47,7 +47,7 @@ def open_side_artifact(path: Path, *, key: Ed25519PublicKey, fleet: str, classes
 
 
 def read_side_artifact(header: ModelHeader, tensors: dict[str, Tensor]) -> SideArtifact:
-    """From an artifact that was opened."""
+    """From an opened artifact."""
     kind = header.prototype.partition(":")[0]
     if kind == PROTOTYPE:
         return SideArtifact(latents=Latents.from_tensors(tensors, header))

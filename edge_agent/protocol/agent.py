@@ -1,7 +1,7 @@
-"""The device's half of a round, without I/O: events in, actions out. docs/protocol.md says why.
+"""The device's side of the protocol, without I/O: events in, actions out. Specified in docs/protocol.md.
 
-Three things go on at once. The link is up or down. Uploads (`edge_agent/protocol/upload.py`), one per update in the
-outbox, go on whatever the device is told meanwhile. And there is the work, of which there is one at a time:
+Three state machines run concurrently: the link, which is up or down; uploads (`edge_agent/protocol/upload.py`), one per
+update in the outbox, which continue independently of instructions; and the work, one piece at a time:
 
     state      Instructed(new)      Instructed(None)   model at hand   child done      child failed      Tick
     IDLE       FETCHING             IDLE               -               (upload)        -                 -
@@ -9,15 +9,15 @@ outbox, go on whatever the device is told meanwhile. And there is the work, of w
     TRAINING   stop, FETCHING       stop, IDLE         -               IDLE, upload    WAITING or IDLE   -
     WAITING    FETCHING             IDLE               -               (upload)        -                 TRAINING
 
-A new instruction is a job whose round was neither answered nor spooled nor given up, or an offer of a model that was
-not taken yet. The same instruction again changes nothing but a job's deadline, which only moves on. One that names
-another device, or is older than what was followed (`edge_agent/protocol/replay.py`), is refused and leaves the work as
-it is; an offer older than the job at work is late and passed over. A newer epoch ends whatever goes on: the work stops,
-uploads are dropped, and its first instruction is followed like any other. A child that has ended well although it was
-to be stopped has left an update, and that is uploaded like any other of its epoch.
+A new instruction is a job whose round was neither answered nor spooled nor given up, or an offer of a model that is not
+installed yet. A repeated instruction can only extend a job's deadline. One that names another device, or is older than
+the last one followed (`edge_agent/protocol/replay.py`), is refused and does not affect the work; an offer older than
+the current job is late and ignored. A newer epoch aborts everything: the work stops, uploads are dropped, and its first
+instruction is followed like any other. If a child finishes although it was to be stopped, its update is uploaded like
+any other of its epoch.
 
-Time comes by `Tick` only, from a clock that never jumps. An event that makes no sense in a state is passed over: every
-message may come twice, late, or never.
+Time arrives only as `Tick`, from a monotonic clock. An event that is invalid in a state is ignored: every message may
+arrive twice, late, or never.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from wire.messages import Job, Missing, Offer, Rejected
 
 __all__ = ["Agent", "Phase", "instruction_key", "seconds_left"]
 
-ANNOUNCE_S, MAX_ANNOUNCE_S = 30.0, 600.0  # again until an instruction shows that the aggregator has heard
+ANNOUNCE_S, MAX_ANNOUNCE_S = 30.0, 600.0  # repeated until an instruction arrives
 RETRY_S = (2.0, 10.0)  # before the second and the third attempt; there is no fourth
 MAX_DEADLINE_S = 7 * 24 * 3600.0
-MAX_REFUSED = 1000  # instructions whose refusal is told; a broker may have recorded any number
+MAX_REFUSED = 1000  # refusals that are remembered; a broker may replay any number
 
 
 class Phase(enum.Enum):
-    """What the work is at."""
+    """The state of the work."""
 
     IDLE = "idle"
     FETCHING = "fetching"
@@ -78,12 +78,12 @@ class _Work:
     key: str
     instruction: Job | Offer
     deadline: float | None  # on the monotonic clock
-    downloads: dict[str, Download] = field(default_factory=dict)  # what is not at hand yet
+    downloads: dict[str, Download] = field(default_factory=dict)  # artifacts not yet cached
     attempt: int = 0
 
 
 class Agent:
-    """One device. The rest is what the disk remembers; `taken` is the model last taken from an offer."""
+    """One device. The other arguments are its state on disk; `taken` is the model last installed from an offer."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Agent:
         self._announce_wait, self._announce_at = ANNOUNCE_S, float("inf")
 
     def handle(self, event: Event) -> list[Action]:
-        """What to do about `event`, in this order."""
+        """The actions for `event`, in order."""
         match event:
             case Tick(now):
                 self._now = now
@@ -132,7 +132,7 @@ class Agent:
 
     @property
     def due(self) -> float:
-        """When the next `Tick` is wanted, at the latest."""
+        """The latest time of the next `Tick`."""
         dues = [self._retry_at]
         if self.online:
             dues.append(self._announce_at)
@@ -142,7 +142,7 @@ class Agent:
 
     @property
     def needed(self) -> set[str]:
-        """The models that the work is about: not to be thrown away."""
+        """The models of the current work, which must not be evicted."""
         return set() if self._work is None else _digests(self._work.instruction)
 
     # ---- the link
@@ -158,7 +158,7 @@ class Agent:
         return actions
 
     def _announce(self) -> list[Action]:
-        """A broker that has too many retained messages for the aggregator's queue drops some of them."""
+        """Announce again: a broker drops retained messages that exceed the aggregator's queue."""
         self._announce_at = self._now + self._announce_wait
         self._announce_wait = min(2 * self._announce_wait, MAX_ANNOUNCE_S)
         return [Announce()]
@@ -208,16 +208,16 @@ class Agent:
         return self._newest.refusal(new)
 
     def _refuse(self, new: Job | Offer, reason: str) -> list[Action]:
-        """Say so once: a broker may send a recorded message indefinitely."""
+        """Log and report it once: a broker may replay a message indefinitely."""
         mark = instruction_key(new), new.device, new.number
         if mark in self._refused or len(self._refused) >= MAX_REFUSED:
             return []
         self._refused.add(mark)
         text = f"round {new.round}: {_name(new)} refused: {reason}"
-        return [Say("warning", text), Report(0, text)]  # what it works on goes on
+        return [Say("warning", text), Report(0, text)]  # the current work continues
 
     def _follow(self, new: Job | Offer) -> list[Action]:
-        """It is the newest from here on; with a new epoch, nothing of the older one counts any longer."""
+        """Record it as the newest; a new epoch invalidates everything of the older one."""
         before = self._newest
         self._newest = before.after(new, mine=new.prototype == self.prototype)
         if self._newest.epoch == before.epoch or not before.epoch:
@@ -232,7 +232,7 @@ class Agent:
         return actions
 
     def _put_off(self, same: Job | Offer, deadline: float | None) -> None:
-        """A deadline only moves on: a job with an earlier one is the same job of before."""
+        """A deadline can only be extended: a job with an earlier one is an older copy."""
         assert self._work is not None
         at_work = self._work.instruction
         if isinstance(same, Job) and isinstance(at_work, Job) and same.deadline >= at_work.deadline:
@@ -253,7 +253,7 @@ class Agent:
         return [Look(digest) for digest in digests]
 
     def _drop(self) -> list[Action]:
-        """Leave the work as it is."""
+        """Abandon the current work."""
         work, self._work = self._work, None
         phase, self.phase = self.phase, Phase.IDLE
         self._retry_at = float("inf")
@@ -318,7 +318,7 @@ class Agent:
         return [Say("error", f"{where}: {reason}; given up"), *_report(work.instruction, reason)]
 
     def _of_before(self, spooled: Spooled) -> bool:
-        """Whether it was trained for an older epoch, by a child that was faster than the order to stop."""
+        """Whether it was trained for an older epoch, by a child that finished before it was stopped."""
         return epoch_of(spooled.key) not in (None, self._newest.epoch)
 
     def _at_work(self, key: str) -> bool:
@@ -330,7 +330,7 @@ class Agent:
         transfer: str = getattr(ack, "transfer", "")
         upload = self.uploads.get(transfer)
         if upload is None:
-            return []  # answered before, or not ours
+            return []  # already answered, or unknown
         if isinstance(ack, Missing):
             return [*upload.missing(ack.ranges, self._now)] if self.online else []
         del self.uploads[transfer]
@@ -342,10 +342,10 @@ class Agent:
 
 
 def seconds_left(deadline: float, wall_clock: float) -> float | None:
-    """How long a job may take; None if the clock of the board says something absurd, such as 1970 after a power cut.
+    """Seconds until a job's deadline; None if the board's clock is obviously wrong, such as 1970 after a power cut.
 
-    A deadline in the past means a wrong clock too: the aggregator withdraws a job whose time is over, and calls a late
-    update late. It is asked once, when the job comes; from then on time is counted, not read off the wall.
+    A deadline in the past also means a wrong clock: the aggregator withdraws expired jobs, and rejects late updates.
+    Computed once, when the job arrives; from then on the monotonic clock is used.
     """
     left = deadline - wall_clock
     return left if 0 < left <= MAX_DEADLINE_S else None

@@ -1,8 +1,8 @@
-"""One published model on its way down, without I/O: which chunks to subscribe to.
+"""The download of one published model, without I/O: which chunks to subscribe to.
 
-Chunks are retained, so a subscription to its exact topic brings a chunk, and nothing else is ever queued: at most 20
-are asked for at a time, and what has come is unsubscribed from. Chunk 0 tells how many there are. No progress for 5 s:
-subscribe again, then after 10 s, 20 s, 40 s, 60 s.
+Chunks are retained, so a subscription to its exact topic delivers a chunk, and the broker never queues more than that:
+at most 20 are subscribed to at a time, and received ones are unsubscribed from. Chunk 0 has the number of chunks.
+Without progress for 5 s, subscribe again, then after 10 s, 20 s, 40 s, 60 s.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ STALL_S, MAX_STALL_S = 5.0, 60.0
 
 
 class Download:
-    """The device's side of one published model."""
+    """The device's side of the download of one model."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
-        self._missing: set[int] | None = None  # None: the number of chunks is not known
+        self._missing: set[int] | None = None  # None: the number of chunks is unknown
         self._asked: set[int] = set()
         self._wait = STALL_S
         self._failures = 0
         self._due = float("inf")
 
     def resumed(self, count: int | None, missing: Ranges, now: float, online: bool) -> list[Subscribe | CheckModel]:
-        """This much is on disk from before."""
+        """Restore from the chunks that are already on disk."""
         self._missing = None if count is None else set(expand(missing, count))
         if self._missing is not None and not self._missing:
             return [CheckModel(self.digest)]
         return [*self.connected(now)] if online else []
 
     def connected(self, now: float) -> list[Subscribe]:
-        """No subscription has outlived the connection."""
+        """Connected: all earlier subscriptions are gone."""
         self._asked.clear()
         self._wait = STALL_S
         return self._ask(now)
@@ -58,14 +58,14 @@ class Download:
         return actions
 
     def failed(self, now: float) -> None:
-        """What was stored is worthless and was thrown away; start over after a while."""
+        """The stored chunks were invalid and are deleted; start over after a while."""
         self._missing = None
         self._asked.clear()
         self._due = now + min(STALL_S * 2**self._failures, MAX_STALL_S)
         self._failures += 1
 
     def tick(self, now: float) -> list[Subscribe]:
-        """Subscribe again if nothing has come for long: the retained chunks then come again."""
+        """Subscribe again after a time without progress: the broker then resends the retained chunks."""
         if now < self._due:
             return []
         self._wait = min(2 * self._wait, MAX_STALL_S)
@@ -73,7 +73,7 @@ class Download:
         return self._ask(now)
 
     def dropped(self) -> list[Unsubscribe]:
-        """Nobody wants it any more."""
+        """The model is no longer needed."""
         self._due = float("inf")
         return [Unsubscribe(self.digest, tuple(sorted(self._asked)))] if self._asked else []
 

@@ -1,4 +1,4 @@
-"""What happens to an agent, and what it decides to do: the vocabulary of `edge_agent/protocol/agent.py`."""
+"""Events and actions of the agent's state machine, `edge_agent/protocol/agent.py`."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ class Spooled:
     count: int  # chunks
 
 
-# ---- events: what happened
+# ---- events
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """It is `now`, in seconds of a clock that only goes forward; no other event carries a time."""
+    """The time `now`, in seconds of a monotonic clock; no other event carries a time."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker is there, and what is always subscribed to is subscribed to."""
+    """Connected to the broker, with the fixed subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The broker is gone, and with it every subscription."""
+    """Disconnected; all subscriptions are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instructed:
-    """The job topic says this; None: nothing to do. `seconds_left` until a job's deadline, None if it has none."""
+    """The message on the job topic; None: no work. `seconds_left` until a job's deadline, None if it has none."""
 
     instruction: Job | Offer | None
     seconds_left: float | None = None
@@ -87,7 +87,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The model is not at hand; of its chunks (None: how many is not known) those of `missing` are not yet stored."""
+    """The model is not cached; of its chunks (None: unknown number) those in `missing` are not yet stored."""
 
     digest: str
     count: int | None = None
@@ -105,14 +105,14 @@ class ChunkStored:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The model is on disk and its digest is right."""
+    """The model is on disk and its digest was verified."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """The chunks of a model made no model, and were thrown away."""
+    """The chunks of a model were invalid, and are deleted."""
 
     digest: str
     reason: str
@@ -120,7 +120,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class TrainingDone:
-    """The child has ended well; `spooled` is the update that it left, None if there was only a model to take."""
+    """The child has succeeded; `spooled` is its update, None if it only installed a model."""
 
     key: str
     spooled: Spooled | None = None
@@ -128,7 +128,7 @@ class TrainingDone:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFailed:
-    """The child has ended badly; `again` if another attempt may help."""
+    """The child has failed; `again` if a retry may help."""
 
     key: str
     reason: str
@@ -149,17 +149,17 @@ Event: TypeAlias = (
     | TrainingFailed
 )
 
-# ---- actions: what to do about it
+# ---- actions
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Publish the state and what the device is."""
+    """Publish `State` and `About`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Keep on the disk what is the newest now; `forget` before what belongs to an older epoch."""
+    """Store the newest instruction on disk; first `forget` the state of an older epoch."""
 
     newest: Newest
     forget: bool = False
@@ -167,14 +167,14 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Is this model at hand? Answer with `Fetched` or `Resumed`."""
+    """Look up this model in the cache. Answer with `Fetched` or `Resumed`."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """To these chunks of a model."""
+    """Subscribe to these chunks of a model."""
 
     digest: str
     numbers: Sequence[int]
@@ -182,7 +182,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """From these chunks of a model."""
+    """Unsubscribe from these chunks of a model."""
 
     digest: str
     numbers: Sequence[int]
@@ -190,7 +190,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class CheckModel:
-    """All chunks are stored: check the whole. Answer with `Fetched` or `FetchFailed`."""
+    """All chunks are stored: verify the digest. Answer with `Fetched` or `FetchFailed`."""
 
     digest: str
 
@@ -207,7 +207,7 @@ class StartTraining:
 
 @dataclass(frozen=True, slots=True)
 class StopTraining:
-    """Kill the child; if it has left an update all the same, say so with `TrainingDone`."""
+    """Kill the child; if it has already committed an update, answer with `TrainingDone`."""
 
     key: str
 
@@ -230,7 +230,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the aggregator that nothing will come of this round, and why."""
+    """Report to the aggregator that this round cannot be finished, and why."""
 
     round: int
     reason: str

@@ -1,16 +1,16 @@
-"""One update on its way up, without I/O: which chunk to send, and when to ask again.
+"""The upload of one update, without I/O: which chunk to send, and when to probe.
 
-    SLOW    nobody has answered since the connection was made: at most 2 chunks are out, for the other side may have
-            all of them already, and two chunks always bring an answer (a known one at once, every second new one)
-    FAST    answered: at most 6 chunks are out
-    PROBING connected again with chunks out: the last one that was sent goes again, with the lowest. Chunks arrive in
-            the order of sending, also those that the broker still held; so an answer that lacks this last one is an
-            old one, and would have what is on its way sent twice: it is not heard
-    either  no answer for 3 s: the lowest two that are out go again, then after 6 s, 12 s, ... 60 s
+        SLOW    no answer since the connection was made: at most 2 chunks in flight, because the aggregator may already
+            have all of them, and two chunks always trigger an answer (a known one at once, every second new one)
+    FAST    answered: at most 6 chunks in flight
+    PROBING reconnected with chunks in flight: the last chunk sent is resent, along with the lowest. Chunks arrive in
+            the order of sending, including those that the broker still held; so an answer that lacks this last chunk
+            is outdated, and would cause chunks in flight to be sent twice: it is ignored
+    any     no answer for 3 s: the lowest two in flight are resent, then after 6 s, 12 s, ... 60 s
 
-`Missing` lists what the aggregator lacks: whatever it does not name has arrived. Chunks arrive in the order in which
-they were sent; so of those that are out, a chunk that is named although a later one has arrived is lost, and the
-others are on their way. A `Missing` that is late or doubled has at worst a chunk sent twice.
+`Missing` lists the chunks that the aggregator lacks; all others have arrived. Chunks arrive in the order of sending; so
+a listed chunk in flight is lost if a later one has arrived, and otherwise still on its way. A late or duplicate
+`Missing` at worst causes a chunk to be sent twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Upload:
         self._due = 0.0
 
     def connected(self, now: float) -> list[SendChunk]:
-        """Nothing is known of what was out: ask at once."""
+        """Connected: the fate of chunks in flight is unknown, so probe at once."""
         self._out = self._out[-1:]
         self._probe = self._out[0] if self._out else None
         self._heard, self._wait = False, ANSWER_S
@@ -51,7 +51,7 @@ class Upload:
     def missing(self, ranges: Ranges, now: float) -> list[SendChunk]:
         """The aggregator lacks these chunks."""
         if ranges[-1][1] > self.spooled.count:
-            return []  # not about this content; its digest could not be right either
+            return []  # not about this content
         if len(ranges) >= MAX_RANGES and ranges[-1][1] < self.spooled.count:
             ranges = (*ranges, (ranges[-1][1], self.spooled.count))
         if self._probe is not None and any(start <= self._probe < stop for start, stop in ranges):

@@ -1,1 +1,1 @@
-"""Settings that an operator changes from afar: which ones are allowed, and how one is tried before it is kept."""
+"""Settings that an operator changes remotely: which are allowed, and how they are tried before they are kept."""

@@ -1,8 +1,8 @@
 """Which keys of agent.toml the aggregator may change on a running device, and a config with them changed.
 
-`log.*` counts at once, `train.*` and `update.*` from the next training on. All else stays with whoever holds the board:
-who the device is, whom it trusts, which broker it calls, where its samples lie and how much of them is told. So does
-the kind of updates, if agent.toml fixes it to `predictor`: the rest of the model is then not to leave the board.
+`log.*` takes effect immediately, `train.*` and `update.*` from the next training on. Everything else can only be set on
+the board: identity, trusted keys, broker, path of the samples and label privacy. So can the kind of updates, if
+agent.toml fixes it to `predictor`: the rest of the model must then not leave the board.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIXED = {
 
 
 def check_setting(name: str, text: str) -> Any:
-    """The value of a setting; `ConfigError` says why it cannot be set from afar."""
+    """The value of a setting; `ConfigError` says why it cannot be set remotely."""
     section, _, key = name.partition(".")
     if name not in SETTABLE:
         if key in TABLES.get(section, {}) or section == "broker":
@@ -53,7 +53,7 @@ def check_setting(name: str, text: str) -> Any:
 
 
 def with_settings(config: AgentConfig, settings: Mapping[str, str]) -> AgentConfig:
-    """The config with these settings; `ConfigError` for one that cannot be, or that does not go with the rest."""
+    """The config with these settings; `ConfigError` for one that is invalid, or conflicts with the rest."""
     changes: dict[str, dict[str, Any]] = {}
     for name, text in settings.items():
         section, _, key = name.partition(".")
@@ -65,7 +65,7 @@ def with_settings(config: AgentConfig, settings: Mapping[str, str]) -> AgentConf
 
 
 def sort_out(config: AgentConfig, settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Those that can be taken over, together, and the others with the reason."""
+    """The settings that can be applied together, and the others with the reason."""
     good, refused = {}, {}
     for name, text in settings.items():
         try:
@@ -75,7 +75,7 @@ def sort_out(config: AgentConfig, settings: Mapping[str, str]) -> tuple[dict[str
             refused[name] = str(error)[:200]
     try:
         with_settings(config, good)
-    except ConfigError as error:  # each is right, but not beside the others or with agent.toml
+    except ConfigError as error:  # each is valid, but conflicts with others or with agent.toml
         refused |= {name: str(error)[:200] for name in good if name.startswith("update.")}
         good = {name: text for name, text in good.items() if name not in refused}
     return good, refused

@@ -1,9 +1,9 @@
-"""Settings from afar, as one device keeps them: the last that were desired, and the last that work was done with.
+"""Remote settings on a device: the last desired ones, and the last ones that worked.
 
-`settings.json` of the state folder is replaced in one step, so a kill at any moment leaves the old settings or the new
-ones. New `train.*` and `update.*` settings are on trial until a training has ended well. If one fails with them, if the
-agent was started three times without reaching its broker, or if agent.toml no longer goes with them, the device goes
-back to the last that were good, says so, and does not try that version again.
+`settings.json` of the state folder is replaced atomically, so a kill at any moment leaves either the old or the new
+settings. New `train.*` and `update.*` settings are on trial until a training succeeds. If one fails with them, if the
+agent was started three times without reaching its broker, or if they conflict with a changed agent.toml, the device
+reverts to the last good ones, reports it, and does not try that version again.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ STARTS = 3  # without reaching the broker
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0  # 0: nothing was ever desired
-    settings: dict[str, str] = {}  # in force
+    settings: dict[str, str] = {}  # in effect
     refused: dict[str, str] = {}
     status: Literal["applied", "rolled-back"] = "applied"
     reason: str = ""
-    good: dict[str, str] = {}  # to go back to
+    good: dict[str, str] = {}  # to revert to
     on_trial: bool = False
     starts: int = 0  # on trial, since the broker was last reached
 
 
 class Settings:
-    """The settings of the device whose agent.toml says `base`; `config` is what counts."""
+    """The settings of the device whose agent.toml is `base`; `config` is the effective configuration."""
 
     def __init__(self, base: AgentConfig, folder: Path) -> None:
         self._base, self._path, self._folder = base, folder / FILE, folder
@@ -55,7 +55,7 @@ class Settings:
         self._use()
 
     def take(self, desired: Desired) -> bool:
-        """Take over what can be; False if this version, or a later one, was taken before."""
+        """Apply the valid settings; False if this version, or a later one, was applied before."""
         if desired.version <= self._kept.version:
             return False
         settings, refused = sort_out(self._base, desired.settings)
@@ -84,12 +84,12 @@ class Settings:
             self._keep(starts=0)
 
     def worked(self) -> None:
-        """A training has ended well."""
+        """A training has succeeded."""
         if self._kept.on_trial:
             self._keep(on_trial=False, starts=0, good=self._kept.settings)
 
     def failed(self, reason: str) -> bool:
-        """Something went wrong that new settings may have caused; True if the former ones are back."""
+        """A failure that new settings may have caused; True if the previous ones were restored."""
         if not self._kept.on_trial:
             return False
         log.error("settings %d: rolled back to %s: %s", self._kept.version, _told(self._kept.good) or "none", reason)
@@ -98,7 +98,7 @@ class Settings:
         return True
 
     def report(self) -> Reported | None:
-        """What to tell the aggregator; None if nothing was ever desired."""
+        """The report to the aggregator; None if nothing was ever desired."""
         return _reported(self._kept) if self._kept.version else None
 
     def _use(self) -> None:
@@ -114,7 +114,7 @@ class Settings:
         try:
             kept = msgspec.json.decode(read_small(self._path), type=_Kept)
             if kept.version:
-                encode_message(_reported(kept))  # what cannot be told again was not written here
+                encode_message(_reported(kept))  # settings that cannot be reported were not written by us
             return kept
         except FileNotFoundError:
             return _Kept()

@@ -1,4 +1,4 @@
 """The agent's folder on the board: identity, progress, cached models.
 
-Everything is written whole and renamed into place. Knows no network and no torch.
+All writes are atomic renames. Uses neither network nor torch.
 """

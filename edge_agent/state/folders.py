@@ -1,4 +1,4 @@
-"""The state folder as it may be found: locked by another agent, with files that are damaged, or no files at all."""
+"""The state folder in any condition: locked by another agent, with damaged files, or with things that are not files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.files import move, read_regular
 __all__ = ["DAMAGED", "lock", "read_small", "remove", "set_aside"]
 
 log = logging.getLogger("edgestill.agent")
-DAMAGED = "damaged"  # a folder beside what it was taken from
+DAMAGED = "damaged"  # a folder of the state folder
 MAX_SMALL = 2**20
 
 
@@ -28,7 +28,7 @@ def remove(path: Path) -> None:
 
 
 def lock(path: Path) -> IO[bytes]:
-    """Hold the file's lock as long as the result lives; the system lets go of it whenever the process ends."""
+    """Hold the file's lock as long as the result lives; the system releases it when the process ends."""
     file = path.open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +41,7 @@ def lock(path: Path) -> IO[bytes]:
 
 
 def read_small(path: Path, limit: int = MAX_SMALL) -> bytes:
-    """The bytes of a small file; FileNotFoundError if there is none, ValueError says why it is not usable."""
+    """The bytes of a small file; FileNotFoundError if there is none, ValueError if it is unusable."""
     try:
         return read_regular(path, limit)
     except FileNotFoundError:
@@ -51,9 +51,9 @@ def read_small(path: Path, limit: int = MAX_SMALL) -> bytes:
 
 
 def set_aside(root: Path, path: Path, why: str) -> None:
-    """Take what cannot be used out of the way, into damaged/ of the state folder `root`, and say so in one line.
+    """Move an unusable file or folder to damaged/ of the state folder `root`, with one log line.
 
-    The last of each name is kept there. What cannot be renamed is removed.
+    The last of each name is kept there. If it cannot be renamed, it is removed.
     """
     log.warning("%s: %s; set aside in %s/", os.fsencode(path).decode(errors="backslashreplace"), why, DAMAGED)
     folder = root / DAMAGED

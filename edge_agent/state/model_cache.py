@@ -1,9 +1,9 @@
-"""Received models on disk, by digest: whole ones in models/, those still coming in partial/.
+"""Received models on disk, by digest: complete ones in models/, incomplete ones in partial/.
 
-A chunk is stored as it comes; which are there is written down every 16 chunks, and checked by hash after a restart, so
-a chunk that a power cut tore is simply missing again. The digest of the whole is checked before a model counts, and
-again when it is next wanted: one that the disk has damaged since is thrown away and fetched anew. The least recently
-used models are thrown away beyond a bound on their size.
+Chunks are stored as they arrive; the list of stored chunks is written every 16 chunks, and checked by hash after a
+restart, so a chunk torn by a power cut is simply missing again. The digest of the whole is verified when a model is
+complete, and again at its next use: a model damaged on disk is deleted and fetched again. The least recently used
+models are evicted beyond a size limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_STATE = 2**21  # bytes: 16 for each of 2**16 chunks, and little else
 
 
 def file_digest(path: Path, size: int | None = None) -> str:
-    """SHA-256 of a file, of this size if it is given; OSError or ValueError if there is no such file."""
+    """SHA-256 of a file, of the given size if any; OSError or ValueError if there is no such file."""
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode) or (size is not None and facts.st_size != size):
         raise ValueError(f"{path.name} is not a file of the right size")
@@ -42,7 +42,7 @@ def file_digest(path: Path, size: int | None = None) -> str:
 
 
 class _PartFile:
-    """A storage whose writes are on the disk, whole, when they return, or raise: a buffer would hide a full disk."""
+    """A storage with unbuffered, complete writes, or an exception: a buffer would hide a full disk."""
 
     def __init__(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> None:
         self._handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
@@ -81,11 +81,11 @@ class ModelCache:
             folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
-        """Where the model lies once it is fetched."""
+        """The path of the model once it is fetched."""
         return self._models / digest
 
     def look(self, digest: str) -> Fetched | Resumed:
-        """Is the model here, or what of it?"""
+        """Whether the model is cached, or which of its chunks are."""
         if self._whole(digest):
             os.utime(self.path(digest))
             return Fetched(digest)
@@ -115,7 +115,7 @@ class ModelCache:
             raise TransferError(f"chunk {decoded.n} of {decoded.content.digest[:12]}… on the topic of {digest[:12]}…")
         coming = self._coming.get(digest)
         if coming is not None and coming.receiver.content != decoded.content:
-            self._start_over(digest)  # the one or the other is wrong: only the whole tells
+            self._start_over(digest)  # one of the two is wrong: only the complete digest can tell
             coming = None
         if coming is None:
             self._make_room(digest)
@@ -129,7 +129,7 @@ class ModelCache:
         return ChunkStored(digest, decoded.n, decoded.content.count)
 
     def check(self, digest: str) -> Fetched | FetchFailed:
-        """All chunks are here: the model is, if the whole has its digest; else it is thrown away."""
+        """All chunks are stored: verify the digest, and delete them if it differs."""
         if self._whole(digest):
             return Fetched(digest)
         coming = self._coming.pop(digest, None)
@@ -148,9 +148,9 @@ class ModelCache:
         return Fetched(digest)
 
     def evict(self, needed: set[str], *, everything: bool = False) -> None:
-        """Throw away what is not `needed`: partial models, and over the bound the least recently used whole ones.
+        """Delete what is not `needed`: partial models, and beyond the limit the least recently used complete ones.
 
-        `everything` sets the bound to 0: the disk is full.
+        `everything` sets the limit to 0: the disk is full.
         """
         for path in self._partial.iterdir():
             if path.name.removesuffix(".state") not in needed:
@@ -194,7 +194,7 @@ class ModelCache:
         self._discard(digest)
 
     def _make_room(self, digest: str) -> None:
-        """For the file of a new transfer: nothing but a file may be there."""
+        """Make room for the file of a new transfer: remove anything that is not a file."""
         for path in (self._partial / digest, self._partial / f"{digest}.state"):
             if os.path.lexists(path) and not path.is_file():
                 remove(path)

@@ -1,31 +1,32 @@
-"""What an agent remembers: one folder, in which everything is whole or not there.
+"""The state of an agent: one folder, in which every change is atomic.
 
-    session                    a number that grows with every start of the agent
+    session                    a number that increases with every start of the agent
     newest.json                the newest epoch, round and models that were followed: edge_agent/protocol/replay.py
-    outbox/<job>/              an update that was not answered yet: update (the sealed bytes), entry.json, and what
-                               goes to other places once it is spooled: current.*, extractor, label-logits, personal,
-                               residual
+    outbox/<job>/              an update that is not answered yet: update (the sealed bytes), entry.json, and files
+                               that are moved elsewhere once it is spooled: current.*, extractor, label-logits,
+                               personal, residual
     finished/<job>.accepted/   entry.json of a job that was answered; or <job>.rejected
-    ready/<offer>/             a model that was offered and is ready to be taken
-    staging/                   what the training child is writing; thrown away at every start
+    ready/<offer>/             an offered model that is ready to be installed
+    staging/                   output of the training child; deleted at every start
     learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates; the
-                               whole model where no model is shared), label-logits (of FedDistill), personal (the
-                               model that the board runs, where the fused one only teaches it)
+                               whole model if no model is shared), label-logits (of FedDistill), personal (the model
+                               that the board runs, if personal models are on)
     current.onnx, current.safetensors, current.json       the model for the application on the board
-    taken                      digest of the model last taken from an offer
+    taken                      digest of the model last installed from an offer
     models/, partial/          see edge_agent/state/model_cache.py
-    damaged/                   what could not be used, and was set aside with a line in the log
+    damaged/                   unusable files, set aside with a log line
 
-The steps of a job are renames: the child writes and syncs a folder in staging/ and renames it into outbox/; what it
-holds for other places is renamed there; the answer renames the rest into finished/. A rename happens or does not, and
-needs no room on a full disk. After a kill at any point, `Store` finishes the renames that were begun.
+The steps of a job are renames: the child writes and syncs a folder in staging/ and renames it into outbox/; files for
+other places are renamed there; the answer renames the rest into finished/. A rename is atomic, and needs no space on a
+full disk. After a kill at any point, `Store` finishes the renames that were begun.
 
-A new epoch of the aggregator ends what is kept by round: outbox/, finished/, ready/, taken and the residual, which is
-what the updates of before still owed. All of it is removed before newest.json names the epoch: killed in between, the
-agent is told the new epoch again and removes the rest. Of later work by a child of before, the key tells the epoch.
-Models stay, as their digests name them; so does what the device has learned for itself, and the board's own model.
+A new epoch of the aggregator invalidates all state by round: outbox/, finished/, ready/, taken and the residual, which
+is the rounding error of earlier updates. All of it is removed before newest.json names the epoch: killed in between,
+the agent sees the new epoch again and removes the rest. If a child of the old epoch commits later, its key reveals the
+epoch. Models are kept, because they are identified by digest; so are locally trained weights, and the board's own
+model.
 
-Nothing in the folder stops the agent: what is damaged or of the wrong kind is set aside, or fetched or made again.
+Nothing in the folder stops the agent: damaged files are set aside, and fetched or created again.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ from wire.messages import MODEL_STAYS
 
 __all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "PERSONAL", "RESIDUAL", "Store", "learned_path"]
 
-#: The last of them tells of the other two.
+#: The last of them describes the other two.
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
 RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL = "residual", "extractor", "label-logits", "personal"
-KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device goes on from a model of its own
+KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device continues from its own model
 NEWEST = "newest.json"
 FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
 FILES = ("agent.lock", "child.lock", "session", NEWEST, "settings.json", "taken", *CURRENT)
@@ -71,7 +72,7 @@ class _Entry(msgspec.Struct, frozen=True):
     digest: str
     size: Annotated[int, Meta(ge=0)]
     update: str | None = None
-    personal: bool = False  # whether the device keeps a personal model beside it
+    personal: bool = False  # whether the device also keeps a personal model
 
 
 class Store:
@@ -92,16 +93,16 @@ class Store:
         self._finish_renames()
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         self._lock.close()
 
     def next_session(self) -> int:
-        """One more than at the last start; if that is not known, a number of the clock, which is larger than any."""
+        """One more than at the last start; if that is unknown, a number from the clock, which is larger than any."""
         path = self.root / "session"
         try:
             text = read_small(path)
             number = int(text) + 1
-            if not text.endswith(b"\n") or not 1 <= number <= MAX_SESSION:  # cut short, it would be a smaller number
+            if not text.endswith(b"\n") or not 1 <= number <= MAX_SESSION:  # truncated, it would be a smaller number
                 raise ValueError
         except FileNotFoundError:
             number = 1
@@ -112,7 +113,7 @@ class Store:
         return number
 
     def _time(self) -> int:
-        """By the clock or, where a board has none after a power cut, at least that of the newest file."""
+        """The time of the clock or, if a board has none after a power cut, at least that of the newest file."""
         times = [time.time()]
         for path in self.root.iterdir():
             with suppress(OSError):
@@ -122,7 +123,7 @@ class Store:
     # ---- epochs
 
     def forget_before(self, epoch: int) -> None:
-        """Remove what belongs to an epoch before this one: the aggregator has begun anew."""
+        """Remove the state of earlier epochs: the aggregator has started over."""
         for name in ("outbox", "finished", "ready"):
             for path in (self.root / name).iterdir():
                 if epoch_of(path.name.partition(".")[0]) != epoch:
@@ -132,12 +133,12 @@ class Store:
             remove(path)
 
     def follow(self, newest: Newest) -> None:
-        """Keep what is the newest now."""
+        """Store the newest instruction."""
         write_atomic(self.root / NEWEST, msgspec.json.encode(newest))
         self.newest = newest
 
     def _read_newest(self) -> Newest:
-        """What was kept; if it is damaged or gone, what the names of jobs still tell."""
+        """The stored newest instruction; if it is damaged or missing, it is derived from the names of jobs."""
         kept = Newest()
         try:
             kept = msgspec.json.decode(read_small(self.root / NEWEST), type=Newest)
@@ -152,7 +153,7 @@ class Store:
         return kept
 
     def _drop_older(self) -> None:
-        """A kill may have come before all of an older epoch was removed, or its child have been faster than the end."""
+        """Remove leftovers of an older epoch, after a kill or from a child that finished late."""
         for name in ("outbox", "finished"):
             for path in (self.root / name).iterdir():
                 if epoch_of(path.name.partition(".")[0]) not in (None, self.newest.epoch):
@@ -162,12 +163,12 @@ class Store:
     # ---- jobs
 
     def outbox(self) -> list[Spooled]:
-        """The updates that were not answered yet, oldest round first."""
+        """The updates that are not answered yet, oldest round first."""
         found = (self.spooled(path.name) for path in sorted((self.root / "outbox").iterdir()))
         return [spooled for spooled in found if spooled is not None]
 
     def spooled(self, key: str) -> Spooled | None:
-        """The update of this job, if it is in the outbox; one whose bytes are damaged is not, and is set aside."""
+        """The update of this job, if it is in the outbox; a damaged one is set aside."""
         folder = self.root / "outbox" / key
         if not os.path.lexists(folder):
             return None
@@ -184,7 +185,7 @@ class Store:
         return spooled
 
     def chunk(self, transfer: str, n: int) -> bytes:
-        """Chunk `n` of an update in the outbox, as it travels."""
+        """Chunk `n` of an update in the outbox, encoded for sending."""
         path, content = self._contents[transfer]
         offset, size = content.span(n)
         with path.open("rb") as file:
@@ -196,37 +197,37 @@ class Store:
         return sorted(path.stem for path in (self.root / "finished").iterdir())
 
     def settle(self, spooled: Spooled, *, accepted: bool) -> None:
-        """The update was answered: one rename marks the job finished and takes it out of the outbox."""
+        """The update was answered: one rename marks the job finished and removes it from the outbox."""
         self._contents.pop(spooled.transfer, None)
         target = self.root / "finished" / f"{spooled.key}.{'accepted' if accepted else 'rejected'}"
         move(self.root / "outbox" / spooled.key, target)
         self._tidy(target)
         self._forget_old()
 
-    # ---- what the child left
+    # ---- output of the child
 
     def take_job(self, key: str) -> None:
-        """Put what the child left beside its update to its place."""
+        """Move the files that the child wrote along with its update to their places."""
         folder = self.root / "outbox" / key
         own = (folder / EXTRACTOR).exists()
         self._take(folder)
         entry = _entry_of(folder)
         if entry is None or entry.update is None:
             return
-        if not own and entry.update not in KEEPING:  # the model is the fleet's again
+        if not own and entry.update not in KEEPING:  # the device uses the fleet's model again
             remove(learned_path(self.root, self._prototype, EXTRACTOR))
         if not entry.personal:
             remove(learned_path(self.root, self._prototype, PERSONAL))
 
     def take_offer(self, key: str, digest: str) -> None:
-        """Put the model that was offered in its place, if the child found it good enough, and do not ask again."""
+        """Install the offered model, if the child found it good enough, and record the offer as done."""
         self._take(self.root / "ready" / key)
         write_atomic(self.root / "taken", digest)
         remove(self.root / "ready" / key)
 
     @property
     def taken(self) -> str | None:
-        """The model last taken from an offer."""
+        """The model last installed from an offer."""
         try:
             digest = read_small(self.root / "taken", 64).decode()
             check_digest(digest)
@@ -244,14 +245,14 @@ class Store:
             self._put(folder / name, learned_path(self.root, self._prototype, name))
 
     def _put(self, source: Path, target: Path) -> None:
-        """Rename a file, if it is there; a file takes no folder's place."""
+        """Rename a file, if it exists; a folder at the target is set aside."""
         if source.exists():
             if target.is_dir():
                 set_aside(self.root, target, "a folder where a file belongs")
             move(source, target)
 
     def _tidy(self, folder: Path) -> None:
-        """What is left of an answered job: its residual counts if the aggregator has the update, else it never was."""
+        """Clean up an answered job: its residual is kept only if the aggregator accepted the update."""
         self._take(folder)
         residual = folder / RESIDUAL
         if folder.suffix == ".accepted" and residual.exists():
@@ -261,7 +262,7 @@ class Store:
                 remove(path)
 
     def _check_kinds(self) -> None:
-        """Every name is a file or a folder, as it must be; what is something else makes room."""
+        """Check that every name is a file or a folder as expected; anything else is set aside."""
         for name in FOLDERS:
             path = self.root / name
             if os.path.lexists(path) and not path.is_dir():
@@ -281,7 +282,7 @@ class Store:
         for folder in sorted((self.root / "outbox").iterdir()):
             self._take(folder)
         for folder in (self.root / "ready").iterdir():
-            remove(folder)  # the offer is still retained: it comes again
+            remove(folder)  # the offer is still retained at the broker
 
     def _forget_old(self) -> None:
         with suppress(OSError):
@@ -297,5 +298,5 @@ def _entry_of(folder: Path) -> _Entry | None:
 
 
 def learned_path(root: Path, prototype: str, what: str) -> Path:
-    """Where a prototype's residual or extractor is kept."""
+    """The path of a prototype's residual or extractor."""
     return root / "learned" / f"{prototype.replace(':', '-')}.{what}"

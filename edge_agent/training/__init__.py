@@ -1,4 +1,4 @@
 """The mathematics on one device: parameters of local training, SGD, schedules, clipping.
 
-The simulated fleet trains with the same functions. Knows no network and no folder of an agent.
+The simulated fleet trains with the same functions. Independent of network and state folder.
 """

@@ -2,9 +2,10 @@
 
     g <- g min(1, c / ||g||)
 
-The norm of a linear layer's gradient needs no gradient: with the outputs' gradients g (B, out) and the inputs a (B, in)
+The norm of a linear layer's gradient can be computed without the gradient: with the outputs' gradients g (B, out) and
+the inputs a (B, in)
 
-    ||g^T a||_F^2 = sum_ij (g g^T)_ij (a a^T)_ij        two B x B matrices, in place of an out x in one
+    ||g^T a||_F^2 = sum_ij (g g^T)_ij (a a^T)_ij        two B x B matrices instead of an out x in matrix
 
 (Goodfellow 2015, arXiv:1510.01799, for single examples).
 """
@@ -36,12 +37,12 @@ def clip_(grads: list[Tensor], most: float) -> None:
 class Norms:
     """Squared norms of the gradients of K perceptrons, from mini-batches of one size.
 
-    What is to be added up lies side by side, so that one sum adds it: products of Gram matrices, then gradients and
-    biases' gradients, which are squared where they lie. Each begins at a multiple of 64 bytes.
+    All terms are contiguous, so that a single sum adds them: products of Gram matrices, then gradients and biases'
+    gradients, squared in place. Each starts at a multiple of 64 bytes.
     """
 
     def __init__(self, layers: Sequence[tuple[int, int, bool]], rows: int, empty: Empty, multiply: Multiply) -> None:
-        """`layers` are (in, out, whether it has a bias); `empty` gives (K, m, n) to compute in, by `multiply`."""
+        """`layers` are (in, out, whether it has a bias); `empty` allocates (K, m, n) buffers for `multiply`."""
         grams = [_gram_pays(rows, inputs, outputs) for inputs, outputs, _ in layers]
         shapes = [(rows, rows) for gram in grams if gram]
         products = len(shapes)

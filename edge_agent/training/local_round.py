@@ -1,4 +1,4 @@
-"""A device's work in a round: start from the published model, train on its own samples, pack what goes up."""
+"""A device's work in a round: start from the published model, train on its own samples, pack the update."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def local_update(
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Tensor], Trained]:
-    """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
+    """The tensors of a `state` update and the result of training; `model` has the trained weights afterwards.
 
     The published model is full precision; for a quantized prototype it is the latent weight that training starts from:
-    as in FedDF's 1-bit experiment, float comes down and quantized weights go up. The model is snapped to the wire's
-    floats before it is packed, so that what the device measures of it is what the aggregator gets.
+    as in FedDF's 1-bit experiment, downloads are float and uploads quantized. The model is snapped to the wire's floats
+    before it is packed, so that the device measures the same model that the aggregator receives.
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with repeatable(model, generator):
@@ -42,12 +42,12 @@ def local_update(
 
 
 def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
-    """The tensors of a `state` update of the trained `model`, which is snapped to what they carry."""
+    """The tensors of a `state` update of the trained `model`, which is snapped to the sent values."""
     snap_(model, floats=floats)
     return pack(model, floats=floats)
 
 
 def repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
-    """Dropout draws from torch's own random state: let it follow from `generator`'s seed, which is not advanced."""
+    """Seed torch's global random state, used by dropout, from `generator`'s seed, which is not advanced."""
     drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
     return seeded(torch.Generator().manual_seed(generator.initial_seed() ^ 1)) if drops else nullcontext()

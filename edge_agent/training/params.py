@@ -1,4 +1,4 @@
-"""How a device trains, as a value. Imports no torch: the agent process reads it and hands it to its training child."""
+"""Parameters of local training. Imports no torch: the agent process reads them and passes them to its child."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     prox: float = 0.0  # mu of FedProx, Li et al. 2020: the gradient gains mu * (w - w_received)
-    clip: float = 0.0  # greatest L2 norm of a mini-batch's gradient, over all parameters; 0: any
-    least_steps: int = 0  # mini-batches that `epochs` are extended to where a device has few samples; 0: none
-    most_steps: int = 0  # and cut to where it has many; 0: all
-    fast: str = "auto"  # or off: no hand-written fast path (edge_agent/training/trainer.py), a check of those
+    clip: float = 0.0  # maximum L2 norm of a mini-batch's gradient, over all parameters; 0: no clipping
+    least_steps: int = 0  # minimum number of mini-batches with `epochs`; 0: none
+    most_steps: int = 0  # maximum number of mini-batches with `epochs`; 0: none
+    fast: str = "auto"  # or off: no hand-written fast path (edge_agent/training/trainer.py), for comparison
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -49,7 +49,7 @@ class LocalTraining:
 
 
 def local_training(**given: Any) -> LocalTraining:
-    """Local training with the defaults of `core/local_defaults.py` for what is None or left out."""
+    """Local training with the defaults of `core/local_defaults.py` for values that are None or missing."""
     return LocalTraining(**with_defaults(**given))
 
 

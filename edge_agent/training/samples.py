@@ -1,4 +1,4 @@
-"""The device's own samples: what is trained on and what is held out, and how many of each class there are."""
+"""The device's own samples: training and held-out part, and label counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def split(samples: Samples, fraction: float) -> tuple[Samples, Samples | None]:
 
 
 def main(path: str) -> int:
-    """Print the label counts as JSON, or why there are none: the agent asks so, and holds no NumPy itself."""
+    """Print the label counts as JSON, or an error: run as a process by the agent, which does not load NumPy."""
     try:
         sys.stdout.write(json.dumps(count_labels(load_labels(Path(path)))))
     except DataError as error:

@@ -1,4 +1,4 @@
-"""The steps of local training, whatever computes them: torch or NumPy. Imports neither."""
+"""The schedule of local training steps, shared by torch and NumPy. Imports neither."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Indices = TypeVar("Indices")
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What local training did."""
+    """The result of local training."""
 
     loss: float  # mean over the last epoch's (or all steps') mini-batches
     steps: int
@@ -25,9 +25,9 @@ class Trained:
 
 
 def num_steps(per_epoch: int, how: LocalTraining) -> int:
-    """How many mini-batches a device trains on that has `per_epoch` of them.
+    """Number of mini-batches for a device with `per_epoch` mini-batches per epoch.
 
-    S = min(max(E per_epoch, S_least), S_most), or the steps that were asked for
+    S = min(max(E per_epoch, S_least), S_most), or the given number of steps
     """
     if how.epochs is None:
         assert how.steps is not None
@@ -37,9 +37,9 @@ def num_steps(per_epoch: int, how: LocalTraining) -> int:
 
 
 def schedule(epoch: Callable[[], Iterator[Indices]], how: LocalTraining) -> Iterator[tuple[bool, Indices]]:
-    """(whether the loss is counted, indices) of every step; `epoch` gives the batches of one epoch, shuffled anew.
+    """(whether the loss is counted, indices) of every step; `epoch` returns the reshuffled batches of one epoch.
 
-    The loss of the last epoch's worth of steps counts, or that of every step where steps are asked for.
+    The loss is averaged over the steps of the last epoch, or over all steps if `steps` is given.
     """
     batches = list(epoch())
     steps = num_steps(len(batches), how)
@@ -55,9 +55,9 @@ def schedule(epoch: Callable[[], Iterator[Indices]], how: LocalTraining) -> Iter
 
 
 def clip_factor(squared: float, most: float) -> float:
-    """min(1, c / ||g||) from ||g||^2; 1 is exact. Where the norm is not finite, the training has diverged.
+    """min(1, c / ||g||) from ||g||^2; 1 is exact. If the norm is not finite, training has diverged.
 
-    No factor makes a step of such a gradient: NaN and infinity stay what they are.
+    Such a gradient cannot be clipped: NaN and infinity stay NaN and infinity.
     """
     if not isfinite(squared):
         raise DivergedError("training diverged: the gradient is not finite")

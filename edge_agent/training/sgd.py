@@ -1,7 +1,7 @@
 """Local training on a device: a flat loop, tensors in, tensors out.
 
-No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB and takes a second, which a board with
-1 GB has better use for. The steps are a trainer's (`edge_agent/training/trainer.py`).
+No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB and takes a second, too much for a board
+with 1 GB. Steps are taken by a trainer (`edge_agent/training/trainer.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def batches(n: int, batch_size: int, generator: torch.Generator, *, first: int =
 
     `first` is the number of the first sample.
 
-    BatchNorm cannot normalise one sample, and dropping it costs at most one of n; a device that owns a single sample
-    keeps it.
+    BatchNorm cannot normalise one sample, and dropping it costs at most one of n; a device with a single sample keeps
+    it.
     """
     order = torch.randperm(n, generator=generator)
     order += first
@@ -55,8 +55,8 @@ def train_local(
     w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
 
     grad is that of `loss_fn(logits, y)`, or of `objective(model, x, y)` if there is one; see
-    `edge_agent/training/clipping.py`. `should_stop` is asked before every step: at a deadline the device keeps what it
-    has learned so far. With `how.fast = "off"` no hand-written fast path is taken.
+    `edge_agent/training/clipping.py`. `should_stop` is called before every step: at a deadline the device keeps the
+    model as trained so far. With `how.fast = "off"` no hand-written fast path is used.
     """
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")

@@ -1,10 +1,10 @@
 """The seam of local SGD: a trainer takes the steps, and `sgd.py` decides on which mini-batches.
 
-    Autograd                  any model and objective; the definition that the others are held to
+    Autograd                  any model and objective; the reference for the others
     fast/perceptron.py        plain perceptrons, without autograd
     fast/fused_step.py        large linear layers take their step within the backward pass
 
-`fast/select.py` chooses; `fast = "off"` leaves every step to `Autograd`.
+`fast/select.py` chooses; with `fast = "off"` every step is taken by `Autograd`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Autograd", "LossFunction", "Objective", "Trainer"]
 
 #: (logits, y) -> the mean loss of a mini-batch.
 LossFunction = Callable[[Tensor, Tensor], Tensor]
-#: The loss of one batch where it needs more than logits and labels: (model, x, y), called once per step, in order.
+#: The loss of one batch if it needs more than logits and labels: (model, x, y), called once per step, in order.
 Objective = Callable[[Any, Tensor, Tensor], Tensor]
 
 
@@ -71,7 +71,7 @@ class Autograd:
             total.add_(loss.detach())
 
     def _within_step(self) -> AbstractContextManager[set[int]]:
-        """Around forward and backward of a step: gives the ids of the parameters that have moved by then."""
+        """A context around forward and backward of a step: yields the ids of the parameters updated within it."""
         return nullcontext(set())
 
 

@@ -1,4 +1,4 @@
-"""The names of the zoo, and where each is built. Imports no torch: the registry loads what is asked for."""
+"""The names of the zoo, and the function that builds each. Imports no torch: the registry loads them on demand."""
 
 from __future__ import annotations
 

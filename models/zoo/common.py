@@ -1,4 +1,4 @@
-"""What several architectures share: checks of the input shape, the norm layers, the initial weights."""
+"""Shared by several architectures: checks of the input shape, norm layers, initial weights."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def batch_norm(channels: int) -> nn.Module:
 
 
 def group_norm(channels: int) -> nn.Module:
-    """GroupNorm with 2 groups: the one figure in FedDF's code, whose tuned one is not published."""
+    """GroupNorm with 2 groups, as in FedDF's code; the tuned number of the paper is not published."""
     return nn.GroupNorm(2, channels)
 
 
 def or_quantized(layers: Layers, activation: nn.Module) -> nn.Module:
-    """`activation` where activations are float, the precision's own where they are quantized."""
+    """`activation` if activations are float, the precision's own if they are quantized."""
     return activation if layers.precision.act_bits is None else layers.activation()
 
 
 def he_normal_(module: nn.Module, *, fan: Literal["in", "out"] = "out") -> None:
     """Convolution weights ~ N(0, 2 / (k^2 c)), c = c_out or c_in by `fan`, their biases 0 (He et al. 2015).
 
-    "out" is what the ResNets' authors use; "in" keeps the signal's size where no norm mends it. The convolutions are
-    found by their four-dimensional weight, which every precision's layer has.
+    "out" is used by the ResNets' authors; "in" preserves the signal's variance without norm layers. Convolutions are
+    recognized by their four-dimensional weight, in every precision.
     """
     for layer in module.modules():
         weight = getattr(layer, "weight", None)

@@ -15,8 +15,8 @@ __all__ = ["McMahanCNN", "mcmahan_cnn"]
 class McMahanCNN(nn.Module):
     """conv 5x5 32, pool, conv 5x5 64, pool, linear 512.
 
-    The pooling comes before the activation: both orders give the same numbers, because every activation of ours is
-    monotone, and this one activates a quarter of the values.
+    The pooling comes before the activation: both orders give the same result, because all our activations are monotone,
+    and this one computes a quarter of the activations.
     """
 
     def __init__(self, layers: Layers, channels: int, height: int, width: int) -> None:

@@ -4,7 +4,7 @@ conv 3x3 16, norm, act; three stages of n blocks with 16, 32, 64 channels and st
 
     block(x) = act(norm(conv3x3(act(norm(conv3x3(x))))) + shortcut(x))
 
-The shortcut is the identity or, where the shape changes, norm(conv1x1(x)). Convolutions have no bias. `-gn` replaces
+The shortcut is the identity or, if the shape changes, norm(conv1x1(x)). Convolutions have no bias. `-gn` replaces
 every BatchNorm by a GroupNorm of 2 groups.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Block", "ResNet", "resnet8", "resnet8_gn", "resnet20", "resnet20_gn"
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     def __init__(self, layers: Layers, c_in: int, c_out: int, stride: int, norm: Norm) -> None:
         super().__init__()

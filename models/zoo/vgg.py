@@ -2,7 +2,7 @@
 
 3x3 convolutions with bias, M = 2x2 max pooling:  32 M 64 M 128 128 M 256 256 M 256 256 M
 
-Without norms, `vgg9:w1a1` wants a small learning rate: on 8x8 digits, Adam at 2e-4 reached 0.81 in 4 epochs, while at
+Without norms, `vgg9:w1a1` needs a small learning rate: on 8x8 digits, Adam at 2e-4 reached 0.81 in 4 epochs, while at
 1e-3 it was still at chance after 2.
 """
 
@@ -23,11 +23,11 @@ STAGES = ((32,), (64,), (128, 128), (256, 256), (256, 256))  # channels; a pooli
 
 
 class VGG(nn.Module):
-    """The stages, then the average over what positions remain: one up to 32x32.
+    """The stages, then the average over the remaining positions: one up to 32x32.
 
-    An input that 5 halvings would bring below 1x1 skips the first ones, so that the late layers see maps as they do at
-    32x32: 8x8 is halved in the last three stages. Odd sizes round up. The initial weights are He's with fan-in: there
-    is no norm, and torch's default would lose the signal on the way.
+    An input that 5 halvings would reduce below 1x1 skips the first ones, so that the late layers have the same map
+    sizes as at 32x32: 8x8 is halved in the last three stages. Odd sizes round up. The initial weights are He's with
+    fan-in: there is no norm, and with torch's default the signal would vanish.
     """
 
     def __init__(self, layers: Layers, channels: int, height: int, width: int) -> None:
@@ -39,7 +39,7 @@ class VGG(nn.Module):
                 parts += [layers.conv2d(channels, c_out, 3, padding=1, bias=True), layers.activation()]
                 channels = c_out
             if n >= len(STAGES) - halvings:
-                # in front of the activation, which is monotone: same numbers, a quarter of the work
+                # before the activation, which is monotone: same result, a quarter of the work
                 parts.insert(-1, nn.MaxPool2d(2, ceil_mode=True))
         self.features = nn.Sequential(*parts)
         self.width = channels

@@ -1,6 +1,6 @@
-"""The weights of an ONNX graph from a device, read in a process of its own (`quant/onnx/sandbox.py`). Imports no onnx.
+"""Read the weights of a device's ONNX graph in a separate process (`quant/onnx/sandbox.py`). Imports no onnx.
 
-The process is started when the first graph comes, dies with this one, and is replaced when it has ended.
+The process is started for the first graph, dies with this one, and is replaced after a crash.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["MAX_BYTES", "Reader", "read_apart", "seconds_spent"]
 
 MAX_BYTES = 64 * 2**20  # of a graph, as in quant/onnx/graph_check.py
 SECONDS, BYTES_PER_SECOND = 2, 8 * 2**20  # of processor time: a graph of 100 KB takes milliseconds
-MOST = 4 * 2**20  # of an answer, beside what its graph is worth
+MOST = 4 * 2**20  # bytes of an answer, in addition to the size of its graph
 START_S = 60.0  # importing onnx on a slow board
 
 
 class Reader:
-    """One sandbox and the way to it; a graph at a time."""
+    """One sandbox and its connection; one graph at a time."""
 
     def __init__(self) -> None:
         self._process: Child | None = None
-        self._owner = 0  # the process that has started it: after a fork, the child starts its own
+        self._owner = 0  # pid of the process that started it: after a fork, the child starts its own
         self._lock = threading.Lock()
-        self.spent = 0.0  # seconds that graphs took; the first waits for the sandbox to start
+        self.spent = 0.0  # seconds spent on graphs; the first includes the start of the sandbox
 
     @property
     def pid(self) -> int | None:
-        """Of the sandbox, if there is one."""
+        """Process id of the sandbox, if there is one."""
         return None if self._process is None else self._process.pid
 
     def read(self, graph: bytes, limits: Limits) -> dict[str, Tensor]:
-        """The weights by name, within `limits`; ModelError says why there are none, TensorError what they exceed."""
+        """The weights by name; ModelError if the graph is unusable, TensorError if they exceed `limits`."""
         if len(graph) > MAX_BYTES:
             raise ModelError(f"ONNX file of {len(graph)} bytes, at most {MAX_BYTES} are read")
         seconds = SECONDS + len(graph) // BYTES_PER_SECOND
@@ -59,7 +59,7 @@ class Reader:
             end(process)
 
     def _ask(self, graph: bytes, seconds: int) -> bytes | None:
-        """The answer; None if the sandbox has ended instead. That it cannot be started is an OSError: our fault."""
+        """The answer; None if the sandbox died. OSError if it cannot be started, which is not the graph's fault."""
         process = self._running()
         assert process.stdout is not None
         begun, answers = time.monotonic(), process.stdout.fileno()
@@ -94,5 +94,5 @@ def read_apart(graph: bytes, limits: Limits) -> dict[str, Tensor]:
 
 
 def seconds_spent() -> float:
-    """How long graphs have kept this process waiting so far."""
+    """Total seconds this process has spent waiting for graphs."""
     return _reader.spent

@@ -1,10 +1,10 @@
 """A model as an ONNX file whose weights keep their names and values.
 
-The exporter of torch is asked for the shape of the graph only. Its weights are not to be trusted: it merges tensors
-that are equal (a fresh BatchNorm has four of them), and other settings fold BatchNorm into the convolution under the
-convolution's name. So it is given a copy of the model in which every float tensor is filled with a number of its own,
-with all folding off, and the true values are put in afterwards, by name, through `quant/onnx/weights.py`: the very way
-by which an agent without torch makes the file of the next round. Then the file is run and compared with the model.
+Torch's exporter provides only the structure of the graph. Its weights cannot be relied on: it merges equal tensors (a
+new BatchNorm has four of them), and some settings fold BatchNorm into the convolution under the convolution's name. So
+it gets a copy of the model in which every float tensor is filled with a distinct number, with all folding off, and the
+true values are patched in afterwards, by name, through `quant/onnx/weights.py`: the same path by which an agent without
+torch creates the file of the next round. Then the file is run and compared with the model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["OnnxExport", "export_onnx"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxExport:
-    """An exported graph, and how far its answer to the example is from the model's."""
+    """An exported graph, and its difference from the model on the example."""
 
     data: bytes
     difference: float  # max |torch - ONNX Runtime|
@@ -54,8 +54,8 @@ def export_onnx(
     """`model` in evaluation mode as standard ONNX with a free batch size; input `input`, output `logits`.
 
     `example` is one batch, two samples or more. Quantized weights are stored in their bits with `compact`, as float32
-    without; for `low_bits` see `compact_weights`. With `path`, the file is written whole or not at all. A graph that
-    does not load, or that differs from the model on the example, is a ModelError and is not written.
+    without; for `low_bits` see `compact_weights`. With `path`, the file is written atomically. A graph that does not
+    load, or that differs from the model on the example, raises ModelError and is not written.
     """
     example = example.detach().cpu()
     frozen = freeze(model)
@@ -76,7 +76,7 @@ def _values(frozen: nn.Module) -> dict[str, NDArray[Any]]:
 
 
 def _template(frozen: nn.Module, example: Tensor) -> bytes:
-    """The graph of `frozen`, an initializer for each of its tensors; the values are lost, in `frozen` too."""
+    """The graph of `frozen`, with an initializer for each of its tensors; overwrites the values, also in `frozen`."""
     expected = set(_values(frozen))
     with torch.no_grad():
         for number, tensor in enumerate(frozen.state_dict().values(), start=1):
@@ -96,16 +96,16 @@ def _traced(model: nn.Module, example: Tensor) -> bytes:
             torch.onnx.export(
                 model,
                 (example,),
-                file,  # type: ignore[arg-type]  # its annotation is the other exporter's
-                dynamo=False,  # the other exporter takes seconds, and optimizes unless told not to
+                file,  # type: ignore[arg-type]  # annotated for the other exporter
+                dynamo=False,  # the other exporter takes seconds, and optimizes by default
                 opset_version=EXPORT_OPSET,
                 do_constant_folding=False,
                 training=torch.onnx.TrainingMode.PRESERVE,
                 input_names=["input"],
-                output_names=["logits"],  # the steps, if any, are told by their order
+                output_names=["logits"],  # outputs for levels, if any, are identified by their order
                 dynamic_axes={"input": {0: "batch"}, "logits": {0: "batch"}},
             )
-    except Exception as error:  # an operator without a form in ONNX, or anything that the model's forward raises
+    except Exception as error:  # an operator that ONNX lacks, or any exception of the model's forward
         reason = (str(error).splitlines() or [""])[0]
         raise ModelError(f"the model does not export to ONNX: {type(error).__name__}: {reason}") from error
     return file.getvalue()

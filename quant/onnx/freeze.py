@@ -1,4 +1,4 @@
-"""A copy of a model in plain torch operations, for an exporter that knows neither our layers nor Brevitas'."""
+"""A copy of a model in plain torch operations, for an exporter that supports neither our layers nor Brevitas'."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _FLOORS: dict[tuple[type[nn.Module], int], float] = {}
 
 
 def _floor(layer: nn.Module, bits: int) -> float:
-    """The least scale that layers of this kind have: a copy is asked, with its learned scale at 0."""
+    """The minimum scale of this kind of layer: read from a copy whose learned scale is 0."""
     key = (type(layer), bits)
     if key not in _FLOORS:
         asked = copy.deepcopy(layer)
@@ -115,8 +115,8 @@ def packed_weights(model: nn.Module) -> dict[str, Packed]:
 
 def freeze(model: nn.Module) -> nn.Module:
     """A copy of `model` in evaluation mode with the same state-dict names: our layers become torch's own, with the
-    weight that they compute with; quantized activations become arithmetic. The model itself is not touched."""
-    memo: dict[int, nn.Module] = {}  # what deepcopy takes for the copy of a module: Brevitas' own copy is slow
+    weight that they compute with; quantized activations become arithmetic. The model itself is not changed."""
+    memo: dict[int, nn.Module] = {}  # deepcopy's memo with the replacements: Brevitas' own copy is slow
     for path, module in model.named_modules():
         plain = _plain(module, path)
         if plain is not None:
@@ -125,8 +125,8 @@ def freeze(model: nn.Module) -> nn.Module:
 
 
 def _plain(module: nn.Module, path: str) -> nn.Module | None:
-    """What stands in for `module`, or None where it can stay."""
-    if is_quantized(module) or isinstance(module, Conv2d):  # a graph is torch's own operations alone
+    """The replacement of `module`, or None if it can stay."""
+    if is_quantized(module) or isinstance(module, Conv2d):  # the graph must have only torch's own operations
         return _plain_layer(module, path)
     quant = act_quant(module)
     if quant is None:

@@ -1,8 +1,8 @@
-"""ONNX files from outside: parsed and checked before anything else reads them. Imports no torch.
+"""Untrusted ONNX files: parsed and checked before anything else reads them. Imports no torch.
 
-A graph may come from a device, so nothing in it is believed: its size, its operators, where its data lies, whether a
-tensor has the bytes its shape claims. What cannot be read off the file (how long it runs, how much memory a batch
-takes) is for the process that runs it to limit.
+A graph may come from a device, so nothing in it is trusted: size, operators, location of its data, and whether a tensor
+has as many bytes as its shape requires. The process that runs a graph must limit what the file does not reveal (run
+time, memory of a batch).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
     "tensor_bytes",
 ]
 
-#: What the zoo and ordinary classifiers need. No control flow (it hides subgraphs), no random numbers (a teacher must
-#: answer twice the same), no strings, and nothing that makes a large tensor out of a number in the file.
+#: Operators of the zoo and of ordinary classifiers. No control flow (it hides subgraphs), no random numbers (a teacher
+#: must be deterministic), no strings, and nothing that creates a large tensor from a number in the file.
 _OPERATORS = """
     Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv DequantizeLinear Div Dropout
     Equal Erf Exp Flatten Floor Gather Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual
@@ -67,7 +67,7 @@ _FLOATS: dict[int, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphLimits:
-    """What a graph may be. The sizes bound the file and its tensors, not what running it takes."""
+    """Limits of a graph. The sizes bound the file and its tensors, not the resources for running it."""
 
     max_bytes: int = MAX_BYTES
     max_nodes: int = 5_000
@@ -99,7 +99,7 @@ def dump_graph(model: onnx.ModelProto) -> bytes:
 
 
 def check_graph(data: bytes, limits: GraphLimits | None = None) -> onnx.ModelProto:
-    """The model in `data`, if it keeps to `limits` and to plain ONNX; otherwise a ModelError says what does not."""
+    """The model in `data`, if it is within `limits` and plain ONNX; otherwise ModelError with the reason."""
     limits = limits or GraphLimits()
     model = parse_graph(data, max_bytes=limits.max_bytes)
     _check_versions(model, limits)
@@ -109,7 +109,7 @@ def check_graph(data: bytes, limits: GraphLimits | None = None) -> onnx.ModelPro
         tensor_bytes(tensor, max_elements=limits.max_elements)
     try:
         onnx.checker.check_model(model)
-    except Exception as error:  # the checker is a C++ library: whatever it raises, the file is at fault
+    except Exception as error:  # the checker is a C++ library: any exception means that the file is invalid
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"ONNX graph refused by the checker: {_shown(reason)}") from None
     return model
@@ -199,7 +199,7 @@ _NESTED = {
 
 
 def _check_names(graph: onnx.GraphProto) -> None:
-    """protobuf hands out a name that is not UTF-8 as bytes, and everybody expects text."""
+    """protobuf returns a name that is not UTF-8 as bytes, but all readers expect str."""
     names = [t.name for t in graph.initializer] + [node.op_type for node in graph.node]
     for node in graph.node:
         names += [*node.input, *node.output]
@@ -221,6 +221,6 @@ def _check_initializers(graph: onnx.GraphProto, limits: GraphLimits) -> None:
 
 
 def _shown(value: object) -> str:
-    """`value` quoted and cut: it may come from a stranger."""
+    """`value` quoted and truncated: it is untrusted."""
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -1,8 +1,9 @@
 """An fp32 ONNX graph as static int8 for serving, through ONNX Runtime's quantizer. Imports no torch.
 
 Weights become int8 with a scale per output channel, activations uint8 with ranges seen on a calibration batch, written
-as QuantizeLinear/DequantizeLinear pairs, which ONNX Runtime fuses into integer kernels. Accuracy is not promised: the
-report says how often the two graphs give the same class on the calibration batch or on a batch of the caller's.
+as QuantizeLinear/DequantizeLinear pairs, which ONNX Runtime fuses into integer kernels. Accuracy is not guaranteed: the
+report has the fraction of samples with the same predicted class, on the calibration batch or on a batch given by the
+caller.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def export_int8(
 ) -> Int8Export:
     """`fp32`, a graph with one float input, as int8; ranges are taken from `calibration` (N, ...).
 
-    A hundred samples or more that look like those to come are enough. The graphs are compared on `evaluation`, or on
-    the calibration samples. With `path`, the file is written whole or not at all.
+    A hundred or more representative samples are enough. The graphs are compared on `evaluation`, or on the calibration
+    samples. With `path`, the file is written atomically.
     """
     name = _only_input(check_graph(fp32))
     if len(calibration) == 0:
@@ -101,14 +102,14 @@ def _quantized(fp32: bytes, name: str, calibration: NDArray[np.float32], batch: 
                 weight_type=QuantType.QInt8,
                 reduce_range=True,  # 7 bits: x86 without VNNI adds pairs of products of 8 bits in 16, which saturates
             )
-        except Exception as error:  # the quantizer raises what comes: ValueError, KeyError, ONNX Runtime's own
+        except Exception as error:  # the quantizer raises anything: ValueError, KeyError, ONNX Runtime's own
             raise ModelError(f"int8 export: ONNX Runtime's quantizer failed ({error!r})") from error
         return dump_graph(onnx.load(target))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The quantizer advises, through the root logger, to do what has just been done."""
+    """Suppress the quantizer's advice, through the root logger, to do what was just done."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -92,7 +92,7 @@ def levels_of(tensor: TensorProto) -> NDArray[np.int8]:
 
 @lru_cache(maxsize=1)
 def default_low_bits() -> LowBits:
-    """The narrowest storage that the ONNX Runtime of this machine runs: it is asked, not looked up by version."""
+    """The narrowest storage that the installed ONNX Runtime supports: tested, not looked up by version."""
     narrow: tuple[LowBits, ...] = ("int2", "int4")
     for name in narrow:
         if _runs(STORAGES[name]):
@@ -119,11 +119,11 @@ def _runs(storage: Storage) -> bool:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", storage.opset)], ir_version=storage.ir)
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # a refusal is an answer here, not an event to log
+    options.log_severity_level = 4  # a failure is an expected result, not to be logged
     options.intra_op_num_threads = 1
     try:
         session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         (y,) = session.run(None, {"x": np.ones((2, 2), np.float32)})
-    except Exception:  # ONNX Runtime raises a class of its own per status code
+    except Exception:  # ONNX Runtime has an exception class per status code
         return False
     return bool(np.array_equal(y, [[1, -1], [-2, 2]]))

@@ -1,10 +1,10 @@
-"""Does an ONNX graph say what the model says? Where activations are quantized, that takes some care.
+"""Compare an ONNX graph with its model, also with quantized activations.
 
-A rounding or a sign is a step. A value that lies on a step, but for rounding errors, may fall on either side, and a
-1-bit network has many: the sum of +1s and -1s is often exactly 0. One such value changes the logits by any amount, so
-comparing logits alone would either refuse good graphs or accept bad ones. Instead the graph is run first, and the model
-is led along its steps: where the two fall on different sides, the value must be within PARITY of the step, it is
-counted as a tie, and the model goes on with the graph's side. Then the logits must agree.
+Rounding and sign are step functions. A value on a step, up to rounding errors, may fall on either side, and a 1-bit
+network has many: the sum of +1s and -1s is often exactly 0. One such value changes the logits by any amount, so
+comparing only logits would either refuse good graphs or accept bad ones. Instead the graph is run first, and the model
+is forced to follow its levels: if the two fall on different sides, the value must be within PARITY of the step, it is
+counted as a tie, and the model continues with the graph's level. Then the logits must agree.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from quant.onnx.session import max_difference, open_session, run_all
 
 __all__ = ["PARITY", "Parity", "check_parity"]
 
-#: The largest difference between torch and ONNX Runtime that is rounding and not a wrong graph.
+#: The largest difference between torch and ONNX Runtime that is attributed to rounding.
 PARITY = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """How far a graph is from its model on one batch."""
+    """The difference of a graph from its model on one batch."""
 
     difference: float  # max |torch - ONNX Runtime| over the logits
-    ties: int  # activations on a step that fell on different sides; without any, `difference` is the plain one
+    ties: int  # activations on a step that fell on different sides
 
 
 def check_parity(model: nn.Module, data: bytes, x: Tensor) -> Parity:
@@ -71,7 +71,7 @@ class _Guide:
 
 def _on_a_step(x: Tensor, a: Tensor, b: Tensor, quant: ActQuant) -> Tensor:
     """Whether x is within PARITY of the step between the neighbouring levels a and b."""
-    gap = 2 if quant.bits == 1 else 1  # from -1 to 1 there is nothing between
+    gap = 2 if quant.bits == 1 else 1  # 1-bit levels are -1 and 1
     return ((a - b).abs() == gap) & ((x - (a + b) / 2 * quant.scale).abs() < PARITY)
 
 

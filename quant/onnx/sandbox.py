@@ -1,9 +1,8 @@
-"""Where ONNX graphs of devices are read: `python -m quant.onnx.sandbox`, started by `quant/onnx/apart.py`.
+"""The sandbox that reads ONNX graphs of devices: `python -m quant.onnx.sandbox`, started by `quant/onnx/apart.py`.
 
-protobuf and onnx are large libraries in C++, and a graph comes from whoever holds a device's key. So they meet it in a
-process that can do nothing else: this one imports them once, has no network, and forks for every graph. The fork has
-limits on memory and processor time, can open neither file nor socket, and ends with its one answer. Whatever ends it
-earlier is that graph's refusal.
+protobuf and onnx are large C++ libraries, and a graph is untrusted input. So they parse it in a process without
+privileges: this one imports them once, has no network, and forks for every graph. The fork has limits on memory and
+processor time, can open neither file nor socket, and exits after one answer. If it dies earlier, the graph is refused.
 
     in     u64 number of bytes, u32 seconds, then the graph
     out    u8 0 and the tensor message of its weights (`wire/tensors`), or 1 and the reason; before both, u64 length
@@ -32,8 +31,8 @@ from core.processes.process_limits import (
 __all__ = ["HEAD", "LENGTH", "PATIENCE", "main"]
 
 HEAD, LENGTH = struct.Struct("<QI"), struct.Struct("<Q")
-MEMORY, MEMORY_PER_BYTE = 128 * 2**20, 16  # of address space, beside that of the libraries
-PATIENCE = 5  # seconds for each of processor time: a busy machine gives a process a part of its time
+MEMORY, MEMORY_PER_BYTE = 128 * 2**20, 16  # of address space, in addition to the libraries
+PATIENCE = 5  # seconds of wall-clock time per second of processor time, for busy machines
 ANSWER, ANSWER_PER_BYTE = 2**20, 8  # of the answer: an int32 of one byte becomes four
 WEIGHTS, REASON = b"\0", b"\1"
 
@@ -43,10 +42,10 @@ def main() -> int:
     die_with_parent(int(sys.argv[1]))
     no_new_privileges()
     answers = claim_stdout()
-    _weights(_small_graph())  # once: imports are what takes the time, and the forks cannot open a file
-    gc.disable()  # it would write to memory that the forks else share with this process: each page copied costs time
+    _weights(_small_graph())  # loads every import before the first fork, which cannot open files
+    gc.disable()  # collection would write to pages shared with the forks, which then are copied
     gc.freeze()
-    no_network()  # where it is not permitted, the forks still cannot open a socket
+    no_network()  # if that is not permitted, the forks still cannot open a socket
     requests = sys.stdin.buffer
     while len(head := requests.read(HEAD.size)) == HEAD.size:
         size, seconds = HEAD.unpack(head)
@@ -60,7 +59,7 @@ def main() -> int:
 
 
 def _read_in_fork(graph: bytes, seconds: int, *ours: BinaryIO) -> bytes:
-    """What the fork answers, or what has become of it."""
+    """The answer of the fork, or how it died."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -83,7 +82,7 @@ def _read_in_fork(graph: bytes, seconds: int, *ours: BinaryIO) -> bytes:
 
 
 def _answer(graph: bytes, writing: int, seconds: int) -> None:
-    """In the fork: read the graph, say what is in it, end."""
+    """In the fork: read the graph, write its weights, exit."""
     try:
         limit_resources(memory=address_space() + MEMORY + MEMORY_PER_BYTE * len(graph), cpu_s=seconds)
         no_new_files()
@@ -108,7 +107,7 @@ def _weights(graph: bytes) -> bytes:
 
 
 def _small_graph() -> bytes:
-    """One that passes every check: so that all that a graph needs is loaded."""
+    """A valid graph, to load all code that reading a graph needs."""
     import onnx
 
     graph = onnx.GraphProto(name="g")

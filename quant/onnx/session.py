@@ -15,11 +15,12 @@ __all__ = ["max_difference", "open_session", "run_all", "run_graph"]
 
 
 def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True, lean: bool = False) -> Any:
-    """An ONNX Runtime session on the CPU; one thread, because sessions side by side scale better than threads in one.
+    """An ONNX Runtime session on the CPU; one thread, because parallel sessions scale better than threads in one.
 
-    With `fold`, stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise do it again at
-    every call, or replace the operators around them by integer ones, which the graphs of `quant/onnx/export.py` do not
-    ask for. Graphs of `quant/onnx/int8.py` do: open them without. A `lean` session gives memory back after each call.
+    With `fold`, stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise repeat it at
+    every call, or replace the surrounding operators by integer ones, which would change the results of graphs of
+    `quant/onnx/export.py`. Graphs of `quant/onnx/int8.py` need integer operators: open them without `fold`. A `lean`
+    session frees its memory after each call.
     """
     import onnxruntime as ort
 
@@ -27,12 +28,12 @@ def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True, lea
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = options.enable_mem_pattern = not lean
-    options.log_severity_level = 4  # what goes wrong is raised below
+    options.log_severity_level = 4  # errors are raised below
     options.add_session_config_entry("session.disable_quant_qdq", "1" if fold else "0")
     source = str(data) if isinstance(data, Path) else data
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime raises a class of its own per status code
+    except Exception as error:  # ONNX Runtime has an exception class per status code
         raise ModelError(f"ONNX Runtime {ort.__version__} does not load the graph: {_first_line(error)}") from error
 
 

@@ -1,7 +1,7 @@
-"""An exported graph without what only its author would miss. Imports no torch.
+"""Shrink an exported graph: short names, shared constants. Imports no torch.
 
-The exporter names every value and every node by its place in the module tree and writes each constant anew. In a 1-bit
-network those names outweigh the weights.
+The exporter names every value and node by its place in the module tree and writes each constant separately. In a 1-bit
+network those names take more bytes than the weights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["keep_outputs", "slim_graph"]
 
 
 def slim_graph(data: bytes, *, prefix: str = "") -> bytes:
-    """`data` with short names for what lies between inputs, weights and outputs, and equal constants written once.
+    """`data` with short names for intermediate values, and equal constants written once.
 
     Inputs and outputs keep their names; weights lose `prefix`.
     """
@@ -59,4 +59,4 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
 
 
 def _looked_up(names: Mapping[str, str], name: str) -> str:
-    return names[name] if name else ""  # an optional input that is left out has no name
+    return names[name] if name else ""  # an omitted optional input has no name

@@ -1,12 +1,12 @@
-"""Where a weight lives in an ONNX graph: one float initializer, or levels, scale and mean. Imports no torch.
+"""How a weight is stored in an ONNX graph: one float initializer, or levels, scale and mean. Imports no torch.
 
-A float weight is an initializer that bears its name. A quantized weight `W` is the output `W` of
+A float weight is an initializer with its name. A quantized weight `W` is the output `W` of
 
     [W:q<bits> (INT2, INT4, INT8), W:scale] -> DequantizeLinear -> (W:scaled, W:mean -> Add) -> W
 
-so every operator that used `W` still does, and the number behind `q` says how many bits the levels need: signs are
+so every operator that used `W` still does, and the number after `q` is the number of bits of the levels: signs are
 `W:q1` although ONNX stores them in two bits or more. ONNX Runtime multiplies and adds in float32 in the same order as
-`Packed.dequantize`: what it computes with is, bit by bit, what the model computed with.
+`Packed.dequantize`, so it computes with exactly the weights of the model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Slot:
     mean: TensorProto | None = None
 
     def read(self) -> Tensor:
-        """The weight; scale and mean as float16 where that loses nothing, which is how the wire carries them."""
+        """The weight; scale and mean as float16 if that is exact, as on the wire."""
         if self.bits is None or self.scale is None:
             return _array(self.levels)
         scale, mean = _array(self.scale), None if self.mean is None else _array(self.mean)
@@ -125,7 +125,7 @@ def packed_initializers(name: str, weight: Packed, storage: Storage) -> Iterator
 
 
 def dequantize_nodes(name: str, weight: Packed) -> list[onnx.NodeProto]:
-    """The nodes that make the value `name` out of the initializers of a quantized weight."""
+    """The nodes that compute the value `name` from the initializers of a quantized weight."""
     scaled = name if weight.mean is None else f"{name}:scaled"
     nodes = [helper.make_node("DequantizeLinear", [f"{name}:q{weight.bits}", f"{name}:scale"], [scaled], axis=0)]
     if weight.mean is not None:
@@ -136,7 +136,7 @@ def dequantize_nodes(name: str, weight: Packed) -> list[onnx.NodeProto]:
 def _packed_slot(
     name: str, bits: int, initializers: Mapping[str, TensorProto], producers: Mapping[str, onnx.NodeProto]
 ) -> Slot:
-    """The parts of `name`, if they are wired as the module's docstring says: a name alone proves nothing."""
+    """The parts of `name`, if they are wired as in the module's docstring: names are not trusted."""
     levels, scale, mean = f"{name}:q{bits}", f"{name}:scale", None
     node = producers.get(name)
     if node is not None and node.op_type == "Add":

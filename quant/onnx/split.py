@@ -17,7 +17,7 @@ WEIGHT = "predictor.weight"
 
 
 def extractor_graph(data: bytes) -> bytes:
-    """The graph from `input` to `z`; weights that only the predictor used are left out."""
+    """The graph from `input` to `z`, without weights used only by the predictor."""
     model = parse_graph(data)
     graph = model.graph
     users = [node for node in graph.node if WEIGHT in node.input]

@@ -1,6 +1,6 @@
 """Weights in an ONNX file by their state-dict names: read, replaced, stored compactly. Imports no torch.
 
-How a weight is laid out in a graph is told in `quant/onnx/slots.py`.
+`quant/onnx/slots.py` defines how a weight is stored in a graph.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wire.tensors import Packed, Tensor
 
 __all__ = ["EXPORT_OPSET", "compact_weights", "convert_low_bits", "patch_weights", "read_weights"]
 
-#: The opset that `quant/onnx/export.py` writes. From it to opset 25 the operators that it uses changed only in the
-#: types that they take, so the number can be raised, and lowered again, without touching a node.
+#: The opset that `quant/onnx/export.py` writes. From it to opset 25 its operators changed only in the types that they
+#: accept, so the number can be raised and lowered without changing a node.
 EXPORT_OPSET, EXPORT_IR = 18, 8
 
 
@@ -37,7 +37,7 @@ def patch_weights(template: bytes, tensors: Mapping[str, Tensor], *, partial: bo
 
     Names and shapes must be the template's, all of them unless `partial`. float16 arrays fit float32 weights, and a
     `Packed` fits a float weight (its values are stored). BatchNorm's `num_batches_tracked`, which no graph has, is
-    passed over.
+    ignored.
     """
     model = parse_graph(template)
     slots = {slot.name: slot for slot in find_slots(model)}
@@ -57,7 +57,7 @@ def compact_weights(data: bytes, packed: Mapping[str, Packed], *, low_bits: LowB
 
     1- and 2-bit levels are stored in `low_bits`: "int2" needs opset 25 (ONNX Runtime 1.31 runs it, 1.23 does not),
     "int4" opset 21; by default the narrowest that the ONNX Runtime of this machine runs. The opset and the IR version
-    of the graph are raised only as far as that needs.
+    of the graph are raised only as far as needed.
     """
     model = parse_graph(data)
     floats = {t.name: t for t in model.graph.initializer}

@@ -2,7 +2,7 @@
 
 Format, version 1; all numbers little-endian:
 
-    offset  bytes  what
+    offset  bytes  field
     0       4      magic "EST", then the version, 0x01
     4       1      header coding: 0 stored, 1 deflated
     5       4      h, length of the coded header
@@ -10,14 +10,14 @@ Format, version 1; all numbers little-endian:
     9 + h   d      data: the data section of a safetensors file
     9+h+d   4      CRC-32 of all bytes before
 
-The header is deflated (RFC 1951, window 32 KiB, preset dictionary in wire/tensors/frame.py) exactly if that makes it
-shorter. It stores no offsets. The data section holds the parts of all tensors without gaps, wider items first, then
-by name (`Entry.parts`, `layout`); so d follows from the header and must match to the byte. The receiver finds each
-part by that alone; `to_safetensors` rebuilds the JSON header for other tools. The state dict of a ResNet-20, 107
+The header is deflated (RFC 1951, window 32 KiB, preset dictionary in wire/tensors/frame.py) if and only if that makes
+it shorter. It stores no offsets. The data section holds the parts of all tensors without gaps, wider items first, then
+by name (`Entry.parts`, `layout`); so d follows from the header and must match to the byte. The receiver locates each
+part from the header; `to_safetensors` rebuilds the JSON header for other tools. The state dict of a ResNet-20, 107
 tensors, has 10 KB of JSON header, and 0.2 KB here.
 
-The same tensors give the same bytes whatever the order of the dict. NaN and infinity are refused on both sides. The
-CRC finds accidents, not malice: who sent it is the envelope's business (`wire/envelope.py`).
+The same tensors give the same bytes whatever the order of the dict. NaN and infinity are refused on both sides. The CRC
+detects accidental damage; authenticity is provided by the envelope (`wire/envelope.py`).
 
 >>> decode(encode({"b": np.array([1.5, -2.0], np.float16)}))["b"].tolist()
 [1.5, -2.0]
@@ -46,7 +46,7 @@ Tensor: TypeAlias = "NDArray[Any] | Packed"
 def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS, checksum: bool = True) -> bytes:
     """One message of all `tensors`: plain arrays (float32, float16, int8, int32, int64, uint8) and `Packed` ones.
 
-    Without its checksum, which is then 0, only a receiver that knows it to be intact takes it.
+    Without a checksum (the field is then 0), only a receiver that knows the message to be intact accepts it.
     """
     entries, arrays = [], {}
     for name in sorted(tensors, key=_utf8):
@@ -62,18 +62,18 @@ def encode(tensors: Mapping[str, Tensor], *, limits: Limits = DEFAULT_LIMITS, ch
 
 
 def decode(data: bytes, *, limits: Limits = DEFAULT_LIMITS, intact: bool = False) -> dict[str, Tensor]:
-    """The tensors of a message, read-only, in ascending order of their names; `TensorError` if anything is amiss.
+    """The tensors of a message, read-only, in ascending order of their names; `TensorError` if the message is invalid.
 
-    `intact`: the message comes from an envelope whose signature was good, or from a process of the same run, and its
-    CRC need not be looked at.
+    `intact`: the message comes from an envelope with a valid signature, or from a process of the same run, and its CRC
+    need not be checked.
     """
     entries, parts, view = unframe(data, limits, intact=intact)
-    held, at = bytes(view), 0  # one copy, which starts where the widest items are aligned; the message may go
+    held, at = bytes(view), 0  # one copy with aligned items; the message can be freed
     arrays = {}
     for key, dtype, shape, size in parts:
         try:
             arrays[key] = np.ndarray(shape, DTYPES[dtype], held, at)
-        except ValueError as exc:  # no values, but more in one dimension than an index can count
+        except ValueError as exc:  # an empty array with a dimension beyond the index type
             raise TensorError(f"tensor {key!r}: {exc}") from None
         at += size
     tensors = {}
@@ -120,7 +120,7 @@ def _take_apart(name: str, tensor: Tensor) -> tuple[Entry, dict[str, NDArray[Any
 
 
 def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    array = np.asarray(array)  # no subclass, whose reshape may differ
+    array = np.asarray(array)  # not a subclass, whose reshape may differ
     if array.flags.c_contiguous and array.dtype in CODES:
         return array
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

@@ -6,8 +6,8 @@ bits. Level i occupies bits b*i .. b*i+b-1 of the array, counted from the least 
     1 bit    1 means +1, 0 means -1
     2, 4, 8  two's complement, the order in which ONNX stores INT2 and INT4; the code of -2^(b-1) is never used
 
-The bits that fill up the last byte are 0. Unpacking refuses an unused code and a filling bit that is 1, so a sequence
-of levels has exactly one packed form. Errors are `ValueError`: only the caller knows the tensor's name.
+The padding bits of the last byte are 0. Unpacking refuses an unused code and a padding bit that is 1, so a sequence of
+levels has exactly one packed form. Errors are `ValueError`: only the caller knows the tensor's name.
 
 >>> pack_levels(np.array([1, -1, 1, 1], np.int8), 1)
 array([13], dtype=uint8)
@@ -28,7 +28,7 @@ BITS = (1, 2, 4, 8)
 
 
 def packed_size(count: int, bits: int) -> int:
-    """Bytes that `count` levels of `bits` bits take."""
+    """Size in bytes of `count` levels of `bits` bits."""
     return (count * bits + 7) // 8
 
 
@@ -47,7 +47,7 @@ def check_levels(levels: NDArray[Any], bits: int) -> None:
 
 
 def pack_levels(levels: NDArray[np.int8], bits: int) -> NDArray[np.uint8]:
-    """The levels, in C order, as a bit array of `packed_size` bytes; `check_levels` has passed them."""
+    """The levels, in C order, as a bit array of `packed_size` bytes; they must have passed `check_levels`."""
     flat = levels.reshape(-1)
     if bits == 1:
         return np.packbits(flat > 0, bitorder="little")

@@ -1,4 +1,4 @@
-"""One tensor of a message as its header describes it: name, storage and shape, and what of each is allowed.
+"""One tensor of a message as its header describes it: name, storage and shape, and their limits.
 
 Storage byte of a plain tensor: 0 F32, 1 F16, 2 I8, 3 I32, 4 I64, 5 U8. Of a packed one, from the top bit:
 
@@ -6,7 +6,7 @@ Storage byte of a plain tensor: 0 F32, 1 F16, 2 I8, 3 I32, 4 I64, 5 U8. Of a pac
                        c: one scale per output channel, else one     m: a mean, of the scale's dtype and shape
 
 A packed tensor `w` is up to three entries of the safetensors file: its bit array `w` (U8), `w:scale` and `w:mean`;
-therefore no name may hold a colon.
+therefore no name may contain a colon.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PACKED, _MEAN, _CHANNEL, _FLOAT32 = 0x80, 0x10, 0x08, 0x04
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tensor message may cost whoever decodes it."""
+    """Limits on the resources that decoding a tensor message may take."""
 
     max_bytes: int = 256 * 2**20  # of the whole message
     max_values: int = 2**27  # over all tensors: a 1-bit level becomes a byte in memory
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
         return bool(self.storage & _MEAN)
 
     def parts(self) -> list[Part]:
-        """What the tensor is made of in the safetensors file."""
+        """The entries of the safetensors file that make up the tensor."""
         values = math.prod(self.shape)
         if not self.packed:
             dtype = PLAIN[self.storage]

@@ -22,8 +22,8 @@ MAGIC = b"EST\x01"
 STORED, DEFLATED = 0, 1
 _PREFIX = struct.Struct("<4sBI")
 _CRC = struct.Struct("<I")
-KNOWN, KNOWN_BYTES = 16, 2**14  # headers that are remembered, and the largest of them
-#: Preset dictionary of the header's deflation: words of usual state dicts, the likeliest last. Part of the format.
+KNOWN, KNOWN_BYTES = 16, 2**14  # number of cached headers, and the size of the largest
+#: Preset dictionary of the header's deflation: words of common state dicts, the most frequent last. Part of the format.
 DICTIONARY = (
     b"embedding.\nnorm.weight\nattention.features.0.block.layer1.fc1.gn1.downsample.0.shortcut.1.stage1.0.adapter."
     b"running_mean\nrunning_var\nbias\nweight\nextractor.conv1.weight\nextractor.bn1.bias\n"
@@ -52,7 +52,7 @@ def frame(
 def unframe(data: bytes, limits: Limits, *, intact: bool = False) -> tuple[Sequence[Entry], Sequence[Part], memoryview]:
     """Check everything outside the tensors themselves; entries, parts in the order of their bytes, and those bytes.
 
-    `intact`: the bytes are known to be as they were made, so the checksum has nothing to add.
+    `intact`: the bytes are known to be undamaged, so the checksum is not computed.
     """
     if len(data) > limits.max_bytes:
         raise TensorError(f"message of {len(data)} bytes, at most {limits.max_bytes} are allowed")
@@ -95,7 +95,7 @@ def _read(header: bytes, limits: Limits) -> tuple[Sequence[Entry], Sequence[Part
     return tuple(entries), tuple(parts), sum(part.size for part in parts)
 
 
-#: All updates of a prototype have the same header: it is read once, and written once.
+#: All updates of a prototype have the same header: it is decoded once and encoded once.
 _known = lru_cache(KNOWN)(_read)
 
 

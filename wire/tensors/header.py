@@ -1,17 +1,17 @@
-"""The header of a tensor message: what each tensor is called, how it is stored, and its shape.
+"""The header of a tensor message: name, storage and shape of each tensor.
 
 The layout is part of the format that `wire/tensors` specifies. Before deflation the header is five columns, each
-over all tensors in ascending order of their UTF-8 names; columns of like things deflate better than rows:
+over all tensors in ascending order of their UTF-8 names; columns deflate better than rows:
 
     count     varint, the number of tensors n
-    shared    n bytes: how many leading bytes a name shares with the name before it
+    shared    n bytes: number of leading bytes a name shares with the previous name
     names     n times: the rest of the name, then 0x0A
     storage   n bytes: how the tensor is stored, see wire/tensors/entries.py
     dims      n times: varint number of dimensions, then each dimension as varint
 
 A varint is LEB128: seven bits a byte, least significant first, the top bit set on all but the last byte.
 
-A header has one valid form: the reader writes what it read and compares.
+A header has one valid encoding: the reader encodes what it decoded and compares.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Packed:
         self.check()
 
     def check(self) -> None:
-        """Refuse what the wire cannot carry; called again before sending, as arrays can be written into."""
+        """Refuse values that the format cannot carry; called again before sending, because arrays are mutable."""
         if self.bits not in BITS:
             raise TensorError(f"bits is {self.bits!r}, must be one of {BITS}")
         if not isinstance(self.levels, np.ndarray) or self.levels.dtype != np.int8:
@@ -58,7 +58,7 @@ class Packed:
         """The float32 values, in this order of operations: mean + scale * level."""
         values = self.levels.astype(np.float32) * self._spread(self.scale)
         values = values if self.mean is None else self._spread(self.mean) + values
-        return np.asarray(values)  # NumPy makes a number of an array without dimensions
+        return np.asarray(values)  # NumPy turns a zero-dimensional array into a scalar
 
     def _spread(self, per_channel: NDArray[Any]) -> NDArray[np.float32]:
         shape = per_channel.shape + (1,) * (self.levels.ndim - 1) if per_channel.ndim else ()

@@ -1,1 +1,1 @@
-"""Hand-written fast paths of local SGD. Each gives the numbers of the plain path, and a test holds it to that."""
+"""Hand-written fast paths of local SGD. Each gives the results of the plain path, which a test checks."""

@@ -2,9 +2,9 @@
 
     dL/da = g W,   then   W <- (1 - eta lambda) W - eta g^T a        as one product, `W.addmm_`
 
-A gradient that no cache would hold is neither written nor read: about a tenth of the time of McMahan's CNN, where two
-processes train side by side. Only without momentum, proximal term and clipping, which need the gradient itself; a layer
-that is called more than once in a step, or whose weight others use too, gives its gradient as ever.
+A gradient that exceeds the cache is neither written nor read: this saves about a tenth of the time of McMahan's CNN
+with two processes in parallel. Only without momentum, proximal term and clipping, which need the gradient itself; a
+layer that is called more than once in a step, or shares its weight, uses autograd.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LARGE = 2**18  # weights: a megabyte
 
 @dataclass(slots=True)
 class _Call:
-    """Of a layer in a step."""
+    """The state of a layer in a step."""
 
     lr: float
     decay: float
@@ -41,7 +41,7 @@ class _Call:
 
 
 def layers_that_may(model: nn.Module, how: LocalTraining) -> list[nn.Linear]:
-    """The layers of `model` that may step by themselves."""
+    """The layers of `model` that can take their step in the backward pass."""
     if how.momentum or how.prox or how.clip:
         return []
     users = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
@@ -51,14 +51,14 @@ def layers_that_may(model: nn.Module, how: LocalTraining) -> list[nn.Linear]:
 
 
 class Stepping:
-    """Has `layers` step by themselves, `within` a step."""
+    """Makes `layers` take their step in the backward pass, `within` a step."""
 
     def __init__(self, layers: Sequence[nn.Linear], how: LocalTraining) -> None:
         self._calls = {layer: _Call(how.lr, how.weight_decay) for layer in layers}
 
     @contextmanager
     def within(self) -> Iterator[set[int]]:
-        """One step: forward, backward. Afterwards the set has the ids of the weights that have moved."""
+        """One step: forward, backward. Afterwards the set has the ids of the updated weights."""
         moved: set[int] = set()
         try:
             for layer, call in self._calls.items():
@@ -73,7 +73,7 @@ class Stepping:
 
 
 class FusedStep(Autograd):
-    """Autograd, but that large layers have moved when the backward pass is over."""
+    """Autograd, except that large layers are updated within the backward pass."""
 
     def __init__(
         self, layers: Sequence[nn.Linear], model: nn.Module, how: LocalTraining, loss_fn: LossFunction

@@ -1,16 +1,17 @@
-"""Local training of plain multilayer perceptrons without autograd: a third of the time of a step, the same numbers.
+"""Local training of plain multilayer perceptrons without autograd: a third of the time of a step, with the same
+results.
 
 For layers  z_l = a_l W_l^T + b_l,  a_{l+1} = relu(z_l) or z_l  and the mean cross-entropy of a mini-batch of B:
 
     g_L = (softmax(z_L) - onehot(y)) / B
     dW_l = g_l^T a_l,   db_l = sum_b g_l,   g_{l-1} = (g_l W_l) * [a_l > 0]
 
-Without momentum the step needs no gradient of its own, `W.addmm_` adds it to the weight on the way:
+Without momentum the gradient is not stored; `W.addmm_` adds it directly to the weight:
 
     W <- (1 - eta (lambda + mu)) W + eta mu W_received - eta g^T a
 
-A 1-bit layer computes with its binarized weight, and its gradient is the latent weight's (`quant/binary.py`). Where the
-gradient is clipped, all g_l are scaled by the same factor (`edge_agent/training/clipping.py`) before any weight moves.
+A 1-bit layer computes with its binarized weight, and its gradient is applied to the latent weight (`quant/binary.py`).
+With clipping, all g_l are scaled by the same factor (`edge_agent/training/clipping.py`) before any weight is updated.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from quant.binary import BinaryLinear
 __all__ = ["Chain", "Layer", "add_bias_gradient", "chain_of", "learns_here", "log_softmax_gradient", "shapes_of"]
 
 _ONE = torch.ones(())
-_nll_backward = torch.ops.aten.nll_loss_backward.default  # an overload by name is called faster
+_nll_backward = torch.ops.aten.nll_loss_backward.default  # calling an explicit overload is faster
 _LINEAR = (nn.Linear, BinaryLinear)
 _KNOWN = (Prototype, Extractor, MLP)
 
@@ -47,7 +48,7 @@ class Layer:
 
 
 def chain_of(model: nn.Module) -> list[Layer] | None:
-    """The layers of `model`, if it is nothing but linear layers and ReLUs that all learn."""
+    """The layers of `model`, if it consists only of trainable linear layers and ReLUs."""
     layers: list[Layer] = []
     for module in _steps(model):
         if module is None or module._forward_hooks or module._forward_pre_hooks:
@@ -67,11 +68,11 @@ def chain_of(model: nn.Module) -> list[Layer] | None:
 
 
 def _steps(model: nn.Module) -> Iterator[nn.Module | None]:
-    """The modules that `forward` applies one after another; None where that is not known."""
+    """The modules that `forward` applies one after another; None if unknown."""
     if type(model) is nn.Sequential:
         for module in model:
             yield from _steps(module)
-    elif type(model) in _KNOWN:  # not their subclasses, whose forward may be another
+    elif type(model) in _KNOWN:  # not subclasses, whose forward may differ
         assert isinstance(model, (Prototype, Extractor, MLP))
         for module in model.steps():
             yield from _steps(module)
@@ -85,12 +86,12 @@ def _does_nothing(module: nn.Module, *, first: bool) -> bool:
 
 
 def learns_here(parameter: Tensor) -> bool:
-    """Whether it is trained, as single floats on the CPU."""
+    """Whether it is trainable, float32 and on the CPU."""
     return parameter.requires_grad and parameter.dtype == torch.float32 and parameter.device.type == "cpu"
 
 
 class Chain:
-    """A perceptron in training; `step` moves its weights."""
+    """A perceptron in training; `step` updates its weights."""
 
     def __init__(self, layers: Sequence[Layer], how: LocalTraining) -> None:
         self._how = how
@@ -154,7 +155,7 @@ class Chain:
             add_bias_gradient(moved[bias], g, beta=beta, alpha=alpha)
 
     def _finish(self) -> None:
-        """What is not the mini-batch's: the pull to the received weights and to 0, and the velocity's step."""
+        """The part independent of the mini-batch: proximal term, weight decay, and the momentum step."""
         how = self._how
         if not self._velocity:
             if how.prox:
@@ -169,12 +170,12 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Where a mini-batch of one size is computed."""
+    """Buffers for mini-batches of one size."""
 
     outputs: list[Tensor]  # z_l
     inward: list[Tensor]  # g_l, of all layers but the last
     size: Tensor  # B
-    norms: Norms | None  # where gradients are clipped
+    norms: Norms | None  # if gradients are clipped
 
     @classmethod
     def of(cls, linears: Sequence[nn.Linear], rows: int, *, clips: bool) -> _Room:
@@ -190,7 +191,7 @@ def shapes_of(linears: Sequence[nn.Linear]) -> list[tuple[int, int, bool]]:
 
 
 def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """As `torch.bmm` of one perceptron, whose kernel for small matrices rounds otherwise."""
+    """Like `torch.bmm` of one perceptron, whose kernel for small matrices rounds differently."""
     torch.mm(a[0], b[0], out=out[0])
 
 

@@ -1,4 +1,4 @@
-"""Which fast path a model's steps can take, if any."""
+"""Selects the fast path of a model's steps, if any."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["fast_trainer"]
 def fast_trainer(
     model: nn.Module, x: Tensor, y: Tensor, how: LocalTraining, loss_fn: LossFunction, objective: Objective | None
 ) -> Trainer | None:
-    """The fastest trainer that takes the steps of `Autograd`, to rounding; None where that is `Autograd` itself."""
-    if objective is not None:  # it may ask for gradients of its own, or call a layer for something else
+    """The fastest trainer that equals `Autograd` up to rounding; None if that is `Autograd` itself."""
+    if objective is not None:  # it may need its own gradients, or call a layer several times
         return None
     if loss_fn is F.cross_entropy and x.dtype == torch.float32 and y.ndim == 1:
         layers = chain_of(model)
