@@ -10,8 +10,8 @@
     last_line       of its log
 
 A child is a `subprocess.Popen` of bytes. It gets its own session by default: Ctrl-C reaches only the parent, which
-stops it. A child that must not outlive its parent calls `die_with_parent` (`core/processes/process_limits.py`), or ends with its
-stdin.
+stops it. A child that must not outlive its parent calls `die_with_parent` (`core/processes/process_limits.py`), or ends
+with its stdin.
 """
 
 from __future__ import annotations
