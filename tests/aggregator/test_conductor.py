@@ -13,14 +13,11 @@ from aggregator.conductor import Conductor
 from aggregator.config.fleet import load_fleet_config
 from aggregator.downlink.instructions import instructions
 from aggregator.downlink.publisher import Publisher
-from aggregator.intake.transfers import Uploads
-from aggregator.operator_commands import run_command
 from aggregator.round_log import log_lost
 from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import AboutHeard, Stored, Tick
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
-from aggregator.storage.rows import Answer
 from aggregator.worker.supervisor import WorkerProcess
 from core.local_defaults import MOMENTUM, auto_lr
 from tests.aggregator.journals import a_model, a_round, an_update, asked
@@ -153,26 +150,6 @@ def test_an_answer_of_the_worker_is_kept_until_it_is_durable(
     assert (conductor.state.phase, journal.completed()) == (Phase.FUSING, 1)
     conductor.fusing.drive()  # without asking the worker again
     assert (conductor.state.phase, journal.completed()) == (Phase.WAITING, 2)
-
-
-def test_a_command_and_what_follows_from_it_are_one_transaction(
-    conductor: Conductor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    journal = conductor.journal
-    number = journal.ask("revoke", "b")
-    (command,) = journal.commands()
-    uploads = Uploads(tmp_path / "parts", max_size=10, per_device=1, max_bytes=10)
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "withdraw", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("locked")))
-        with pytest.raises(sqlite3.OperationalError):
-            run_command(command, conductor, uploads)
-    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == (None, [])
-    run_command(command, conductor, uploads)
-    assert (journal.answer_of(number), [row.id for row in journal.devices() if row.revoked]) == (
-        Answer("revoked"),
-        ["b"],
-    )
-    assert journal.invitations(2) == []
 
 
 def test_a_device_that_gives_up_is_named_with_the_remedy(

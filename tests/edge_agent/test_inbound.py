@@ -19,7 +19,6 @@ import pytest
 
 from edge_agent.child.supervisor import LabelCounter
 from edge_agent.config import read_agent_config
-from edge_agent.faults import Nonsense
 from edge_agent.protocol.agent import Phase
 from edge_agent.service import Service
 from tests.edge_agent.scripted import (
@@ -211,17 +210,6 @@ def test_a_fault_in_the_loop_is_told_and_the_loop_goes_on(
     monkeypatch.setattr("edge_agent.service.FAULT_S", 0.0)
     assert service.run() == 0
     assert caplog.text.count("a turn of the agent: RuntimeError: a bug") == 2
-
-
-def test_nonsense_without_end_is_twenty_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    now = 0.0
-    nonsense = Nonsense(lambda: now)
-    for n in range(1000):
-        nonsense.warn(f"nonsense {n}")
-    assert len(caplog.records) == 20
-    now = 61.0
-    nonsense.warn("again")
-    assert [record.getMessage() for record in caplog.records[20:]] == ["980 more messages made no sense", "again"]
 
 
 def test_what_is_the_newest_is_written_as_soon_as_the_disk_takes_it(

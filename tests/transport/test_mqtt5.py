@@ -8,26 +8,12 @@ import pytest
 
 from core.errors import TransportError
 from core.settings import replace
-from tests.brokers import DEFAULTS_2_1, MOSQUITTO, Embedded, Mosquitto, mosquitto_version
+from tests.brokers import DEFAULTS_2_1, MOSQUITTO, Mosquitto, mosquitto_version
 from tests.transport.events import connected, eventually, messages, wait_for
 from tests.transport.scripted import CONNACK5, Scripted
 from transport.link import Connected, Disconnected, Link, Received
-from transport.probe import speaks_mqtt5
 
 pytestmark = [pytest.mark.light, pytest.mark.broker]
-
-
-def test_the_probe_tells_the_versions_apart(mosquitto: Mosquitto) -> None:
-    assert speaks_mqtt5(mosquitto.config)
-    with Embedded() as embedded:
-        assert not speaks_mqtt5(embedded.config)
-    with pytest.raises(ConnectionRefusedError):
-        speaks_mqtt5(embedded.config)
-
-
-def test_a_refusal_in_version_5_is_still_version_5(tmp_path: Path) -> None:
-    with Mosquitto(tmp_path / "m", anonymous=False) as m:
-        assert speaks_mqtt5(m.config)
 
 
 def test_a_message_expires(mosquitto: Mosquitto) -> None:

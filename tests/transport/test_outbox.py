@@ -62,3 +62,19 @@ def test_nobody_waits_for_a_connection_that_is_gone() -> None:
     assert not box.wait_until_empty(5)
     assert time.monotonic() - started < 2
     assert len(box) == 0
+
+
+def test_the_oldest_message_is_the_next_to_be_done() -> None:
+    box = Outbox(100)
+    assert box.oldest() is None
+    box.add(1, 10)
+    number, since = box.oldest() or (0, 0.0)
+    box.add(2, 10)
+    assert box.oldest() == (1, since)
+    box.done(2)
+    assert box.oldest() == (1, since)
+    box.add(3, 10)
+    box.done(1)
+    assert box.oldest()[0] == 3
+    assert box.oldest()[1] > since
+    assert number == 1

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from core.errors import TopicError
-from wire.ids import digest_of, transfer_id
 from wire.topics import (
     LEAVES,
     DeviceTopic,
@@ -120,12 +119,3 @@ def test_each_side_hears_what_the_other_sends_and_a_device_its_own_state(topic):
     if not isinstance(topic, ModelChunk):
         down = topic.leaf in ("job", "ack", "state") if isinstance(topic, DeviceTopic) else False
         assert any(topic_matches_sub(f, text) for f in agent_filters(topic.fleet, topic.device)) is down
-
-
-def test_a_digest_is_sha256_and_names_the_transfer():
-    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert digest_of(b"") == digest_of([]) == empty
-    assert digest_of(b"ab") == digest_of([b"a", b"b"])
-    assert transfer_id(empty) == empty[:32]
-    with pytest.raises(TopicError, match="64 lowercase hex digits"):
-        transfer_id("abc")

@@ -16,7 +16,7 @@ from aggregator.storage.artifacts import open_artifact, payload_of
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.rows import UpdateRow
 from aggregator.worker.fuse_round import Fuser, StoredGroup, wire_floats
-from aggregator.worker.stored_updates import base_arrays, received
+from aggregator.worker.stored_updates import base_arrays
 from models.build import build
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
@@ -199,21 +199,6 @@ def test_a_graph_is_fused_by_the_names_of_its_weights(fuser: Fuser) -> None:
     digest, _ = fuse(fuser, W1, base, [send(fuser, "d0", W1, graph, "onnx")])
     expected = pack_state(unpack(pack(model, floats="fp32")), floats="fp16")
     assert open_artifact(fuser.blobs.read(digest))[1] == encode(expected)
-
-
-def test_updates_are_read_when_they_are_asked_for_and_not_kept(fuser: Fuser, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, _ = fuser.start(FP32, SEED)
-    rows = [send(fuser, f"d{n}", FP32, encode(pack(trained(FP32, n), floats="fp32"))) for n in range(3)]
-    read: list[str] = []
-    real = Blobs.read
-    monkeypatch.setattr(Blobs, "read", lambda self, digest: (read.append(digest), real(self, digest))[1])
-    base_model = base_arrays(fuser.blobs.read(base))
-    updates = [received(row, fuser.blobs, base_model) for row in rows]
-    read.clear()
-    assert [update.device for update in updates] == ["d0", "d1", "d2"]
-    assert read == []
-    assert updates[1].state().keys() == updates[1].state().keys() == base_model.keys()
-    assert read == [rows[1].digest] * 2
 
 
 def test_a_header_names_as_many_parents_as_fit(fuser: Fuser) -> None:

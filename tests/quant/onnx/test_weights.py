@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from core.errors import ModelError
 from quant.onnx.graph_check import parse_graph
 from quant.onnx.lowbit import default_low_bits
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.weights import compact_weights, convert_low_bits, patch_weights, read_weights
-from tests.quant.onnx.graphs import BIAS, WEIGHT, linear, model_of
+from tests.quant.onnx.graphs import BIAS, WEIGHT, linear
 from wire.tensors import Packed
 
 pytestmark = pytest.mark.light
@@ -180,16 +180,6 @@ def test_compacting_what_is_not_there_is_refused():
         compact_weights(linear().SerializeToString(), {"fc.weigth": BINARY})
     with pytest.raises(ModelError, match=r"'fc.bias' is \(2, 3\), the ONNX graph has \(2,\)"):
         compact_weights(linear().SerializeToString(), {"fc.bias": BINARY})
-
-
-def test_a_name_alone_does_not_make_a_weight():
-    """An initializer `w:q1` beside a graph that does something else with it is refused."""
-    levels = numpy_helper.from_array(SIGNS, "w:q1")
-    scale = numpy_helper.from_array(np.ones((), np.float32), "w:scale")
-    cast = helper.make_node("Cast", ["w:q1"], ["w"], to=TensorProto.FLOAT)
-    model = model_of([cast, helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)], [levels, scale])
-    with pytest.raises(ModelError, match="'w' in the ONNX graph is not dequantized as the names"):
-        read_weights(model.SerializeToString())
 
 
 def test_levels_beyond_the_bits_in_the_name_are_refused():

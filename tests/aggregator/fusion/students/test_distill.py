@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from aggregator.evaluate import evaluate, score_state
-from aggregator.fusion.numerics.optimizers import make_optimizer, rate
-from aggregator.fusion.students.distill import Distilled, distill, draw_samples, num_steps
+from aggregator.fusion.students.distill import Distilled, distill
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ConfigError, ModelError, RoundError
 from models.build import build
@@ -81,25 +80,6 @@ def test_the_start_is_left_alone_and_its_names_are_the_results() -> None:
     assert all(not value.any() for value in start.values())
 
 
-def test_sgd_has_momentum_and_weight_decay() -> None:
-    """v = 2 + 0.1 * 1 = 2.1, w = 1 - 0.21 = 0.79; v = 0.5 * 2.1 + 2 + 0.079 = 3.129, w = 0.79 - 0.3129."""
-    w = [torch.ones(1)]
-    optimizer = make_optimizer(w, how(optimizer="sgd", momentum=0.5, weight_decay=0.1))
-    for _ in range(2):
-        optimizer.step([torch.full((1,), 2.0)], 0.1)
-    assert w[0].item() == pytest.approx(0.4771)
-
-
-def test_adam_divides_the_mean_gradient_by_its_size() -> None:
-    """g = 1, then 3. m / (1 - 0.9^2) = 0.39 / 0.19, v / (1 - 0.999^2) = 0.009999 / 0.001999; the first step is lr."""
-    w = [torch.zeros(1)]
-    optimizer = make_optimizer(w, how(optimizer="adam"))
-    optimizer.step([torch.ones(1)], 0.1)
-    assert w[0].item() == pytest.approx(-0.1)
-    optimizer.step([torch.full((1,), 3.0)], 0.1)
-    assert w[0].item() == pytest.approx(-0.1 - 0.1 * (0.39 / 0.19) / math.sqrt(0.009999 / 0.001999), rel=1e-5)
-
-
 def test_gradients_are_clipped_by_their_common_norm() -> None:
     """The gradient of the first test: (-1/2, 1/2) of the weights, (-1/4, 1/4) of the biases; its norm is sqrt(5/8)."""
     x, targets = torch.tensor([[2.0, 0.0]]), torch.tensor([[math.log(3.0), 0.0]])
@@ -119,28 +99,6 @@ def test_a_parameter_that_the_loss_does_not_depend_on_has_a_gradient_of_zero() -
     assert found.state["extractor.unused"].item() == pytest.approx(0.95)
 
 
-def test_sgd_takes_gradients_that_lie_in_another_order() -> None:
-    start, grad = torch.randn(4, 3, 3, 3, generator=seed()), torch.randn(4, 3, 3, 3, generator=seed(1))
-    plain, last = [start.clone()], [start.clone().contiguous(memory_format=torch.channels_last)]
-    for w in (plain, last):
-        optimizer = make_optimizer(w, how(optimizer="sgd", momentum=0.5))
-        for _ in range(3):
-            optimizer.step([grad.clone()], 0.1)
-    torch.testing.assert_close(plain[0], last[0])
-    assert not torch.equal(plain[0], start)
-
-
-def test_the_cosine_starts_at_the_rate_and_halves_it_in_the_middle() -> None:
-    cosine = Distillation(lr=0.01)
-    assert [rate(cosine, taken, 100, 0) for taken in (0, 50, 100)] == pytest.approx([0.01, 0.005, 0.0])
-    assert rate(Distillation(lr=0.01, schedule="constant"), 70, 100, 3) == 0.01
-
-
-def test_fedrads_rates_are_those_of_its_two_epochs() -> None:
-    fedrad = Distillation(schedule="swa", lr=1e-4)
-    assert [rate(fedrad, 0, 0, epoch) for epoch in (0, 1)] == pytest.approx([1e-4, 2.2e-4], rel=1e-2)
-
-
 @pytest.mark.parametrize("field", ["optimizer", "schedule"])
 def test_a_name_that_is_not_known_is_said(field: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown {field} 'none'"):
@@ -158,28 +116,6 @@ def test_a_start_of_another_prototype_is_refused() -> None:
 
 
 # Which samples, in which order
-
-
-def test_few_steps_use_few_samples_and_every_one_of_them_is_drawn() -> None:
-    few = how(steps=3, batch_size=4)
-    used = draw_samples(100, few, seed())
-    assert len(used) == 12
-    assert used.tolist() == sorted(set(used.tolist()))
-    assert torch.equal(used, draw_samples(100, few, seed()))
-    assert not torch.equal(used, draw_samples(100, few, seed(1)))
-    assert draw_samples(100, how(steps=3, batch_size=4, shuffle=False), seed()).tolist() == list(range(12))
-
-
-def test_many_steps_or_epochs_use_all_samples() -> None:
-    assert draw_samples(10, how(steps=3, batch_size=4), seed()).tolist() == list(range(10))
-    assert draw_samples(10, how(steps=1, batch_size=4, epochs=2), seed()).tolist() == list(range(10))
-
-
-def test_epochs_count_batches_and_no_batch_has_one_sample() -> None:
-    assert num_steps(9, how(epochs=2, batch_size=4, steps=1000)) == 4  # 4 and 4; the ninth sample alone is left out
-    assert num_steps(10, how(epochs=2, batch_size=4, steps=1000)) == 6
-    assert num_steps(10, how(epochs=2, batch_size=4, steps=5)) == 5
-    assert num_steps(1, how(epochs=2, batch_size=4)) == 2
 
 
 class Seen(Pass):

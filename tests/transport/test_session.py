@@ -1,4 +1,7 @@
-"""A broker that loses acknowledgements is left and found again; one that is only slow is not."""
+"""One connection: what comes before it is ready, and lost acknowledgements.
+
+A broker that loses acknowledgements is left and found again; one that is only slow is not.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ import threading
 
 import pytest
 
+from core.errors import TransportError
 from tests.transport.events import eventually, wait_for
+from tests.transport.scripted import Scripted
+from transport.client import MAX_PACKET, V311, Identity
 from transport.config import BrokerConfig
-from transport.link import Connected, Disconnected, Link
-from transport.outbox import Outbox
+from transport.events import Inbox
+from transport.link import Connected, Disconnected, Link, Received
+from transport.session import Session, Settings
+from transport.waker import Waker
 
 pytestmark = pytest.mark.light
 CONNECT, PUBLISH, UNSUBSCRIBE = 0x10, 0x30, 0xA0
@@ -89,17 +97,35 @@ def test_where_messages_are_acknowledged_nothing_is_asked() -> None:
         assert not eventually(lambda: UNSUBSCRIBE in broker.heard, 0.6)
 
 
-def test_the_oldest_message_is_the_next_to_be_done() -> None:
-    box = Outbox(100)
-    assert box.oldest() is None
-    box.add(1, 10)
-    number, since = box.oldest() or (0, 0.0)
-    box.add(2, 10)
-    assert box.oldest() == (1, since)
-    box.done(2)
-    assert box.oldest() == (1, since)
-    box.add(3, 10)
-    box.done(1)
-    assert box.oldest()[0] == 3
-    assert box.oldest()[1] > since
-    assert number == 1
+def session(broker: BrokerConfig) -> tuple[Session, Inbox]:
+    inbox = Inbox(1_000_000, lambda: None)
+    settings = Settings(broker=broker, identity=Identity("a", ("t",), None), outbox=1000, level=V311)
+    return Session(settings, inbox, Waker()), inbox
+
+
+def test_messages_before_the_subscription_is_confirmed_come_after_connected() -> None:
+    connack, publish, suback = b"\x20\x02\0\0", b"\x31\x04\0\x01t1", b"\x90\x03\0\x01\x01"
+    with Scripted(connack + publish + suback, close=True) as broker:
+        carried, inbox = session(broker.config)
+        carried.run()
+    assert [inbox.get(0), inbox.get(0), inbox.get(0)] == [Connected(), Received("t", b"1", True), None]
+    assert carried.reason
+    assert not carried.ready
+
+
+def test_a_subscription_that_is_refused_ends_it_before_it_was_ready() -> None:
+    with Scripted(b"\x20\x02\0\0" + b"\x90\x03\0\x01\x80", close=True) as broker:
+        carried, inbox = session(broker.config)
+        carried.run()
+    assert carried.reason == "the broker refuses to subscribe us to 't'; fix its access list"
+    assert inbox.get(0) is None
+
+
+def test_without_a_connection_nothing_is_taken_and_what_is_too_large_is_refused() -> None:
+    idle, _ = session(BrokerConfig())
+    assert not idle.publish("t", b"1", 1, False, None)
+    assert not idle.subscribe(["t"])
+    assert not idle.unsubscribe(["t"])
+    assert idle.pending() == 0
+    with pytest.raises(TransportError, match="send chunks"):
+        idle.publish("t", bytes(MAX_PACKET), 1, False, None)

@@ -187,15 +187,3 @@ def test_what_fusion_needs_is_loaded_when_the_worker_starts(tmp_path: Path) -> N
     assert (server.seed, server.validation, server.processes) == (3, None, 1)
     with pytest.raises(DataError, match=r"none.onnx: No such file or directory; 'teachers' are ONNX files"):
         Worker(setup_in(tmp_path, fusion={**fusion, "teachers": [str(tmp_path / "none.onnx")]}))
-
-
-def test_labelled_samples_that_have_a_say_are_those_of_the_task_unless_told(tmp_path: Path) -> None:
-    files = {name: str(tmp_path / f"{name}.npz") for name in ("task", "own")}
-    for number, path in enumerate(files.values(), start=2):
-        np.savez(path, x=np.zeros((number, 1, 4, 4), np.float32), y=np.arange(number))
-    for said, count in (("task", 2), (files["own"], 3), ("none", None)):
-        fusion = {**FusionConfig().to_json(), "validation": said}
-        server = Worker(setup_in(tmp_path, validation=files["task"], fusion=fusion)).fuser.server
-        assert (None if server.validation is None else len(server.validation[1])) == count
-        assert server.test is not None
-        assert len(server.test[1]) == 2
