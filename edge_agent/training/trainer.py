@@ -1,7 +1,7 @@
 """The seam of local SGD: a trainer takes the steps, and `sgd.py` decides on which mini-batches.
 
     Autograd                  any model and objective; the definition that the others are held to
-    fast/perceptron.py        plain perceptrons, without autograd
+    fast/perceptron.py        perceptrons, with dropout or without, whose layers need no autograd
     fast/fused_step.py        large linear layers take their step within the backward pass
 
 `fast/select.py` chooses; `fast = "off"` leaves every step to `Autograd`.
