@@ -20,8 +20,20 @@ from models.spec import PrototypeSpec
 if TYPE_CHECKING:
     from aggregator.fusion.generator.side_artifact import SideArtifact
     from aggregator.fusion.teachers.ensemble import Ensemble
+    from aggregator.fusion.teachers.logits import Teacher
 
-__all__ = ["DeviceReport", "Fused", "Group", "Memory", "Received", "Server", "State", "Trusted", "View"]
+__all__ = [
+    "DeviceReport",
+    "Fused",
+    "Group",
+    "MakeTeacher",
+    "Memory",
+    "Received",
+    "Server",
+    "State",
+    "Trusted",
+    "View",
+]
 
 State = dict[str, Tensor]
 
@@ -38,6 +50,10 @@ class Received:
     model: bool = True  # False: no tensor of a model came, `extra` is all there is
     extra: Callable[[], Mapping[str, Tensor]] = dict  # reads what came beside the model: logits by label
     late: bool = False  # it came after its round was closed: a teacher, never averaged
+
+
+#: (prototype, update, round) -> how its model answers; several may be asked at once, each in a thread of its own.
+MakeTeacher = Callable[[PrototypeSpec, Received, int], "Teacher"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +90,7 @@ class Server:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     processes: int = 1  # how many prototypes may distill at once
     teachers: Sequence[bytes] = ()  # further teachers as ONNX graphs
+    make_teacher: MakeTeacher | None = None  # of a received model; None: it is frozen (teachers/logits.py)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,16 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import Objective, Trained, train_local
-from models.seeding import seeded
+from edge_agent.training.trainer import LossFunction
+from models.seeding import followed, seeded
 from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
-__all__ = ["local_update", "packed_update", "repeatable"]
+__all__ = ["dropout_rng", "local_update", "packed_update", "repeatable"]
 
 
 def local_update(
@@ -26,6 +28,7 @@ def local_update(
     *,
     floats: str,
     generator: torch.Generator,
+    loss_fn: LossFunction = F.cross_entropy,
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Tensor], Trained]:
@@ -37,7 +40,9 @@ def local_update(
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with repeatable(model, generator):
-        trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
+        trained = train_local(
+            model, x, y, how, generator=generator, loss_fn=loss_fn, objective=objective, should_stop=should_stop
+        )
     return packed_update(model, floats=floats), trained
 
 
@@ -50,4 +55,13 @@ def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
 def repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
     """Seed torch's global random state, used by dropout, from `generator`'s seed, which is not advanced."""
     drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
-    return seeded(torch.Generator().manual_seed(generator.initial_seed() ^ 1)) if drops else nullcontext()
+    return seeded(_of_dropout(generator)) if drops else nullcontext()
+
+
+def dropout_rng(generator: torch.Generator) -> torch.Generator:
+    """A generator of its own that draws as dropout does where it is `repeatable`."""
+    return followed(_of_dropout(generator))
+
+
+def _of_dropout(generator: torch.Generator) -> torch.Generator:
+    return torch.Generator().manual_seed(generator.initial_seed() ^ 1)

@@ -1,7 +1,7 @@
 """The seam of local SGD: a trainer takes the steps, and `sgd.py` decides on which mini-batches.
 
     Autograd                  any model and objective; the reference for the others
-    fast/perceptron.py        plain perceptrons, without autograd
+    fast/perceptron.py        perceptrons, with dropout or without, whose layers need no autograd
     fast/fused_step.py        large linear layers take their step within the backward pass
 
 `fast/select.py` chooses; with `fast = "off"` every step is taken by `Autograd`.

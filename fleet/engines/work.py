@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class Bench:
     devices: Sequence[SimulatedDevice]  # by number
     models: Mapping[str, Prototype]
     test: tuple[torch.Tensor, torch.Tensor]
+    count: Callable[[Prototype, torch.Tensor, torch.Tensor], Tally] = count  # scores a model on some of the test set
     news: News | None = field(default=None)
 
     def open(self, news: News) -> None:
@@ -55,9 +56,9 @@ class Bench:
         if wide and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if quantized:
-            return count(model, x, y)
+            return self.count(model, x, y)
         with weights_as_they_are(model):
-            return count(model, x, y)
+            return self.count(model, x, y)
 
     @property
     def batches(self) -> int:

@@ -103,13 +103,14 @@ def write_report(
     from fleet.experiments.figures import bars
 
     rows = collect(experiment, store)
-    results, seconds, made_with = _everything(experiment, store)
+    results, seconds, made_with, commits = _everything(experiment, store)
     measured = [row for row in rows if row.seeds]
     facts = {
         "experiment": name,
         "title": experiment.title,
         "seeds": sorted({seed for row in measured for seed in row.seeds}),
         "versions": (made_with or versions()) | ({"edgestill": edgestill} if edgestill else {}),
+        "commits": commits,
         "seconds": round(seconds, 1),
         "parameters": dict(experiment.parameters),
         "cells": [row.to_json() for row in measured],
@@ -139,10 +140,10 @@ def _copy(name: str, folder: Path, page: Path) -> None:
         write_atomic(readme, index([facts for facts in found if "experiment" in facts and "cells" in facts]))
 
 
-def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float, dict[str, str]]:
-    """All runs that are there, how long they took together, and what the last of them ran with."""
+def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float, dict[str, str], list[str]]:
+    """All runs that are there, how long they took together, what the last of them ran with, and their commits."""
     results: dict[tuple[str, int], dict[str, Any]] = {}
-    seconds, made_with = 0.0, dict[str, str]()
+    seconds, made_with, commits = 0.0, dict[str, str](), set[str]()
     for fidelity in experiment.fidelities:
         for run in _runs(experiment.cells(fidelity)):
             for seed in store.seeds(fidelity, [run]):
@@ -151,7 +152,8 @@ def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float
                 results.setdefault((fidelity, seed), {})[run] = kept["facts"]
                 seconds += kept["seconds"]
                 made_with = kept["versions"]
-    return results, seconds, made_with
+                commits.add(kept.get("commit", ""))
+    return results, seconds, made_with, sorted(commits - {""})
 
 
 def _runs(cells: Sequence[Cell]) -> list[str]:

@@ -1,6 +1,6 @@
 """What runs measured, on disk: one file per run, fidelity and seed, written whole when the run ends.
 
-DIR/cells/RUN.FIDELITY.SEED.json     {"run", "fidelity", "seed", "seconds", "versions", "facts": {...}}
+DIR/cells/RUN.FIDELITY.SEED.json     {"run", "fidelity", "seed", "seconds", "versions", "commit", "facts": {...}}
 DIR/logs/RUN.FIDELITY.SEED.log       what it said meanwhile
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 from core.errors import ConfigError, DataError
 from core.files import read_regular, write_atomic
 from core.versions import versions
+from fleet.experiments.checkout import commit
 
 __all__ = ["Store", "Work"]
 
@@ -74,6 +75,7 @@ class Store:
             "seed": work.seed,
             "seconds": round(seconds, 1),
             "versions": versions(),
+            "commit": commit(),
             "facts": facts,
         }
         write_atomic(self.path(work), json.dumps(kept, indent=1) + "\n")

@@ -2,9 +2,10 @@
 
     z_k = a_k W_k^T + b_k,   k = 1 .. K        `torch.baddbmm` once, instead of K times `torch.addmm`
 
-Each device has its own mini-batches in its own order, as when it trains alone, and comes to the same bits: the formulas
-are those of `edge_agent/training/fast/perceptron.py`. Devices that are at mini-batches of different sizes (at the end
-of an epoch) take that step in groups. Only perceptrons: a loop over convolutions is faster than any way to batch them.
+Each device has its own mini-batches in its own order and its own masks of dropout, as when it trains alone, and comes
+to the same bits: the formulas are those of `edge_agent/training/fast/perceptron.py`. Devices that are at mini-batches
+of different sizes (at the end of an epoch) take that step in groups. Only perceptrons: a loop over convolutions is
+faster than any way to batch them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from torch import Tensor, nn
 
 from core.errors import ConfigError, DivergedError
 from edge_agent.training.clipping import Norms
-from edge_agent.training.fast.perceptron import Layer, add_bias_gradient, chain_of, log_softmax_gradient, shapes_of
+from edge_agent.training.fast.perceptron import (
+    Layer,
+    add_bias_gradient,
+    chain_of,
+    draw_mask_,
+    log_softmax_gradient,
+    shapes_of,
+)
+from edge_agent.training.local_round import dropout_rng
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.schedule import Trained, clip_factor, schedule
 from edge_agent.training.sgd import batches
@@ -62,7 +71,7 @@ def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack
         raise ConfigError("local training: the device has no samples")
     # by size: who shares a batch size then mostly stands together
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
-    stack = Stack(model, how, order)
+    stack = Stack(model, how, order, [dropout_rng(pupils.generators[k]) for k in order])
     for steps in _in_step(pupils, order, how):
         at = 0
         for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
@@ -89,12 +98,17 @@ def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterat
 
 
 class Stack:
-    """Perceptrons in training, all from the same start; `order` says whose the first is, the second, …"""
+    """Perceptrons in training, all from the same start; `order` says whose the first is, the second, …
 
-    def __init__(self, model: nn.Module, how: LocalTraining, order: Sequence[int]) -> None:
+    `droppers` draw the masks of dropout, in that order.
+    """
+
+    def __init__(
+        self, model: nn.Module, how: LocalTraining, order: Sequence[int], droppers: Sequence[torch.Generator]
+    ) -> None:
         layers, count = chain_of(model), len(order)
         assert layers is not None, "a perceptron"
-        self._how, self._layers = how, layers
+        self._how, self._layers, self._droppers = how, layers, droppers
         self._at = {k: at for at, k in enumerate(order)}
         weights = [layer.linear.weight for layer in layers]
         biases = [cast("nn.Parameter | None", layer.linear.bias) for layer in layers]
@@ -143,7 +157,9 @@ class Stack:
         seen = [room.x]  # a_l
         for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
             _multiply(seen[-1], weight.transpose(1, 2), z, part.biases[number], small=room.small[number])
-            seen.append(z.relu_() if self._layers[number].relu else z)
+            seen.append(self._layers[number].activate_(z))
+            if (masks := room.masks[number]) is not None:
+                z.mul_(self._draw_masks(first, masks, self._layers[number].dropout))
         log_p = torch.log_softmax(seen.pop().flatten(0, 1), 1)
         self._add_losses(first, counts, log_p, labels)
         # the mean is that of each device's own mini-batch: `size` is B, not K B
@@ -153,8 +169,9 @@ class Stack:
         gs = [g]  # g_l, the last one first
         for at in range(len(weights) - 1, 0, -1):
             inward = _multiply(gs[-1], weights[at], room.inward[at - 1], small=room.small[at])
-            if self._layers[at - 1].relu:
-                torch.ops.aten.threshold_backward.grad_input(inward, seen[at], 0, grad_input=inward)
+            if (masks := room.masks[at - 1]) is not None:
+                inward.mul_(masks)
+            self._layers[at - 1].turn_back_(inward, seen[at])
             gs.append(inward)
         gs.reverse()
         if room.norms is not None:
@@ -162,6 +179,11 @@ class Stack:
         for at, own in enumerate(gs):
             self._add_gradient(at, part, own, seen[at], small=room.small[at])
         self._finish(part)
+
+    def _draw_masks(self, first: int, masks: Tensor, p: float) -> Tensor:
+        for k, mask in enumerate(masks, first):
+            draw_mask_(mask, p, self._droppers[k])
+        return masks
 
     def _clip(self, first: int, gs: list[Tensor], squared: Tensor) -> None:
         """Scale each perceptron's gradient; one that is not finite is no step, and its device has diverged."""
@@ -279,6 +301,7 @@ class _Room:
 
     x: Tensor
     outputs: list[Tensor]  # z_l
+    masks: list[Tensor | None]  # m_l, where there is dropout
     inward: list[Tensor]  # g_l, of all layers but the last
     size: Tensor  # B
     small: list[bool]  # by layer: torch's batched kernel is one of its own, which rounds otherwise than that of one
@@ -290,6 +313,7 @@ class _Room:
         return cls(
             _aligned(count, rows, linears[0].in_features),
             [_aligned(count, rows, linear.out_features) for linear in linears],
+            [_aligned(count, rows, layer.linear.out_features) if layer.dropout else None for layer in layers],
             [_aligned(count, rows, linear.in_features) for linear in linears[1:]],
             torch.tensor(float(rows)),
             [rows * linear.in_features * linear.out_features < SMALL for linear in linears],

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from aggregator.recipes.lr_decay import round_lr
 from core.errors import ConfigError, DivergedError, NonFiniteError, TensorError
@@ -30,6 +31,7 @@ from fleet.attacks.builtin import Attack
 from fleet.data import Dataset
 from fleet.partition import partition
 from fleet.simulation.config import SimulationConfig
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.round_message import Artifact, News
 from fleet.simulation.seeds import numpy_rng, torch_rng
 from models.split import Prototype
@@ -70,6 +72,7 @@ class SimulatedDevice:
     rows: NDArray[np.int64] = field(repr=False)  # of the training set
     config: SimulationConfig = field(repr=False)
     attack: Attack | None = None
+    hooks: Hooks = field(default=NO_HOOKS, repr=False)
     kept: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -177,6 +180,7 @@ class SimulatedDevice:
             self.how(news),
             floats=self.floats(model),
             generator=self.rng(news),
+            loss_fn=self.hooks.loss or F.cross_entropy,
             objective=make_objective(
                 news.learned_from, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
@@ -185,8 +189,9 @@ class SimulatedDevice:
 
     def how(self, news: News) -> LocalTraining:
         """How it trains in this round."""
-        training = self.config.training
-        return replace(training, lr=round_lr(training.lr, news.extra, news.number))
+        training, hook = self.config.training, self.hooks.training
+        how = replace(training, lr=round_lr(training.lr, news.extra, news.number))
+        return how if hook is None else hook(how, news.number)
 
     def rng(self, news: News) -> torch.Generator:
         """What shuffles its samples in this round."""
@@ -226,7 +231,7 @@ def _reason(error: DivergedError | TensorError) -> str:
     return f"its update cannot be sent: {error}"
 
 
-def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
+def make_devices(config: SimulationConfig, dataset: Dataset, hooks: Hooks = NO_HOOKS) -> list[SimulatedDevice]:
     """N devices; device i has prototype i mod P and the i-th part of the training set."""
     parts = partition(
         config.partition,
@@ -250,6 +255,7 @@ def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDe
             rows=part,
             config=config,
             attack=attackers.get(i),
+            hooks=hooks,
         )
         for i, part in enumerate(parts)
     ]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aggregator.evaluate import Score, mean_train_loss
+from aggregator.evaluate import Score, count, mean_train_loss
 from aggregator.fusion import types as fusion
 from aggregator.fusion.generator import side_artifact as fusion_side_artifact
 from aggregator.fusion.pipeline.round import fuse_round
@@ -24,7 +24,7 @@ from aggregator.fusion.process_pool import lent
 from aggregator.fusion.types import Memory, Received
 from aggregator.recipes.catalogue import find_recipe
 from aggregator.rounds.sampling import sample
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from fleet.data import Dataset, hold_out
 from fleet.engines import Task, make_engine
 from fleet.engines.base import Scoring
@@ -34,6 +34,7 @@ from fleet.fast.sample_store import view_of
 from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import Answer, SimulatedDevice, make_devices
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
@@ -68,8 +69,10 @@ class Group:
 class Simulation:
     """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn, then `close()`."""
 
-    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
-        self.config = config
+    def __init__(self, config: SimulationConfig, dataset: Dataset, *, hooks: Hooks = NO_HOOKS) -> None:
+        if hooks is not NO_HOOKS and config.engine == "ray":
+            raise ConfigError("engine 'ray' has no hooks of experiments; use --engine processes or inline")
+        self.config, self.hooks = config, hooks
         self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
         if not len(dataset.y_test):
@@ -78,7 +81,8 @@ class Simulation:
         self.test_x = view_of(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
-        self.devices = make_devices(config, dataset)
+        self.server = replace(self.server, make_teacher=hooks.teacher)
+        self.devices = make_devices(config, dataset, hooks)
         self.memory = Memory()
         self.side_artifact: PublishedSideArtifact | None = None
         self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
@@ -87,6 +91,7 @@ class Simulation:
             devices=self.devices,
             models={group.name: group.model for group in self.groups},
             test=(self.test_x, self.test_y),
+            count=hooks.count or count,
         )
         self.engine = make_engine(config.engine, bench, workers=config.workers, address=config.address)
 

@@ -17,12 +17,13 @@ from aggregator.fusion.students.batches import draw_samples
 from aggregator.fusion.students.parallel import Student, distill_all
 from aggregator.fusion.teachers.ensemble import Ensemble, UnansweredError
 from aggregator.fusion.teachers.logits import OnnxTeacher, StateTeacher, Teacher
-from aggregator.fusion.types import Server, State
+from aggregator.fusion.types import MakeTeacher, Received, Server, State
 from aggregator.recipes.catalogue import Distillation, Recipe
 from aggregator.recipes.parts import find_part
 from core.errors import RoundError
 from models.build import build
 from models.seeding import torch_rng
+from models.spec import PrototypeSpec
 
 __all__ = ["Lesson", "UnansweredError", "learn", "prepare", "report", "report_together", "teach"]
 
@@ -39,7 +40,7 @@ class Lesson:
 
 def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: int) -> Lesson | None:
     """What teachers there are, on which samples; None without samples or teachers. Nothing is computed yet."""
-    teachers = _received(courses) + [
+    teachers = _received(courses, number, server.make_teacher) + [
         OnnxTeacher(device=f"ONNX teacher {n}", graph=graph) for n, graph in enumerate(server.teachers, start=1)
     ]
     if server.source is None:
@@ -54,12 +55,15 @@ def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: i
     return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server), how=how)
 
 
-def _received(courses: Sequence[Course]) -> list[Teacher]:
+def _received(courses: Sequence[Course], number: int, make: MakeTeacher | None) -> list[Teacher]:
+    make = make or _frozen
     return [
-        StateTeacher(device=update.device, spec=course.group.spec, state=update.state)
-        for course in courses
-        for update in (*course.view.updates, *course.late)
+        make(course.group.spec, update, number) for course in courses for update in (*course.view.updates, *course.late)
     ]
+
+
+def _frozen(spec: PrototypeSpec, update: Received, _: int) -> Teacher:
+    return StateTeacher(device=update.device, spec=spec, state=update.state)
 
 
 def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Server) -> Ensemble:
@@ -140,9 +144,9 @@ def report(courses: Sequence[Course], ensemble: Ensemble, server: Server) -> Non
             course.metrics |= {"average_accuracy": own, **together}
 
 
-def report_together(courses: Sequence[Course], server: Server) -> None:
+def report_together(courses: Sequence[Course], server: Server, number: int) -> None:
     """How good the received models are together: argmax of the sum of their logits (FedEnsemble)."""
-    teachers = _received(courses)
+    teachers = _received(courses, number, server.make_teacher)
     if server.test is None or not teachers:
         return
     x, y = server.test

@@ -83,7 +83,7 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
         from aggregator.fusion.pipeline.distillation import report_together
 
         with watch("score"):
-            report_together(courses, server)
+            report_together(courses, server, number)
     return Fused(
         states={course.name: course.state for course in courses},
         memory=memory,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from edge_agent.training.fast.fused_step import FusedStep, layers_that_may
 from edge_agent.training.fast.perceptron import Chain, chain_of
@@ -20,9 +19,9 @@ def fast_trainer(
     """The fastest trainer that equals `Autograd` up to rounding; None if that is `Autograd` itself."""
     if objective is not None:  # it may need its own gradients, or call a layer several times
         return None
-    if loss_fn is F.cross_entropy and x.dtype == torch.float32 and y.ndim == 1:
+    if x.dtype == torch.float32 and y.ndim == 1:
         layers = chain_of(model)
         if layers is not None:
-            return Chain(layers, how)
+            return Chain(layers, how, loss_fn)
     large = layers_that_may(model, how)
     return FusedStep(large, model, how, loss_fn) if large else None

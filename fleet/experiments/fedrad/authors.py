@@ -1,41 +1,64 @@
-"""What FedRAD's code does (Sturluson et al. 2021) and no part of ours has, for reference fidelity.
+"""What FedRAD's code does (Sturluson et al. 2021) and no user would want, as hooks of the simulated fleet.
 
-Its dropout is never switched off: neither in testing nor in the teachers, whose logits, medians and scores all carry
-that noise. Its loss is in `fleet/experiments/fedrad/step.py`.
+Its loss is the cross-entropy of probabilities that are taken for logits. Its dropout is never switched off: neither in
+testing nor in the teachers, whose logits, medians and scores all carry that noise.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import copy
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from aggregator.fusion.students.distill import distill
-from aggregator.fusion.teachers.ensemble import Ensemble
+from aggregator.evaluate import Counted, count
 from aggregator.fusion.teachers.logits import Forward
-from aggregator.fusion.types import DeviceReport, Fused, Group, Memory, Received, Server, State, View
-from aggregator.recipes.catalogue import Recipe
-from aggregator.recipes.parts import find_part
+from aggregator.fusion.types import Received
+from edge_agent.training.fast.perceptron import draw_mask_
 from models.build import build
-from models.seeding import seeded, torch_rng
+from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 from models.split import Prototype
 
-__all__ = ["DropoutTeacher", "dropout_error", "fuse_with_dropout"]
-
-BATCH = 1000  # images that are tested at once
+__all__ = ["DropoutTeacher", "count_with_dropout", "dropout_teacher", "dropping", "softmax_first"]
 
 
-@torch.no_grad()
-def dropout_error(model: Prototype, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
-    """The share of wrong answers while dropout is on."""
-    model.train()
-    with seeded(rng):
-        answers = torch.cat([model(batch).argmax(1) for batch in x.split(BATCH)])
-    return float((answers != y).double().mean())
+def softmax_first(logits: Tensor, y: Tensor) -> Tensor:
+    """CE(softmax(z), y): bounded, and of damped gradients."""
+    return F.cross_entropy(logits.softmax(1), y)
+
+
+@contextmanager
+def dropping(model: nn.Module, rng: torch.Generator) -> Iterator[None]:
+    """Inside, `model` drops in evaluation mode too, by `rng` alone: several may answer at once, each in a thread."""
+
+    def drop(module: nn.Dropout, _: object, x: Tensor) -> Tensor:
+        return x * draw_mask_(torch.empty_like(x), module.p, rng)
+
+    drops = [module for module in model.modules() if isinstance(module, nn.Dropout) and module.p]
+    handles = [module.register_forward_hook(drop) for module in drops]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def count_with_dropout(model: nn.Module, x: Tensor, y: Tensor, *, seed: int) -> list[Counted]:
+    """Correct answers and losses while dropout is on; the masks are the same in every round."""
+    with dropping(model, torch_rng(seed, "test")):
+        return count(model, x, y)
+
+
+def dropout_teacher(spec: PrototypeSpec, update: Received, number: int, *, seed: int) -> DropoutTeacher:
+    """A teacher of round `number` that answers with dropout on."""
+    rng = torch_rng(seed, "dropout", number, update.device)
+    return DropoutTeacher(device=update.device, spec=spec, update=update, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +67,7 @@ class DropoutTeacher:
 
     device: str
     spec: PrototypeSpec
-    state: Callable[[], State]
+    update: Received
     rng: torch.Generator
 
     @property
@@ -53,59 +76,23 @@ class DropoutTeacher:
         return self.spec.classes
 
     def prepare(self, where: torch.device) -> None:
-        """Nothing."""
+        """The prototype is built here, in one thread: torch's random state is borrowed for it."""
+        _template(self.spec)
 
     def open(self, where: torch.device) -> Forward:
-        """The model in training mode; gradients are off."""
-        model = build(self.spec).to(where)
-        model.load_state_dict(self.state())
-        model.train()
-
-        @torch.no_grad()
-        def forward(x: Tensor) -> Tensor:
-            with seeded(self.rng):
-                logits: Tensor = model(x.to(where))
-            return logits.cpu()
-
-        return forward
+        """The model, ready to answer."""
+        model = copy.deepcopy(_template(self.spec)).to(where).eval()
+        model.load_state_dict(dict(self.update.state()))
+        return functools.partial(_answer, model, where, self.rng)
 
 
-def fuse_with_dropout(recipe: Recipe, groups: Sequence[Group], server: Server, number: int, memory: Memory) -> Fused:
-    """`fuse_round` for one prototype and a recipe that distills, with teachers that answer with dropout on.
-
-    One pass of the teachers gives scores and targets; the authors' code makes a pass for each.
-    """
-    (group,) = groups
-    assert server.source is not None, "the recipe distills"
-    assert recipe.teach is not None
-    start = time.perf_counter()
-    teachers = [_teacher(group.spec, update, server.seed, number) for update in group.updates]
-    scored = recipe.weigh == "median-score"
-    ensemble = Ensemble(teachers, server.source, teach=find_part("teach", recipe.teach), scored=scored, workers=1)
-    view = View(
-        spec=group.spec,
-        number=number,
-        previous=group.previous,
-        updates=group.updates,
-        memory=memory,
-        options=recipe.options,
-        server=server,
-        ensemble=ensemble,
-    )
-    weights = find_part("weigh", recipe.weigh)(view)
-    average = find_part("average", recipe.average)(view, weights)
-    targets = ensemble.taught()
-    taught = time.perf_counter()
-    done = distill(build(group.spec), average, server.source, targets, recipe.distill, generator=view.rng("distill"))
-    return Fused(
-        states={group.name: done.state},
-        memory=memory,
-        devices={u.device: DeviceReport(weight=w / sum(weights)) for u, w in zip(group.updates, weights, strict=True)},
-        metrics={group.name: {"distill_best_step": float(done.best_step)}},
-        seconds={"teach": taught - start, "distill": time.perf_counter() - taught},
-    )
+@functools.cache
+def _template(spec: PrototypeSpec) -> Prototype:
+    return build(spec, generator=torch.Generator().manual_seed(0))
 
 
-def _teacher(spec: PrototypeSpec, update: Received, seed: int, number: int) -> DropoutTeacher:
-    rng = torch_rng(seed, "dropout", number, update.device)
-    return DropoutTeacher(device=update.device, spec=spec, state=lambda: dict(update.state()), rng=rng)
+@torch.inference_mode()
+def _answer(model: nn.Module, where: torch.device, rng: torch.Generator, x: Tensor) -> Tensor:
+    with dropping(model, rng):
+        logits: Tensor = model(x.to(where))
+    return logits.float().cpu()

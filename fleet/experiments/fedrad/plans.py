@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aggregator.recipes.lr_decay import LR_DECAY
 from edge_agent.training.params import LocalTraining
+from fleet.experiments.base import UNCAPPED
 
 __all__ = ["PLANS", "Plan"]
 
@@ -22,19 +25,30 @@ class Plan:
     fusion: Mapping[str, Any] = field(default_factory=dict)  # overrides of the recipes that need the server's set
     fedrad: Mapping[str, Any] = field(default_factory=dict)  # further ones, of FedRAD alone
     server_momentum: float = 0.0  # of all recipes
-    validation: int = 0  # of that set, labelled images that decide which student is kept
+    validation: int = 0  # beside that set, labelled images that decide which student is kept
     withhold: bool = True  # the server's set is kept from the devices of recipes that need none, too
     authors: bool = False  # the loss and the dropout of the authors' code (authors.py)
-    train_faulty: bool = False  # noise of deviation 20 leaves nothing of what a faulty device has learned
+    score_every: int = 1  # rounds between two looks at the test set
 
-    def of_round(self, number: int) -> LocalTraining:
-        """How devices train in round `number`."""
-        if number == 1 and self.first_steps is not None:
-            return replace(self.training, epochs=None, steps=self.first_steps)
+    @property
+    def lr_decay(self) -> float:
+        """The factor of the learning rate from round to round (`aggregator/recipes/lr_decay.py`)."""
         if self.last_lr is None or self.rounds == 1:
-            return self.training
-        share = (number - 1) / (self.rounds - 1)
-        return replace(self.training, lr=self.training.lr * (self.last_lr / self.training.lr) ** share)
+            return 1.0
+        return math.pow(self.last_lr / self.training.lr, 1 / (self.rounds - 1))
+
+    def overrides(self, recipe: str, *, distills: bool) -> dict[str, Any]:
+        """Of the fields of `recipe`, which distills or does not."""
+        momentum = {"server_momentum": self.server_momentum} if self.server_momentum else {}
+        decay = {LR_DECAY: self.lr_decay} if self.lr_decay != 1 else {}
+        own = {**(self.fusion if distills else {}), **(self.fedrad if recipe == "fedrad" else {})}
+        return {**UNCAPPED, **momentum, **decay, **own}
+
+    def of_round(self, how: LocalTraining, number: int) -> LocalTraining:
+        """How devices train in round `number`, where the others go as `how` says: a hook of the simulation."""
+        if number > 1 or self.first_steps is None:
+            return how
+        return replace(how, epochs=None, steps=self.first_steps)
 
     def words(self) -> str:
         """For the page."""
@@ -68,6 +82,7 @@ PLANS: Mapping[str, Plan] = {
         fedrad={"screen": ("drop-worst",), "drop_below": 0.6, "score_power": 0.5},
         server_momentum=0.9,
         validation=500,
+        score_every=5,
     ),
     "reference": Plan(
         rounds=30,

@@ -58,21 +58,23 @@ Key = tuple[str, str, str]  # recipe, split, attack
 def measure(setting: Setting, *, key: Key, dataset: str = "mnist", plan: Plan | None = None) -> Facts:
     """One run: the test error after the last round, and how it came about. The plan is that of the fidelity."""
     from fleet.data import load
-    from fleet.experiments.fedrad.fleet import make_fleet, rounds
+    from fleet.experiments.fedrad.runs import config_of, make_fleet, rounds
 
     recipe, split, attack = key
     plan = plan or PLANS[setting.fidelity]
-    fleet = make_fleet(load(dataset), recipe, SPLITS[split], ATTACKS[attack], plan, seed=setting.seed)
-    told = []
+    config = config_of(recipe, SPLITS[split], ATTACKS[attack], plan, dataset=dataset, seed=setting.seed)
+    fleet, told = make_fleet(config, load(dataset), plan), []
     for number, facts in enumerate(rounds(fleet), start=1):
         told.append(facts)
-        setting.say(f"round {number}/{plan.rounds}, error {facts.error:.2f} %, attackers weigh {facts.harm:.4f}")
+        error = "not scored" if facts.error is None else f"error {facts.error:.2f} %"
+        setting.say(f"round {number}/{plan.rounds}, {error}, attackers weigh {facts.harm:.4f}")
+    errors = {number: facts.error for number, facts in enumerate(told, start=1) if facts.error is not None}
     return {
-        "error": told[-1].error,
-        "errors": [round(facts.error, 2) for facts in told],
+        "error": errors[plan.rounds],
+        "errors": {str(number): round(error, 2) for number, error in errors.items()},
         "attackers_weight": [round(facts.harm, 5) for facts in told],
-        "distill_best_step": [facts.best_step for facts in told],
-        "examples": [len(device.y) for device in fleet.devices],
+        "lost": [facts.lost for facts in told],
+        "examples": [len(device.rows) for device in fleet.devices],
         "seconds_by": _seconds([facts.seconds for facts in told]),
     }
 

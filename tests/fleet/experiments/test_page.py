@@ -45,6 +45,7 @@ def rendered(text: str) -> str:
         {"not_measured": [EVIL]},
         {"versions": {EVIL: EVIL}},
         {"parameters": {EVIL: EVIL}},
+        {"commits": [EVIL]},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -120,6 +120,16 @@ def test_the_report_is_three_files_and_a_page_elsewhere(toy: str, tmp_path: Path
         assert (page / f"toy.{suffix}").read_bytes() == (store.folder / f"toy.{suffix}").read_bytes()
 
 
+def test_the_page_says_at_which_commits_its_runs_were_made(
+    toy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, digits in ((0, "bbb"), (1, "aaa")):
+        monkeypatch.setattr("fleet.experiments.store.commit", lambda digits=digits: digits)
+        store = filled(tmp_path / "out", seeds=(seed,))
+    assert write_report(toy, find_experiment(toy), store)["commits"] == ["aaa", "bbb"]
+    assert "\n- made at commit aaa, bbb\n- python" in (store.folder / "toy.md").read_text()
+
+
 def test_a_folder_of_pages_has_an_index_and_a_stranger_s_readme_stays(toy: str, tmp_path: Path) -> None:
     store, ours, theirs = filled(tmp_path / "out"), tmp_path / "results", tmp_path / "theirs"
     theirs.mkdir()

@@ -13,6 +13,7 @@ from core.errors import ConfigError
 from edge_agent.training.fast.fused_step import FusedStep
 from edge_agent.training.fast.perceptron import Chain
 from edge_agent.training.fast.select import fast_trainer
+from edge_agent.training.local_round import repeatable
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
 from edge_agent.training.trainer import Trainer
@@ -47,7 +48,8 @@ def weights_of(model: Prototype) -> dict[str, Tensor]:
 
 def trained(name: str, side: int, how: LocalTraining) -> tuple[dict[str, Tensor], float]:
     model = prototype(name, side)
-    done = train_local(model, *samples(side), how, generator=shuffle())
+    with repeatable(model, shuffle()):
+        done = train_local(model, *samples(side), how, generator=shuffle())
     return weights_of(model), done.loss
 
 
@@ -66,9 +68,11 @@ def stacked(name: str, side: int, how: LocalTraining) -> tuple[dict[str, Tensor]
 PATHS = {
     "perceptron": ("mlp:fp32", 4, trained, Chain),
     "perceptron, 1-bit": ("mlp:w1", 4, trained, Chain),
+    "perceptron with dropout": ("fedrad_mlp:fp32", 4, trained, Chain),
     "spectral": ("mcmahan_cnn:fp32", 28, trained, None),
     "spectral, 1-bit": ("mcmahan_cnn:w1", 28, trained, None),
     "stacked perceptrons": ("mlp:fp32", 4, stacked, Chain),
+    "stacked perceptrons with dropout": ("fedrad_mlp:fp32", 4, stacked, Chain),
     "stacked perceptrons, 1-bit": ("mlp:w1", 4, stacked, Chain),
 }
 

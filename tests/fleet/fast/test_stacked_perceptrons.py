@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from core.errors import DivergedError
+from edge_agent.training.local_round import repeatable
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
 from fleet.fast.sample_store import Shelf
@@ -43,7 +44,8 @@ def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int 
     stack = train_stacked(start, pupils(sizes, side), how)
     for k, n in enumerate(sizes):
         alone, together = prototype(name, side), prototype(name, side)
-        wanted = train_local(alone, *samples(k, n, side), how, generator=shuffle(k))
+        with repeatable(alone, shuffle(k)):
+            wanted = train_local(alone, *samples(k, n, side), how, generator=shuffle(k))
         stack.put_into(together, k)
         own = dict(together.named_parameters())
         views = stack.state(k)
@@ -56,7 +58,7 @@ def check_like_alone(name: str, sizes: list[int], how: LocalTraining, side: int 
     assert all(torch.equal(a, b) for a, b in zip(start.parameters(), own.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1"])
+@pytest.mark.parametrize("name", ["mlp:fp32", "mlp:w1", "fedrad_mlp:fp32"])
 @every_sgd_term
 def test_the_bits_are_those_of_one_device_after_another(name: str, extra: dict[str, float]) -> None:
     check_like_alone(name, [21, 21, 21], LocalTraining(lr=0.1, batch_size=8, epochs=2, **extra))  # batches of 8, 8, 5
@@ -65,6 +67,10 @@ def test_the_bits_are_those_of_one_device_after_another(name: str, extra: dict[s
 @pytest.mark.parametrize("amount", [{"epochs": 3}, {"steps": 7}], ids=str)
 def test_devices_of_any_size_train_side_by_side(amount: dict[str, int]) -> None:
     check_like_alone("mlp:fp32", [1, 30, 8, 21, 2, 30, 9], LocalTraining(lr=0.1, batch_size=8, **amount))
+
+
+def test_devices_of_any_size_have_their_own_dropout() -> None:
+    check_like_alone("fedrad_mlp:fp32", [1, 30, 8, 21, 2, 30, 9], LocalTraining(lr=0.1, batch_size=8, epochs=2))
 
 
 def test_networks_of_real_width_have_the_bits_too() -> None:
@@ -134,4 +140,5 @@ def test_as_many_pay_as_the_cache_holds_and_only_perceptrons() -> None:
     assert size_that_pays(prototype("mlp:fp32", side=28)) == 5  # 0.8 MB each
     assert size_that_pays(prototype("mlp:w1")) == 16
     assert size_that_pays(prototype("cnn:fp32", side=28)) == 1
-    assert size_that_pays(prototype("fedrad_mlp:fp32")) == 1  # it has dropout, so it is left to autograd
+    assert size_that_pays(prototype("fedrad_mlp:fp32")) == 7
+    assert size_that_pays(prototype("fedrad_mlp:fp32", side=28)) == 1  # 2.1 MB each

@@ -1,61 +1,81 @@
+"""The ways of FedRAD's code, as hooks."""
+
+from __future__ import annotations
+
 from functools import partial
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from aggregator.fusion.types import Group, Memory, Received, Server
-from aggregator.recipes.catalogue import find_recipe
-from fleet.experiments.fedrad.authors import DropoutTeacher, dropout_error, fuse_with_dropout
-from fleet.experiments.fedrad.plans import PLANS
+from aggregator.evaluate import count
+from aggregator.fusion.teachers.logits import CPU, all_logits
+from aggregator.fusion.types import Received
+from edge_agent.training.fast.perceptron import chain_of
+from fleet.experiments.fedrad.authors import count_with_dropout, dropout_teacher, dropping, softmax_first
 from models.build import build
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
+from models.split import Prototype
 
-SPEC = PrototypeSpec(*parse_prototype("fedrad_mlp:fp32"), (4,), 3, 256)
-CPU = torch.device("cpu")
-
-
-def model(seed=0):
-    return build(SPEC, generator=torch_rng(seed, "init"))
+SPEC = PrototypeSpec(*parse_prototype("fedrad_mlp:fp32"), (4,), 3)
 
 
-def test_an_error_is_measured_with_dropout_on():
-    x = torch.randn(200, 4, generator=torch_rng(0, "x"))
-    one = model()
-    y = one.eval()(x).argmax(1)
-    with_dropout = dropout_error(one, x, y, torch_rng(1, "test"))
-    assert 0 < with_dropout < 1  # without dropout, every answer would be y
-    assert dropout_error(one, x, y, torch_rng(1, "test")) == with_dropout
-    assert dropout_error(one, x, y, torch_rng(2, "test")) != with_dropout
+def model(seed: int = 0) -> Prototype:
+    return build(SPEC, generator=torch_rng(seed, "w"))
 
 
-def test_a_teacher_answers_with_dropout_on():
-    x = torch.randn(5, 4, generator=torch_rng(0, "x"))
-    state = model().state_dict()
-    answers = [
-        DropoutTeacher(device="a", spec=SPEC, state=partial(dict, state), rng=torch_rng(seed, "r")).open(CPU)(x)
-        for seed in (0, 0, 1)
-    ]
+def inputs(n: int = 5) -> torch.Tensor:
+    return torch.randn(n, 4, generator=torch_rng(0, "x"))
+
+
+def received(device: str = "a") -> Received:
+    return Received(device=device, num_examples=10, state=partial(dict, model().state_dict()))
+
+
+def test_the_loss_is_bounded() -> None:
+    """Of ten classes: ln(e + 9) - 1 for an answer that is right and sure, ln(e + 9) for one that is sure and wrong."""
+    logits = 100 * torch.eye(10)[:2]
+    assert softmax_first(logits, torch.tensor([0, 1])).item() == pytest.approx(1.4612, abs=1e-4)
+    assert softmax_first(logits, torch.tensor([1, 0])).item() == pytest.approx(2.4612, abs=1e-4)
+
+
+def test_half_of_the_elements_are_dropped_and_afterwards_none() -> None:
+    dropped, net, x = [], model().eval(), inputs(400)
+    net.predictor.register_forward_pre_hook(lambda _, given: dropped.append((given[0] == 0).double().mean().item()))
+    before = net(x)
+    with dropping(net, torch_rng(0, "r")):
+        assert not torch.equal(net(x), before)
+    assert torch.equal(net(x), before)
+    assert dropped == [0, pytest.approx(0.5, abs=0.02), 0]
+    assert chain_of(model()) is not None
+
+
+def test_a_teacher_answers_with_dropout_on() -> None:
+    x = inputs()
+    answers = [dropout_teacher(SPEC, received(), number, seed=0).open(CPU)(x) for number in (1, 1, 2)]
     assert torch.equal(answers[0], answers[1])
     assert not torch.equal(answers[0], answers[2])
     assert not torch.equal(answers[0], model().eval()(x))
     assert not answers[0].requires_grad
 
 
-def received(device, state, n=10):
-    return Received(device=device, num_examples=n, state=partial(dict, state))
+def test_teachers_answer_the_same_side_by_side() -> None:
+    x, state = inputs(300), torch.get_rng_state()
+    made = [
+        list(all_logits([dropout_teacher(SPEC, received(f"d{n}"), 1, seed=0) for n in range(6)], x, workers=workers))
+        for workers in (1, 4)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+    assert not torch.equal(made[0][0], made[0][1])  # each drops elements of its own
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_round_with_dropout_weighs_noise_at_nothing_and_moves_the_average_little():
-    honest = [model(seed=0).state_dict() for _ in range(4)]
-    noise = {name: w + 20 * torch.randn(w.shape, generator=torch_rng(3, name)) for name, w in honest[0].items()}
-    updates = [received(f"d{i}", s) for i, s in enumerate([*honest, noise])]
-    group = Group(spec=SPEC, previous=honest[0], updates=updates)
-    server = Server(source=torch.randn(40, 4, generator=torch_rng(0, "x")))
-    recipe = find_recipe("fedrad", PLANS["reference"].fusion)
-    fused = fuse_with_dropout(recipe, [group], server, 1, Memory())
-    weights = {device: report.weight for device, report in fused.devices.items()}
-    assert weights["d4"] == 0
-    assert sum(weights.values()) == pytest.approx(1)
-    moved = max(float((fused.states[group.name][n] - w).abs().max()) for n, w in honest[0].items())
-    assert 0 < moved < 1e-2
+def test_scores_are_taken_with_dropout_on() -> None:
+    net, x = model(), inputs(50)
+    y = net.eval()(x).argmax(1)
+    (sure,), (noisy,) = count(net, x, y), count_with_dropout(net, x, y, seed=0)
+    assert sum(sure[0]) == 50
+    assert sum(noisy[0]) < 50
+    assert [noisy] == count_with_dropout(net, x, y, seed=0)
+    assert noisy[1] != F.cross_entropy(net(x), y, reduction="sum").item()
