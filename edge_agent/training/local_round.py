@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -28,6 +28,7 @@ def local_update(
     generator: torch.Generator,
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    order: Iterable[torch.Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
 
@@ -37,7 +38,9 @@ def local_update(
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with repeatable(model, generator):
-        trained = train_local(model, x, y, how, generator=generator, objective=objective, should_stop=should_stop)
+        trained = train_local(
+            model, x, y, how, generator=generator, objective=objective, should_stop=should_stop, order=order
+        )
     return packed_update(model, floats=floats), trained
 
 

@@ -29,7 +29,8 @@ def in_batches(
     """`devices`, all of the prototype `model`, in batches that every worker gets about the same number of.
 
     `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where fast paths are off, devices start
-    from models of their own, learn from more than their samples, or have a network that is not a plain perceptron.
+    from models of their own, learn from more than their samples, have a network that is not a plain perceptron, or
+    train as an experiment's hooks say.
     """
     if not devices:  # such as where none is reachable in virtual time
         return []
@@ -37,7 +38,7 @@ def in_batches(
     if size > 1 and at_most:
         size = at_most
     alone = news.update != "state" or news.side_artifact is not None or counts_logits(news.extra)
-    if alone or devices[0].how(news).fast == "off":
+    if alone or devices[0].hooks.change_training or devices[0].how(news).fast == "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))
     count = -(-len(devices) // size)

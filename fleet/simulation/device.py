@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from fleet.attacks.builtin import Attack
 from fleet.data import Dataset
 from fleet.partition import partition
 from fleet.simulation.config import SimulationConfig
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.round_message import Artifact, News
 from fleet.simulation.seeds import numpy_rng, torch_rng
 from models.split import Prototype
@@ -39,9 +40,10 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
 
-__all__ = ["FLEET", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
+__all__ = ["FLEET", "STAYS", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
 FLEET = "simulated"
+STAYS = "stays"  # of what a device has kept: the tensors that a hook lets stay
 Kept = Mapping[str, bytes]  # what stays on a device from round to round, as the agent's files hold it
 #: The tensors to send, the loss, and the logits by label, where the job asks for them.
 Result = tuple[Mapping[str, Tensor], float, LabelLogits | None]
@@ -70,6 +72,7 @@ class SimulatedDevice:
     rows: NDArray[np.int64] = field(repr=False)  # of the training set
     config: SimulationConfig = field(repr=False)
     attack: Attack | None = None
+    hooks: Hooks = field(default=NO_HOOKS, repr=False)
     kept: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -108,9 +111,10 @@ class SimulatedDevice:
 
     def start(self, update: str, published: Artifact, kept: Kept) -> Mapping[str, Tensor]:
         """The published model, under the device's own tensors if it keeps some."""
+        own = decode(kept[STAYS]) if self.hooks.stays is not None and STAYS in kept else {}
         if update not in KEEPING or EXTRACTOR not in kept:
-            return published.tensors
-        return decode(with_own(update, published.data, decode(kept[EXTRACTOR])))
+            return {**published.tensors, **own} if own else published.tensors
+        return {**decode(with_own(update, published.data, decode(kept[EXTRACTOR]))), **own}
 
     def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
         """Train, and encode the update; `kept` is what the round before has left on the device.
@@ -135,7 +139,7 @@ class SimulatedDevice:
         beside = time.perf_counter() - encoded
         return Answer(
             message=message,
-            kept={**made.keep, **counted, **personal},
+            kept={**made.keep, **counted, **personal, **self._staying(tensors)},
             train_s=done - begun + beside,
             encode_s=encoded - done,
         )
@@ -160,6 +164,11 @@ class SimulatedDevice:
         )
         return {PERSONAL: encode(state)}
 
+    def _staying(self, tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
+        """Of the trained `tensors`, those that a hook lets the next round go on from."""
+        stays = self.hooks.stays
+        return {} if stays is None else {STAYS: encode({name: t for name, t in tensors.items() if stays(name)})}
+
     def floats(self, model: Prototype) -> str:
         """What is not quantized travels as."""
         return self.config.floats_of(model.spec.precision.quantized)
@@ -180,13 +189,15 @@ class SimulatedDevice:
             objective=make_objective(
                 news.learned_from, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
+            order=None if self.hooks.batches is None else self.hooks.batches(self, news.number),
         )
         return self.to_send(model, news, tensors), trained.loss, seen
 
     def how(self, news: News) -> LocalTraining:
         """How it trains in this round."""
-        training = self.config.training
-        return replace(training, lr=round_lr(training.lr, news.extra, news.number))
+        training, hook = self.config.training, self.hooks.lr
+        lr = round_lr(training.lr, news.extra, news.number) if hook is None else hook(self, news.number)
+        return replace(training, lr=lr)
 
     def rng(self, news: News) -> torch.Generator:
         """What shuffles its samples in this round."""
@@ -199,13 +210,15 @@ class SimulatedDevice:
         return self._tampered(self.attack, model, news)
 
     def _header(self, news: News, loss: float) -> UpdateHeader:
+        hook = self.hooks.label_counts
+        counts = self.claimed_counts if hook is None else tuple(hook(self, news.number))
         return UpdateHeader(
             round=news.number,
             device=self.id,
             prototype=self.prototype,
             update=news.update,  # type: ignore[arg-type]
             num_examples=told_examples(self.claimed_counts),
-            label_counts=self.claimed_counts,
+            label_counts=counts,
             base=news.published[self.prototype].digest,
             metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )
@@ -226,16 +239,9 @@ def _reason(error: DivergedError | TensorError) -> str:
     return f"its update cannot be sent: {error}"
 
 
-def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
+def make_devices(config: SimulationConfig, dataset: Dataset, hooks: Hooks = NO_HOOKS) -> list[SimulatedDevice]:
     """N devices; device i has prototype i mod P and the i-th part of the training set."""
-    parts = partition(
-        config.partition,
-        dataset.y_train,
-        devices=config.devices,
-        alpha=config.alpha,
-        seed=config.seed,
-        **config.options,
-    )
+    parts = _parts(config, dataset) if hooks.partition is None else hooks.partition(dataset)
     width = len(str(config.devices - 1))
     attackers = config.attackers
     for i, part in enumerate(parts):
@@ -250,6 +256,18 @@ def make_devices(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDe
             rows=part,
             config=config,
             attack=attackers.get(i),
+            hooks=hooks,
         )
         for i, part in enumerate(parts)
     ]
+
+
+def _parts(config: SimulationConfig, dataset: Dataset) -> Sequence[NDArray[np.int64]]:
+    return partition(
+        config.partition,
+        dataset.y_train,
+        devices=config.devices,
+        alpha=config.alpha,
+        seed=config.seed,
+        **config.options,
+    )

@@ -24,7 +24,7 @@ from aggregator.fusion.process_pool import lent
 from aggregator.fusion.types import Memory, Received
 from aggregator.recipes.catalogue import find_recipe
 from aggregator.rounds.sampling import sample
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from fleet.data import Dataset, hold_out
 from fleet.engines import Task, make_engine
 from fleet.engines.base import Scoring
@@ -34,6 +34,7 @@ from fleet.fast.sample_store import view_of
 from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_metrics
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import Answer, SimulatedDevice, make_devices
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
@@ -68,8 +69,10 @@ class Group:
 class Simulation:
     """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn, then `close()`."""
 
-    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
-        self.config = config
+    def __init__(self, config: SimulationConfig, dataset: Dataset, *, hooks: Hooks = NO_HOOKS) -> None:
+        if hooks is not NO_HOOKS and config.engine == "ray":
+            raise ConfigError("engine 'ray' has no hooks of experiments; use --engine processes or inline")
+        self.config, self.hooks = config, hooks
         self.recipe = find_recipe(config.recipe, config.fusion)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
         if not len(dataset.y_test):
@@ -78,7 +81,7 @@ class Simulation:
         self.test_x = view_of(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
-        self.devices = make_devices(config, dataset)
+        self.devices = make_devices(config, dataset, hooks)
         self.memory = Memory()
         self.side_artifact: PublishedSideArtifact | None = None
         self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
@@ -135,6 +138,8 @@ class Simulation:
         start = time.perf_counter()
         published = {group.name: Artifact(self._published(group)) for group in self.groups}
         sent = self._collect(number, published, on_device)
+        if self.hooks.received is not None:
+            self.hooks.received(self, number, sent)
         scored = self.config.scores(number)
         groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
         fused = self._fuse(groups, number, scored=scored)
@@ -181,6 +186,8 @@ class Simulation:
 
     def _side_artifact(self, made: fusion_side_artifact.SideArtifact) -> PublishedSideArtifact:
         """What devices learn from in the next round, as they read it from the wire."""
+        if self.hooks.side_artifact is not None:
+            made = self.hooks.side_artifact(made)
         header = ModelHeader(
             round=0,
             prototype=made.prototype,
