@@ -9,17 +9,24 @@ answer in each of them: a function of device, round and seed. Ray's actors have 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from aggregator.evaluate import Counted
+    from aggregator.fusion.generator.side_artifact import SideArtifact
     from aggregator.fusion.types import MakeTeacher
     from edge_agent.training.params import LocalTraining
     from edge_agent.training.trainer import LossFunction
+    from fleet.data import Dataset
+    from fleet.simulation.device import SimulatedDevice
+    from fleet.simulation.received import Sent
+    from fleet.simulation.simulation import Simulation
 
 __all__ = ["NO_HOOKS", "Hooks"]
 
@@ -37,10 +44,27 @@ class Hooks:
     #: (model, x, y) -> what `aggregator.evaluate.count` gives, for the scores of a round. Called by `Bench.score`.
     count: Callable[[nn.Module, Tensor, Tensor], list[Counted]] | None = None
 
+    #: Rows of the training set by device, in place of `config.partition`. Called by `device.make_devices`.
+    partition: Callable[[Dataset], Sequence[NDArray[np.int64]]] | None = None
+    #: (device, round) -> learning rate, in place of the configured one. Called by `SimulatedDevice.how`.
+    lr: Callable[[SimulatedDevice, int], float] | None = None
+    #: (device, round) -> the round's mini-batches as indices of the device's samples, in place of reshuffled epochs.
+    #: Called by `SimulatedDevice._trained`.
+    batches: Callable[[SimulatedDevice, int], Iterable[Tensor]] | None = None
+    #: (device, round) -> label counts of its update; the number of examples stays. Called by `SimulatedDevice._header`.
+    label_counts: Callable[[SimulatedDevice, int], Sequence[int]] | None = None
+    #: Tensor name -> whether the device goes on from its own, not the published one; it is sent and fused all the
+    #: same. Called by `SimulatedDevice.start` and `SimulatedDevice.answer`.
+    stays: Callable[[str], bool] | None = None
+    #: (simulation, round, what the devices sent), after training and before fusion. Called by `Simulation.run_round`.
+    received: Callable[[Simulation, int, Sequence[Sent]], None] | None = None
+    #: The side artifact of a round -> the one that is published. Called by `Simulation.run_round`.
+    side_artifact: Callable[[SideArtifact], SideArtifact] | None = None
+
     @property
     def change_training(self) -> bool:
-        """Whether a device trains otherwise than one of a stack does (`fleet/fast/grouping.py`)."""
-        return self.loss is not None
+        """Whether a device trains otherwise than its configuration says: then it is not stacked with others."""
+        return any(hook is not None for hook in (self.loss, self.lr, self.batches, self.stays))
 
 
 NO_HOOKS = Hooks()
