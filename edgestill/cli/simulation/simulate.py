@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleet.results.run_file import Run
     from fleet.simulation.config import SimulationConfig
     from fleet.virtual.config import VirtualTime
+    from transport.config import BrokerConfig
 
 __all__ = ["simulate"]
 
@@ -341,22 +342,47 @@ def simulate(
         if not quiet:
             print_json(config.to_json())
         return config
-    from edgestill.cli.lost_devices import LostRunError
-    from edgestill.cli.run_fleet import Interrupted, run_fleet
+    where = None if broker is None else _parse_broker(broker)
+    _run_and_tell(config, out_dir, where, force=force, resume=resume is not None, quiet=quiet, as_json=as_json)
+    return None
 
+
+def _run_and_tell(
+    config: SimulationConfig,
+    out_dir: Path | None,
+    broker: BrokerConfig | None,
+    *,
+    force: bool,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run it; what the rounds have come to is printed also where it was cut."""
+    from edgestill.cli.progress import RunDisplay
+    from fleet.simulation.resume import is_resumable
+    from fleet.simulation.run import Interrupted, LostRunError, run_simulation
+
+    observer = RunDisplay(quiet=quiet or as_json)
     try:
-        run = run_fleet(config, out_dir, broker, force=force, quiet=quiet or as_json, resume=resume is not None)
+        run = run_simulation(config, out_dir, broker=broker, force=force, resume=resume, observer=observer)
     except Interrupted as cut:
         _tell(cut.run, out_dir, as_json=as_json)
-        resumable = out_dir is not None and config.transport == "memory" and config.virtual is None
-        if resumable and not as_json:
+        if out_dir is not None and is_resumable(config) and not as_json:
             out.print(f"to go on: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
         raise
     except LostRunError as ended:
         _tell(ended.run, out_dir, as_json=as_json)
         raise
     _tell(run, out_dir, as_json=as_json)
-    return None
+
+
+def _parse_broker(text: str) -> BrokerConfig:
+    from transport.config import BrokerConfig
+
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--broker {text!r}: write it as HOST:PORT, such as 127.0.0.1:1883")
+    return BrokerConfig(host=host, port=int(port))
 
 
 def _tell(run: Run, out_dir: Path | None, *, as_json: bool) -> None:
@@ -409,34 +435,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-#: Flags that go with --resume: how long, where, and what is shown.
-WITH_RESUME = ("resume", "rounds", "engine", "workers", "batch_devices", "address", "dry_run", "quiet", "as_json")
+#: Flags that go with --resume, beside those of `MAY_CHANGE`.
+WITH_RESUME = ("resume", "dry_run", "quiet", "as_json")
 
 
 def _resumed(ctx: typer.Context, folder: Path, asked: SimulationConfig) -> SimulationConfig:
     """The configuration of the run in `folder`, with those flags that may differ."""
-    from dataclasses import replace
-
-    from fleet.results.run_file import SCHEMA, read_run
-    from fleet.simulation.config import SimulationConfig
+    from fleet.simulation.resume import MAY_CHANGE, resumed_config
 
     given = [p for p in ctx.command.params if p.name and str(ctx.get_parameter_source(p.name)).endswith("COMMANDLINE")]
     for parameter in given:
-        if parameter.name not in WITH_RESUME:
+        if parameter.name not in (*WITH_RESUME, *MAY_CHANGE):
             flag = parameter.opts[0]
             raise ConfigError(f"--resume goes on with the flags of {folder / 'run.json'}; leave out {flag}")
-    told = read_run(folder)
-    if told["schema"] != SCHEMA:
-        raise ConfigError(
-            f"{folder}: the run of an older edgestill, whose 1-bit models were distilled and scored at full precision; "
-            "start it anew"
-        )
-    config = SimulationConfig.from_json(told["config"])
     names = {p.name for p in given}
-    rounds = asked.rounds if "rounds" in names else config.rounds
-    workers = asked.workers if "workers" in names else config.workers
-    if config.transport != "memory" or config.virtual is not None:
-        raise ConfigError(f"{folder}: a run over MQTT or in virtual time is not resumed; start it anew")
-    engine, address = (asked.engine, asked.address) if "engine" in names else (config.engine, config.address)
-    batch = asked.batch_devices if "batch_devices" in names else config.batch_devices
-    return replace(config, rounds=rounds, workers=workers, batch_devices=batch, engine=engine, address=address)
+    changes = {name: getattr(asked, name) for name in MAY_CHANGE if name in names}
+    if "engine" in names:
+        changes["address"] = asked.address
+    return resumed_config(folder, changes)
