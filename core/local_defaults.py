@@ -12,12 +12,25 @@ over a device's samples, of at least LEAST_STEPS and at most MOST_STEPS mini-bat
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from core import limits
 from core.errors import ConfigError
-from core.limits import BATCH
+from core.limits import BATCH, LR, STEPS, WEIGHT
+from core.settings import Settings, within
 
-__all__ = ["BATCH_SIZE", "CLIP", "FAST", "MOMENTUM", "auto_lr", "check_bounds", "check_momentum", "with_defaults"]
+__all__ = [
+    "BATCH_SIZE",
+    "CLIP",
+    "FAST",
+    "MOMENTUM",
+    "Fast",
+    "LocalSettings",
+    "auto_lr",
+    "check_bounds",
+    "check_momentum",
+    "with_defaults",
+]
 
 BASE_LR = 0.3  # without momentum, at BASE_BATCH
 BASE_BATCH = 32
@@ -28,7 +41,23 @@ EPOCHS = 2
 LEAST_STEPS = 50
 MOST_STEPS = 100
 #: Whether hand-written fast paths may be taken.
-FAST = ("auto", "off")
+Fast = Literal["auto", "off"]
+FAST = get_args(Fast)
+
+
+class LocalSettings(Settings, frozen=True, kw_only=True):
+    """What somebody may say of local training, each by itself; `with_defaults` says what holds where it is None."""
+
+    lr: Annotated[float, within(0, LR.most, "eta; by default it follows from batch size and momentum")] | None = None
+    batch_size: Annotated[int, within(1, BATCH.most, "B")] | None = None
+    epochs: Annotated[int, within(1, limits.EPOCHS.most, "passes over a device's samples")] | None = None
+    steps: Annotated[int, within(1, STEPS.most, "mini-batches, instead of epochs")] | None = None
+    least_steps: Annotated[int, within(0, STEPS.most, "mini-batches that epochs are extended to; 0: any")] | None = None
+    most_steps: Annotated[int, within(0, STEPS.most, "mini-batches that epochs are cut to; 0: any")] | None = None
+    momentum: Annotated[float, within(0, 0.999999)] | None = None
+    weight_decay: Annotated[float, within(0, WEIGHT.most)] = 0.0
+    prox: Annotated[float, within(0, WEIGHT.most, "mu of FedProx; by default the recipe's")] | None = None
+    clip: Annotated[float, within(0, limits.CLIP.most, "greatest norm of a gradient; 0: any")] | None = None
 
 
 def auto_lr(batch_size: int, momentum: float) -> float:
