@@ -13,7 +13,7 @@ Literal["a", "b"], Literal[1, 2]    str     one of them             one of them
 Path                                Path    a string                itself
 tuple[X, ...] of str, int or Path   tuple   a list                  a, b
 Mapping[str, Any]                   dict    a table                 none
-a struct                            dict    a table, read by it     none
+a struct, or a dataclass            dict    a table, read by it     none
 
 Each may be `X | None`; Meta stands inside, `Annotated[X, Meta(...)] | None`. `within` is Meta of a number. What counts
 of Meta: `ge`, `le`, `description` and `extra`: {"secret": True} (messages and reprs hide the value), {"parse": f} (see
@@ -64,7 +64,7 @@ class Field:
     most: float | None = None
     choices: tuple[Any, ...] = ()
     item: type = str  # of a tuple: str, int or Path
-    table: type[msgspec.Struct] | None = None  # of a table that has a struct of its own
+    table: type[Any] | None = None  # of a table that has a struct of its own
     help: str = ""
     secret: bool = False
     #: From a file's value, or a text, to the field's; ValueError says how to write it: "give two numbers, such as 3x4".
@@ -88,14 +88,17 @@ def within(least: float | None, most: float | None, help_text: str = "", **extra
 
 
 @functools.cache
-def describe(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """Every field of a configuration struct by its name, in order; TypeError for an annotation that is not one."""
+def describe(struct: type[Any]) -> Mapping[str, Field]:
+    """Every field of a configuration struct by its name, in order; TypeError for an annotation that is not one.
+
+    A dataclass whose fields are annotated in the same way is described too.
+    """
     info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
+    assert isinstance(info, inspect.StructType | inspect.DataclassType)
     return MappingProxyType({own.name: _field(struct, own) for own in info.fields})
 
 
-def _field(struct: type[msgspec.Struct], own: inspect.Field) -> Field:
+def _field(struct: type[Any], own: inspect.Field) -> Field:
     said = _facts(own.type)
     if "kind" not in said:
         raise TypeError(
@@ -125,7 +128,7 @@ def _facts(kind: inspect.Type) -> dict[str, Any]:
     if isinstance(kind, inspect.VarTupleType):
         item = _facts(kind.item_type).get("kind")
         return {"kind": tuple, "item": item} if item in _ITEMS else {}
-    if isinstance(kind, inspect.StructType):
+    if isinstance(kind, inspect.StructType | inspect.DataclassType):
         return {"kind": dict, "table": kind.cls}
     if isinstance(kind, inspect.CustomType):
         return {"kind": Path} if kind.cls is Path else {}

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError
 from core.local_defaults import LocalSettings, with_defaults
-from core.settings import REQUIRED, Settings, check, describe, given, plain, read, replace, value_of
+from core.settings import REQUIRED, Settings, check, describe, given, plain, read, replace, value_of, within
 
 pytestmark = pytest.mark.light
 
@@ -179,6 +180,20 @@ def test_fields_are_described_for_flags_docs_and_sweeps() -> None:
     assert (fields["tls"].kind, fields["tls"].table) == (dict, Tls)
     assert (fields["labels"].kind, fields["labels"].item) == (tuple, int)
     assert fields["options"].default == {}
+
+
+def test_a_dataclass_is_described_as_a_struct_is() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Round:
+        number: Annotated[int, within(1, 9, "counted from 1", panel="Rounds")] = 1
+        agent: Agent | None = None
+        labels: tuple[int, ...] = ()
+
+    fields = describe(Round)
+    number = fields["number"]
+    assert (number.kind, number.default, number.least, number.most) == (int, 1, 1, 9)
+    assert (number.help, number.extra["panel"]) == ("counted from 1", "Rounds")
+    assert (fields["agent"].table, fields["labels"].item) == (Agent, int)
 
 
 def test_an_annotation_that_is_no_setting_is_found_out_when_it_is_described() -> None:
