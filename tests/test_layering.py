@@ -74,6 +74,7 @@ TORCH_FREE = [
     "edge_agent.inference",
     "aggregator.service",
     "fleet.simulation.config",
+    "fleet.simulation.run",
     "firmware_configs.provision",
     "firmware_configs.approve",
     "firmware_configs.doctor",

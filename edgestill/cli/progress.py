@@ -12,11 +12,13 @@ from rich.table import Table
 
 from core.lost_devices import lost_text
 from edgestill.cli.display import Display, crop
+from edgestill.cli.output import err
+from fleet.simulation.observer import Observer
 
 if TYPE_CHECKING:
-    from fleet.results.run_file import RoundResult
+    from fleet.results.run_file import RoundResult, Run
 
-__all__ = ["RoundDisplay"]
+__all__ = ["RoundDisplay", "RunDisplay"]
 
 NAMED = 4  # suspicious devices that are named
 
@@ -121,3 +123,29 @@ class RoundDisplay(Display):
         """Devices of the last round that have not answered, and why."""
         last = self.results[-1]
         return lost_text(last.lost, last.asked) if last.lost else ""
+
+
+class RunDisplay(Observer):
+    """Shows a run: its rounds by a `RoundDisplay`, warnings on stderr."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._rounds = RoundDisplay(1, 1, quiet=True)
+
+    def watch(self, run: Run, *, per_round: int, at_once: int) -> RoundDisplay:
+        """The display of the rounds, to be entered."""
+        total = run.config["rounds"]
+        self._rounds = RoundDisplay(total, per_round, quiet=self._quiet, at_once=at_once, fleet=run.fleet)
+        return self._rounds
+
+    def device_done(self, device: str) -> None:
+        """A device has answered."""
+        self._rounds.device_done(device)
+
+    def round_done(self, result: RoundResult) -> None:
+        """A round was fused and scored."""
+        self._rounds.round_done(result)
+
+    def warn(self, text: str) -> None:
+        """Printed even where progress is not shown."""
+        err.print(f"warning: {text}", soft_wrap=True)

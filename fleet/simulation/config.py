@@ -1,31 +1,25 @@
-"""What a simulation is told: every flag of `edgestill simulate`, checked once."""
+"""What a simulation is told: one value behind flags, `[simulate]` of a file, variables, sweeps and programs.
+
+A field that is annotated by a panel is a setting (`fleet/simulation/settings.py`); its text, bounds and default are
+here and nowhere else. Light to import: the command line reads it for `--help`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from aggregator.recipes.catalogue import find_recipe
-from core.errors import ConfigError, did_you_mean
-from core.limits import (
-    ALPHA,
-    DEVICES,
-    LATENT,
-    PROCESSES,
-    ROUNDS,
-    SAMPLES,
-    SEED,
-    WEIGHT,
-    WORKERS,
-    Range,
-)
-from edge_agent.state.store import KEEPING
-from edge_agent.training.params import LocalTraining
-from fleet.attacks.builtin import Attack, check_over_mqtt, parse_attacks, seat
+from core.errors import ConfigError
+from core.limits import ALPHA, DEVICES, LATENT, PROCESSES, ROUNDS, SAMPLES, SEED, WEIGHT, WORKERS, Range
+from edge_agent.training.params import DEFAULTS, LocalTraining
+from fleet.simulation import text_forms as text
+from fleet.simulation.panels import in_fleet, in_fusion, in_output, in_time
 from fleet.virtual.config import VirtualTime
-from models.spec import parse_prototype
+
+if TYPE_CHECKING:
+    from fleet.attacks.builtin import Attack
 
 __all__ = ["DEFAULT_ENGINE", "ENGINES", "FLOATS", "SCORE_DEVICES", "TRANSPORTS", "UPDATES", "SimulationConfig"]
 
@@ -35,110 +29,135 @@ UPDATES = ("state", "predictor")
 SCORE_DEVICES = ("last", "every", "never")
 ENGINES = ("inline", "processes", "ray")
 DEFAULT_ENGINE = "processes" if sys.platform == "linux" else "inline"  # elsewhere, forking beside torch is not safe
+PARTITIONS = "dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad, fedrad-iid"
+FROM_0, FROM_2 = Range(0, SAMPLES.most), Range(2, SAMPLES.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationConfig:
     """A simulated fleet: who has which data and model, how they train, how long."""
 
-    dataset: str
-    devices: int  # N
-    prototypes: tuple[str, ...]  # device i has prototype i mod P
-    training: LocalTraining
-    partition: str = "dirichlet"
-    alpha: float = 1.0  # of the Dirichlet draw: small is heterogeneous
-    options: Mapping[str, int | float | bool] = field(default_factory=dict)  # of the partition
-    rounds: int = 10  # T
-    fraction: float = 1.0  # C of McMahan et al.: the share of each prototype's devices that a round invites
-    recipe: str = "fedavg"
-    fusion: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe, overridden
-    source: str = "auto"  # the aggregator's unlabeled samples, for recipes that need some
-    source_size: int | None = None
+    dataset: Annotated[str, in_fleet("Name (see `edgestill data list`) or path of a dataset.")] = "digits"
+    devices: Annotated[  # N
+        int, in_fleet("How many devices, or boards, such as rpi4:10,rpi-zero2w:5.", DEVICES, kind=str)
+    ] = 12
+    prototypes: Annotated[  # device i has prototype i mod P
+        tuple[str, ...],
+        in_fleet(
+            "architecture:precision, comma-separated, dealt to the devices in turn (`edgestill prototype list`).",
+            parse=text.parse_prototypes,
+        ),
+    ] = ("cnn:fp32", "mlp:fp32", "cnn:w1")
+    training: LocalTraining = DEFAULTS
+    partition: Annotated[str, in_fleet(f"Who gets which samples: {PARTITIONS}.")] = "dirichlet"
+    alpha: Annotated[float, in_fleet("Of the Dirichlet draw: 0.1 very uneven, 100 even.", ALPHA)] = 1.0
+    options: Annotated[
+        Mapping[str, int | float | bool],
+        in_fleet(
+            "Of the partition, such as min_size=0; may be repeated (docs/data.md).",
+            key="option",
+            parse=text.parse_partition_options,
+        ),
+    ] = field(default_factory=dict)
+    latent: Annotated[int, in_fleet("Width D of the latent that all prototypes share.", LATENT)] = 32
+    rounds: Annotated[int, in_fleet("How many rounds.", ROUNDS)] = 10  # T
+    fraction: Annotated[float, in_fleet("Share of each prototype's devices that a round invites.")] = 1.0  # C
+    recipe: Annotated[str, in_fusion("How updates are fused (`edgestill recipe list`).")] = "fedavg"
+    fusion: Annotated[
+        Mapping[str, Any],
+        in_fusion(
+            "Override a field of the recipe, such as steps=200; may be repeated (docs/fusion.md).",
+            parse=text.parse_fusion,
+        ),
+    ] = field(default_factory=dict)
+    source: Annotated[
+        str, in_fusion("The aggregator's unlabeled samples: auto (withheld), none, noise, a dataset's name, a path.")
+    ] = "auto"
+    source_size: Annotated[int, in_fusion("How many of them [all; 10000 of noise].", SAMPLES)] | None = None
     source_fraction: float = 1.0
-    source_classes: tuple[int, ...] = ()
-    validation_size: int | None = None  # labelled samples withheld for it; None: a tenth, for recipes that look at them
-    update: str = "state"  # or predictor: extractors stay on the devices
-    count_epsilon: float | None = None  # label counts leave the devices with noise of this epsilon
-    count_bins: int | None = None  # and rounded to multiples of this
-    score_devices: str = "last"  # when the devices' own models are scored (own_slice.py), or every, or never
-    attack: str = ""  # faulty:6,malicious:4 (fleet/attacks/builtin.py)
-    compute: str = "auto"  # what fusion runs on
-    processes: int = 1  # prototypes that distill at once
+    source_classes: Annotated[
+        tuple[int, ...], in_fusion("Only those of these classes, such as 0,1,2.", parse=text.parse_classes)
+    ] = ()
+    validation_size: (
+        Annotated[
+            int,
+            in_fusion(
+                "Labelled samples withheld for early stopping and screens [a tenth, where the recipe looks at them].",
+                FROM_0,
+            ),
+        ]
+        | None
+    ) = None
+    update: Annotated[str, in_fusion("What devices send: state, or predictor, and keep their extractors.")] = "state"
+    count_epsilon: (
+        Annotated[
+            float,
+            in_fusion("Noise on the devices' label counts: epsilon of differential privacy.", Range(1e-6, WEIGHT.most)),
+        ]
+        | None
+    ) = None
+    count_bins: Annotated[int, in_fusion("Label counts rounded to multiples of this.", FROM_2)] | None = None
+    attack: Annotated[  # fleet/attacks/builtin.py
+        str, in_fusion("Adversarial devices, such as faulty:6,malicious:4 (docs/simulate.md).")
+    ] = ""
+    compute: Annotated[str, in_fusion("What fusion runs on: auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    processes: Annotated[int, in_fusion("Prototypes that distill at once; at least one per worker.", PROCESSES)] = 1
     score_ensemble: bool = True  # report the teachers' accuracy together; one more pass of theirs
-    latent: int = 32  # D, the fleet-wide latent width
-    floats: str = "auto"  # what is not quantized travels as; auto: fp32 for fp32 prototypes, fp16 for the others
-    seed: int = 0
-    transport: str = "memory"  # or mqtt: broker, aggregator and agents as processes
-    engine: str = "inline"  # where devices train (fleet/engines/): the models are the same
-    workers: int = 0  # of the engine; 0: one per core
-    batch_devices: int = 0  # that a worker trains as one computation; 0: as many as pay, 1: none
-    address: str = ""  # of the Ray cluster; without one, Ray is started on this machine
-    score_every: int = 1  # rounds; the last round is always scored
-    virtual: VirtualTime | None = None  # how long it would take on boards
+    floats: Annotated[
+        str,
+        in_output(
+            "What is not quantized travels as fp16 or fp32; auto: fp32 for fp32 prototypes, fp16 for the others."
+        ),
+    ] = "auto"
+    seed: Annotated[int, in_fleet("The same seed gives the same run.", SEED)] = 0
+    engine: Annotated[  # fleet/engines/; inline for programs, DEFAULT_ENGINE for settings
+        str,
+        in_fleet(
+            "Where devices train: inline, processes, ray. The models are the same [processes, on Linux].", written=None
+        ),
+    ] = "inline"
+    workers: Annotated[int, in_fleet("Processes that train devices; 0: one per core.", WORKERS)] = 0
+    batch_devices: Annotated[
+        int,
+        in_fleet(
+            "Devices that a worker trains as one computation: auto (perceptrons), off, a number.",
+            Range(0, DEVICES.most),
+            parse=text.parse_batch,
+            written="auto",
+        ),
+    ] = 0
+    address: Annotated[
+        str, in_fleet("With --engine ray: of a cluster; default: Ray is started here, open to the network.")
+    ] = ""
+    score_every: Annotated[int, in_fleet("Score models every so many rounds, and after the last.", ROUNDS)] = 1
+    score_devices: Annotated[  # own_slice.py
+        str,
+        in_fleet(
+            "Score every device's own model, on its own slice and the whole test set: last (round), every, never."
+        ),
+    ] = "last"
+    transport: Annotated[
+        str, in_fleet("memory: on this machine alone. mqtt: broker, aggregator and agents as real processes.")
+    ] = "memory"
+    virtual: Annotated[
+        VirtualTime | None,
+        in_time(
+            "Tell how long the boards of --devices would take; rounds end as theirs would.",
+            key="virtual_clock",
+            kind=bool,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
-        if not self.prototypes:
-            raise ConfigError("no prototypes; give at least one, such as --prototypes cnn:fp32")
-        if len(set(self.prototypes)) < len(self.prototypes):
-            raise ConfigError(f"prototype given twice in {','.join(self.prototypes)}; each may be given once")
-        for prototype in self.prototypes:
-            arch, precision = parse_prototype(prototype)
-            if prototype != f"{arch}:{precision}":
-                raise ConfigError(f"prototype {prototype!r}: give its precision too, such as {arch}:{precision}")
-        for limits, value, what in self._numbers():
-            limits.check(value, what)
-        if self.devices < len(self.prototypes):
-            raise ConfigError(
-                f"{self.devices} devices for {len(self.prototypes)} prototypes; give each one at least one"
-            )
-        if not 0 < self.fraction <= 1:
-            raise ConfigError(f"fraction {self.fraction}; give a number above 0 and at most 1")
-        if self.transport not in TRANSPORTS:
-            raise ConfigError(f"transport {self.transport!r}; known: {' '.join(TRANSPORTS)}")
-        if self.floats not in FLOATS:
-            raise ConfigError(f"floats {self.floats!r}; known: {' '.join(FLOATS)}")
-        if self.score_devices not in SCORE_DEVICES:
-            raise ConfigError(f"--score-devices {self.score_devices!r}; known: {' '.join(SCORE_DEVICES)}")
-        if self.update not in UPDATES:
-            raise ConfigError(f"update {self.update!r}; known: {' '.join(UPDATES)}")
-        find_recipe(self.recipe, self.fusion).check_update(self.update)
-        if self.engine not in ENGINES:
-            raise ConfigError(f"engine {self.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(self.engine, ENGINES)}")
-        if self.address and self.engine != "ray":
-            raise ConfigError(f"--address {self.address} goes with --engine ray")
-        if self.virtual is not None and self.transport != "memory":
-            raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
-        if self.virtual is not None and len(self.virtual.boards) != self.devices:
-            raise ConfigError(f"{len(self.virtual.boards)} boards for {self.devices} devices; give as many")
-        if self.virtual is not None and self.virtual.buffer > self.devices:
-            raise ConfigError(f"--buffer {self.virtual.buffer}: there are {self.devices} devices; give at most as many")
-        orders = parse_attacks(self.attack)
-        seat(orders, self.devices, prototypes=len(self.prototypes), seed=self.seed)
-        if self.transport == "mqtt":
-            check_over_mqtt(orders)
+        from fleet.simulation.checks import check_simulation
 
-    def _numbers(self) -> tuple[tuple[Range, float | None, str], ...]:
-        """Every number with its range, and its name for the message."""
-        return (
-            (DEVICES, self.devices, "--devices"),
-            (ROUNDS, self.rounds, "--rounds"),
-            (LATENT, self.latent, "--latent"),
-            (ALPHA, self.alpha, "--alpha"),
-            (SEED, self.seed, "--seed"),
-            (SAMPLES, self.source_size, "--source-size"),
-            (Range(0, SAMPLES.most), self.validation_size, "--validation-size"),
-            (Range(1e-6, WEIGHT.most), self.count_epsilon, "--count-epsilon"),
-            (Range(2, SAMPLES.most), self.count_bins, "--count-bins"),
-            (PROCESSES, self.processes, "--processes"),
-            (WORKERS, self.workers, "--workers"),
-            (Range(0, DEVICES.most), self.batch_devices, "--batch-devices"),
-            (ROUNDS, self.score_every, "--score-every"),
-            (Range(0, 9999), max(self.source_classes, default=0), "--source-classes"),
-        )
+        check_simulation(self)
 
     @property
     def attackers(self) -> dict[int, Attack]:
         """Which devices are adversarial, by the device's number."""
+        from fleet.attacks.builtin import parse_attacks, seat
+
         return seat(parse_attacks(self.attack), self.devices, prototypes=len(self.prototypes), seed=self.seed)
 
     def scores(self, number: int) -> bool:
@@ -148,6 +167,9 @@ class SimulationConfig:
     @property
     def keeps_models(self) -> bool:
         """Whether devices go on from models of their own: an extractor, or all of it."""
+        from aggregator.recipes.catalogue import find_recipe
+        from edge_agent.state.store import KEEPING
+
         return (find_recipe(self.recipe, self.fusion).update or self.update) in KEEPING
 
     def scores_devices(self, number: int) -> bool:

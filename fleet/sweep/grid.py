@@ -1,6 +1,6 @@
 """sweep.toml: what all runs share, and the grid of what differs.
 
-    [simulate]                        # any flag of `edgestill simulate`, without its dashes
+    [simulate]                        # any setting of `edgestill simulate`
     devices = 12
     local-epochs = 2                  # or local_epochs
     fusion = { steps = 50 }           # flags that may be repeated are tables
@@ -26,26 +26,17 @@ from typing import Any
 
 from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
-from core.settings import LARGEST_INT
+from core.settings import checked
+from fleet.simulation.settings import find_setting, scalar, written
 
-__all__ = ["MOST_RUNS", "SEED", "Flag", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
+__all__ = ["MOST_RUNS", "SEED", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
 
 MOST_RUNS = 10_000
 SEED = "seed"
 LONGEST = 100
-NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
-Settings = dict[str, Any]  # flags by name; those that may be repeated hold a table
+Settings = dict[str, Any]  # as they are written (fleet/simulation/settings.py)
 Point = dict[str, Any]  # where in the grid: `fusion.lr` for a field of a table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One flag of `edgestill simulate`."""
-
-    flag: str  # --local-epochs
-    kind: type  # bool, int, float, str or Path
-    repeated: bool = False  # NAME=VALUE, several times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +59,15 @@ class Sweep:
         return told
 
 
-def read_sweep(path: Path, flags: Mapping[str, Flag]) -> Sweep:
+def read_sweep(path: Path) -> Sweep:
     """The sweep of a file, its keys and the kinds of its values checked."""
     file = read_toml(path)
     for name in file:
         if name not in ("simulate", "grid"):
             hint = did_you_mean(name, ("simulate", "grid")) or "; known: [simulate] [grid]"
             raise ConfigError(f"{path}: unknown table {name!r}{hint}")
-    shared = _settings(sub_table(file, "simulate", str(path)), flags, f"{path} [simulate]")
-    axes = _axes(sub_table(file, "grid", str(path)), flags, f"{path} [grid]")
+    shared = written(sub_table(file, "simulate", str(path)), f"{path} [simulate]")
+    axes = _axes(sub_table(file, "grid", str(path)), f"{path} [grid]")
     for key in axes:
         if key in shared or key.partition(".")[2] in _table(shared, key):
             raise ConfigError(f"{path}: {key!r} is in [simulate] and in [grid]; give it once")
@@ -95,41 +86,19 @@ def _table(shared: Settings, key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _settings(table: Mapping[str, Any], flags: Mapping[str, Flag], where: str) -> Settings:
-    found = {}
-    for key, value in table.items():
-        name, flag = _find(key, flags, where)
-        if flag.repeated:
-            if not isinstance(value, dict):
-                raise ConfigError(f"{where}: {key!r} is {brief(value)}, expected a table such as {{ name = value }}")
-            found[name] = {field: _scalar(item, f"{where}: '{key}.{field}'") for field, item in value.items()}
-        else:
-            found[name] = _checked(value, flag, f"{where}: {key!r}")
-    return found
-
-
-def _axes(table: Mapping[str, Any], flags: Mapping[str, Flag], where: str) -> dict[str, list[Any]]:
+def _axes(table: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
     axes: dict[str, list[Any]] = {}
     for key, values in table.items():
-        name, flag = _find(key, flags, where)
-        if flag.repeated:
-            if not isinstance(values, dict):
-                raise ConfigError(f"{where}: write {key!r} as {key}.NAME = [VALUE, ...]")
+        setting, what = find_setting(key, where), f"{where}: {key!r}"
+        if setting.kind is not dict:
+            axes[setting.name] = [checked(setting, value, what) for value in _several(values, what)]
+        elif isinstance(values, dict):
             for field, several in values.items():
-                what = f"{where}: '{key}.{field}'"
-                axes[f"{name}.{field}"] = [_scalar(value, what) for value in _several(several, what)]
+                inside = f"{where}: '{key}.{field}'"
+                axes[f"{setting.name}.{field}"] = [scalar(value, inside) for value in _several(several, inside)]
         else:
-            what = f"{where}: {key!r}"
-            axes[name] = [_checked(value, flag, what) for value in _several(values, what)]
+            raise ConfigError(f"{where}: write {key!r} as {key}.NAME = [VALUE, ...]")
     return axes
-
-
-def _find(key: str, flags: Mapping[str, Flag], where: str) -> tuple[str, Flag]:
-    name = key.replace("-", "_")
-    if name not in flags:
-        hint = did_you_mean(name, flags) or "; known: the flags of 'edgestill simulate', without their dashes"
-        raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
-    return name, flags[name]
 
 
 def _several(values: Any, what: str) -> list[Any]:
@@ -139,30 +108,6 @@ def _several(values: Any, what: str) -> list[Any]:
     if len(set(plain)) < len(plain):
         raise ConfigError(f"{what}: a value is given twice")
     return values
-
-
-def _checked(value: Any, flag: Flag, what: str) -> Any:
-    """A value of the flag's kind; a list becomes comma-separated, as the command line has it."""
-    if flag.kind is str and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
-        return ",".join(part if isinstance(part, str) else brief(part) for part in value)
-    if isinstance(value, int) and abs(value) > LARGEST_INT:
-        raise ConfigError(f"{what} is {brief(value)}, expected {NAMES[str if flag.kind is Path else flag.kind]}")
-    if flag.kind is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if flag.kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    kind = str if flag.kind is Path else flag.kind
-    if not isinstance(value, kind) or (flag.kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{what} is {brief(value)}, expected {NAMES[kind]}")
-    return value
-
-
-def _scalar(value: Any, what: str) -> Any:
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return ",".join(value)
-    if not isinstance(value, str | int | float) or (isinstance(value, int) and abs(value) > LARGEST_INT):
-        raise ConfigError(f"{what} is {brief(value)}, expected a text, a number, true or false")
-    return value
 
 
 def run_name(point: Point) -> str:

@@ -7,7 +7,7 @@ DIR/sweep.json, sweep.csv, runs.csv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from core.processes.python_child import module_arguments
 from fleet.jobs import Job, Progress, run_jobs
 from fleet.results.run_file import SCHEMA, essence, read_run
 from fleet.simulation.config import SimulationConfig
-from fleet.sweep.grid import Flag, Point, Sweep, names
+from fleet.simulation.configure import configure
+from fleet.simulation.settings import from_environment
+from fleet.sweep.grid import Point, Sweep, names
 from fleet.sweep.settings import flags_of
 
 __all__ = ["Planned", "make_folders", "plan", "run_missing"]
@@ -69,15 +71,16 @@ class Planned:
         return module_arguments("edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")
 
 
-def plan(
-    sweep: Sweep, flags: Mapping[str, Flag], check: Callable[[Sequence[str]], SimulationConfig], out: Path
-) -> list[Planned]:
-    """Every run of the sweep, with what `check` makes of its flags; `ConfigError` names the first that cannot be."""
-    planned = []
+def plan(sweep: Sweep, out: Path) -> list[Planned]:
+    """Every run of the sweep with its configuration; `ConfigError` names the first that cannot be.
+
+    Runs are made by processes that are told the sweep's settings as flags; variables hold for the others.
+    """
+    planned, variables = [], from_environment()
     for name, point in names(sweep.points).items():
-        told = flags_of(sweep.settings(point), flags)
+        settings = sweep.settings(point)
         try:
-            config = check(told)
+            config = configure({**variables, **settings})
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from error
         planned.append(
@@ -85,7 +88,7 @@ def plan(
                 name=name,
                 point=point,
                 config=config,
-                flags=tuple(told),
+                flags=tuple(flags_of(settings)),
                 folder=out / "runs" / name,
                 log=out / "logs" / f"{name}.log",
             )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from configparser import ConfigParser
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from edgestill.cli.main import app
 from fleet.results.run_file import read_run
 from tests.docs.test_docs import ROOT, environment, run_shell, shell_lines, snippets
 
@@ -13,7 +18,7 @@ PAGE = ROOT / "docs" / "simulate.md"
 
 def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
     page = snippets(PAGE)
-    (declared,) = [s.code for s in page if s.language == "toml"]
+    (declared,) = [s.code for s in page if s.language == "toml" and "entry-points" in s.code]
     project = ConfigParser()
     project.read_string(declared)
     targets = {group: dict(project[group]) for group in project.sections()}
@@ -47,3 +52,17 @@ def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None
     whole = sum(n**0.5 for n in sizes.values())
     for device, n in sizes.items():
         assert abs(run["rounds"][-1]["devices"][device]["weight"] - n**0.5 / whole) < 1e-6, "weighed by the own part"
+
+
+def test_the_file_of_the_page_is_what_its_flags_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = snippets(PAGE)
+    (text,) = [s.code for s in page if s.language == "toml" and "[simulate]" in s.code]
+    (command,) = [line for s in page if s.language == "console" for line in shell_lines(s.code) if "--config" in line]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(text)
+    flags = "--devices 6 --prototypes cnn:fp32,cnn:w1 --rounds 3 --local-steps 5 --recipe feddf --fusion steps=20"
+    by_file, by_flags = (
+        CliRunner().invoke(app, [*words.split(), "--dry-run"], catch_exceptions=False).stdout
+        for words in (command.removeprefix("edgestill "), f"simulate {flags}")
+    )
+    assert json.loads(by_file) == json.loads(by_flags)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.errors import ConfigError, EdgestillError
+from core.errors import EdgestillError
 from edgestill.cli.jobs_display import JobsDisplay
 from edgestill.cli.output import out, print_json, print_table
-from edgestill.cli.simulation.simulate import simulate
 
 if TYPE_CHECKING:
-    from fleet.simulation.config import SimulationConfig
-    from fleet.sweep.grid import Flag, Sweep
+    from fleet.sweep.grid import Sweep
     from fleet.sweep.runner import Planned
     from fleet.sweep.table import Row
 
 __all__ = ["sweep"]
-
-#: Flags of `simulate` that are the sweep's business.
-NOT_SWEPT = ("out_dir", "force", "quiet", "as_json", "broker", "resume", "dry_run")
 
 
 def sweep(
@@ -54,12 +46,11 @@ def sweep(
     from fleet.sweep.grid import read_sweep
     from fleet.sweep.runner import make_folders, plan, run_missing
 
-    flags = _flags()
-    found = read_sweep(file, flags)
+    found = read_sweep(file)
     out_dir = Path(file.stem) if out_dir is None else out_dir
     if "engine" not in (*found.shared, *found.keys):
         found.shared["engine"] = "inline"  # runs are side by side already
-    runs = plan(found, flags, _checker(), out_dir)
+    runs = plan(found, out_dir)
     for dataset in dict.fromkeys(run.config.dataset for run in runs):
         load(dataset)
     for name in dict.fromkeys(run.config.partition for run in runs):
@@ -86,40 +77,6 @@ def sweep(
         name, reason = next(iter(failed.items()))
         log = next(run.log for run in runs if run.name == name)
         raise EdgestillError(f"{len(failed)} of {missing} runs failed; {name}: {reason} ({log})")
-
-
-def _flags() -> dict[str, Flag]:
-    """What a sweep may set, by name: the parameters of `simulate`."""
-    from fleet.sweep.grid import Flag
-
-    flags = dict[str, Flag]()
-    for name, parameter in inspect.signature(simulate, eval_str=True).parameters.items():
-        if name in NOT_SWEPT or get_origin(parameter.annotation) is not Annotated:
-            continue
-        kind, option = get_args(parameter.annotation)
-        kinds = [k for k in get_args(kind) or (kind,) if k is not NoneType]
-        spelled = next(iter(option.param_decls or ()), f"--{name.replace('_', '-')}")
-        repeated = get_origin(kinds[0]) is list
-        flags[name] = Flag(flag=spelled, kind=str if repeated else kinds[0], repeated=repeated)
-    return flags
-
-
-def _checker() -> Callable[[Sequence[str]], SimulationConfig]:
-    """What `simulate --dry-run` makes of flags; `ConfigError` where it makes nothing of them."""
-    app = typer.Typer()
-    app.command()(simulate)
-    command = typer.main.get_command(app)
-
-    def check(flags: Sequence[str]) -> SimulationConfig:
-        try:
-            config: SimulationConfig = command.main([*flags, "--dry-run", "--quiet"], standalone_mode=False)
-        except Exception as error:
-            if not hasattr(error, "format_message"):  # typer's usage errors; their class has moved between releases
-                raise
-            raise ConfigError(" ".join(error.format_message().split()).rstrip(".")) from error
-        return config
-
-    return check
 
 
 def _list(runs: list[Planned], *, as_json: bool) -> None:

@@ -9,8 +9,8 @@ from aggregator.config.tables import TABLES as FLEET
 from core.errors import EdgestillError
 from edge_agent.config import TABLES as AGENT
 from edgestill.cli.service.config import _resolve
-from edgestill.cli.simulation.sweep import _flags
 from firmware_configs.manifest import GroupConfig, ProvisionConfig
+from fleet.simulation.settings import SETTINGS, read_file
 from fleet.sweep.grid import read_sweep
 from tests.firmware_configs.fleets import FLEET as FLEET_TOML
 from tests.firmware_configs.fleets import PI
@@ -75,8 +75,10 @@ def test_a_wrong_value_is_one_line(wrong: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_value_of_a_sweep_is_one_line(wrong: str, tmp_path: Path) -> None:
-    path, flags = tmp_path / "sweep.toml", _flags()
-    for name in flags:
+    path = tmp_path / "sweep.toml"
+    for name in SETTINGS:
         for text in (f"[simulate]\n{name} = {WRONG[wrong]}", f"[grid]\n{name} = {WRONG[wrong]}"):
             path.write_text(text)
-            assert told(lambda: read_sweep(path, flags)), text[:40]
+            assert told(lambda: read_sweep(path)), text[:40]
+            if text.startswith("[simulate]"):
+                assert told(lambda: read_file(path)), text[:40]

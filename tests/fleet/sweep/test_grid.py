@@ -5,23 +5,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from fleet.sweep.grid import Flag, Sweep, names, read_sweep, run_name
-
-FLAGS = {
-    "recipe": Flag(flag="--recipe", kind=str),
-    "prototypes": Flag(flag="--prototypes", kind=str),
-    "alpha": Flag(flag="--alpha", kind=float),
-    "local_epochs": Flag(flag="--local-epochs", kind=int),
-    "seed": Flag(flag="--seed", kind=int),
-    "batch_devices": Flag(flag="--batch-devices", kind=bool),
-    "fusion": Flag(flag="--fusion", kind=str, repeated=True),
-}
+from fleet.sweep.grid import Sweep, names, read_sweep, run_name
 
 
 def read(folder: Path, text: str) -> Sweep:
     path = folder / "sweep.toml"
     path.write_text(text)
-    return read_sweep(path, FLAGS)
+    return read_sweep(path)
 
 
 def test_every_combination_is_a_run_and_seeds_come_last(tmp_path: Path) -> None:
@@ -68,7 +58,10 @@ def test_a_file_without_a_grid_is_one_run(tmp_path: Path) -> None:
         ("[grid]\nalpha = ['x']", "'alpha' is 'x', expected a number"),
         ("[simulate]\nseed = 1.5", "'seed' is 1.5, expected a whole number"),
         ("[simulate]\nseed = true", "'seed' is True, expected a whole number"),
-        ("[simulate]\nbatch_devices = 1", "'batch_devices' is 1, expected true or false"),
+        ("[simulate]\nvirtual-clock = 1", "'virtual-clock' is 1, expected true or false"),
+        ("[simulate]\nlocal-steps = 1\nlocal_steps = 2", "'local_steps' is given twice"),
+        ("[simulate]\nrounds = 0", "'rounds' is 0, expected a whole number of at least 1"),
+        ("[grid]\ndevices = [true]", "'devices' is True; give a text"),
         ("[grid]\nseed = [0, 0]", "'seed': a value is given twice"),
         ("[simulate]\nseed = 1\n[grid]\nseed = [0]", "'seed' is in .simulate. and in .grid."),
         ("[simulate]\nfusion = {lr = 1}\n[grid]\nfusion.lr = [2]", "'fusion.lr' is in .simulate. and in .grid."),

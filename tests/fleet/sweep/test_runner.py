@@ -7,7 +7,6 @@ import pytest
 
 from core.errors import ConfigError
 from core.processes.python_child import module_arguments
-from edgestill.cli.simulation.sweep import _checker, _flags
 from fleet.results.run_file import Run, write_run
 from fleet.sweep.grid import read_sweep
 from fleet.sweep.runner import Planned, plan, run_missing
@@ -18,8 +17,7 @@ from tests.fleet.report.made import a_run
 def run(tmp_path: Path) -> Planned:
     """A run of three rounds, planned."""
     (tmp_path / "sweep.toml").write_text("[simulate]\nrounds = 3\nengine = 'inline'\n[grid]\nseed = [7]")
-    flags = _flags()
-    (planned,) = plan(read_sweep(tmp_path / "sweep.toml", flags), flags, _checker(), tmp_path / "out")
+    (planned,) = plan(read_sweep(tmp_path / "sweep.toml"), tmp_path / "out")
     planned.folder.mkdir(parents=True)
     return planned
 
@@ -33,6 +31,15 @@ def put(run: Planned, rounds: int, **change: object) -> None:
 def test_a_run_is_what_its_grid_says(run: Planned) -> None:
     assert (run.name, run.config.seed, run.config.rounds) == ("seed=7", 7, 3)
     assert run.flags == ("--rounds=3", "--engine=inline", "--seed=7")
+
+
+def test_variables_hold_for_what_a_sweep_does_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do in the process that makes the run, which is told the sweep's settings as flags."""
+    monkeypatch.setenv("EDGESTILL_SIMULATE_ALPHA", "0.25")
+    monkeypatch.setenv("EDGESTILL_SIMULATE_SEED", "3")
+    (tmp_path / "sweep.toml").write_text("[grid]\nseed = [7]")
+    (planned,) = plan(read_sweep(tmp_path / "sweep.toml"), tmp_path / "out")
+    assert (planned.config.alpha, planned.config.seed, planned.flags) == (0.25, 7, ("--seed=7",))
 
 
 def test_a_run_is_done_with_this_configuration_and_all_rounds(run: Planned) -> None:

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from core.errors import ConfigError, EdgestillError
 from edgestill.cli import output
 from edgestill.cli.main import app
-from edgestill.cli.simulation.sweep import _checker
 from fleet.results.run_file import Run, read_run, write_run
 from tests.fleet.report.made import a_run
 
@@ -45,8 +44,9 @@ def test_a_sweep_goes_on_where_it_was_and_tells_its_means(file: Path, tmp_path: 
     out = tmp_path / "out"
     first, second = out / "runs" / "lr=0.01", out / "runs" / "lr=0.02"
     first.mkdir(parents=True)
-    config = _checker()(json.loads(call(file, "--out", out, "--dry-run", "--json"))[0]["flags"])
-    write_run(Run(config=config.to_json(), fleet=[], rounds=a_run((0.5,)).rounds), first)  # as if it had been made
+    flags = json.loads(call(file, "--out", out, "--dry-run", "--json"))[0]["flags"]
+    config = json.loads(CliRunner().invoke(app, ["simulate", *flags, "--dry-run"], catch_exceptions=False).stdout)
+    write_run(Run(config=config, fleet=[], rounds=a_run((0.5,)).rounds), first)  # as if it had been made
     second.write_text("in the way")
     with pytest.raises(EdgestillError, match=r"1 of 1 runs failed; lr=0.02: edgestill: .*choose another .*lr=0.02.log"):
         call(file, "--out", out, "-q")

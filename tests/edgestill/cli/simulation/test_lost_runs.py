@@ -1,4 +1,4 @@
-"""A simulated fleet whose devices diverge: a run says so, and ends where most of them do."""
+"""`edgestill simulate` with devices that diverge: a run says so, and ends where most of them do."""
 
 from __future__ import annotations
 
@@ -12,63 +12,7 @@ import pytest
 
 from core.local_defaults import auto_lr
 from edge_agent.training.params import DEFAULTS
-from edgestill.cli.lost_devices import LostDevices, LostRunError
 from edgestill.cli.main import main
-from fleet.results.run_file import PrototypeResult, RoundResult, Run
-
-TRAINING = {**asdict(DEFAULTS), "lr": 0.5}
-WHY = "training diverged: the gradient is not finite"
-
-
-def result(number: int, lost: int, asked: int = 20, train_loss: float | None = 1.0) -> RoundResult:
-    fused = PrototypeResult(
-        accuracy=0.5, loss=1.0, train_loss=train_loss, devices=asked - lost, bytes_up=1, bytes_down=1
-    )
-    return RoundResult(
-        round=number, prototypes={"mlp:fp32": fused}, seconds=1.0, lost={f"sim-{n:02}": WHY for n in range(lost)}
-    )
-
-
-def run_of(*rounds: RoundResult) -> Run:
-    return Run(config={"training": TRAINING}, fleet=[{"labels": [1] * 10}], rounds=list(rounds))
-
-
-def warnings(capsys: pytest.CaptureFixture[str], *rounds: RoundResult) -> list[str]:
-    watch = LostDevices(TRAINING)
-    for one in rounds:
-        watch.look(one, run_of(*rounds))
-    return capsys.readouterr().err.splitlines()
-
-
-def test_up_to_a_tenth_is_not_worth_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    assert warnings(capsys, result(1, 2), result(2, 0), result(3, 0, asked=0)) == []
-
-
-def test_more_is_told_once_with_the_remedy_and_again_when_it_is_others(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = warnings(capsys, result(1, 3), result(2, 3), result(3, 4), result(4, 4))
-    assert first == (
-        f"warning: round 1: 3 of 20 devices lost: sim-00, sim-01, sim-02: {WHY}; where training diverges, "
-        f"a smaller learning rate helps: --lr is 0.5, try {DEFAULTS.lr:.3g}"
-    )
-    assert second == f"warning: round 3: 4 of 20 devices lost: sim-00, sim-01, sim-02, sim-03: {WHY}"
-
-
-def test_half_is_a_warning_and_more_than_half_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(warnings(capsys, result(1, 10))) == 1
-    run = run_of(result(1, 11))
-    with pytest.raises(
-        LostRunError, match=r"round 1: 11 of 20 devices lost: .* and 7 more: .* --lr is 0\.5, try"
-    ) as ended:
-        LostDevices(TRAINING).look(run.rounds[0], run)
-    assert ended.value.exit_code == 7
-    assert ended.value.run is run
-
-
-def test_a_loss_beyond_all_bounds_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = warnings(
-        capsys, result(1, 0, train_loss=20.0), result(2, 0, train_loss=1e5), result(3, 0, train_loss=2e5)
-    )
-    assert line.startswith("warning: round 2: local training does not converge, its loss is mlp:fp32 1e+05; where")
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
-"""Devices whose training fails, while a simulated fleet runs: a warning on stderr, or the end of a run of no use."""
+"""Devices whose training fails, while a simulated fleet runs: a warning, or the end of a run of no use."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from core.errors import LostError
 from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
-from edgestill.cli.output import err
+from fleet.results.lost import exploded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fleet.results.run_file import RoundResult, Run
 
 __all__ = ["LostDevices", "LostRunError"]
@@ -25,21 +24,22 @@ class LostRunError(LostError):
 
 
 class LostDevices:
-    """Looks at every round of a run that devices train by `training`, a table of `run.json`."""
+    """Checks every round of a run that devices train by `training`, a table of `run.json`; `warn` takes a line."""
 
-    def __init__(self, training: Mapping[str, Any]) -> None:
+    def __init__(self, training: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self._training = training
+        self._warn_of = warn
         self._warned: frozenset[str] = frozenset()
         self._advised = False
         self._exploded: set[str] = set()  # prototypes
 
-    def look(self, result: RoundResult, run: Run) -> None:
+    def check(self, result: RoundResult, run: Run) -> None:
         """Warn where more than a tenth was lost; `LostRunError` where more than half.
 
         The remedy is told with the first warning, and those who were lost the last time too are not named again. Losses
         that have grown beyond all bounds are told once for each prototype.
         """
-        self._look_at_losses(result, classes=len(run.fleet[0]["labels"]))
+        self._check_losses(result, classes=len(run.fleet[0]["labels"]))
         lost, asked = result.lost, result.asked
         if len(lost) <= NOTABLE * asked:
             return
@@ -51,17 +51,14 @@ class LostDevices:
         self._warned = frozenset(lost)
         self._warn(text)
 
-    def _look_at_losses(self, result: RoundResult, classes: int) -> None:
-        from fleet.results.lost import exploded
-
+    def _check_losses(self, result: RoundResult, classes: int) -> None:
         found = {name: loss for name, loss in exploded(result, classes).items() if name not in self._exploded}
         if found:
             self._exploded |= found.keys()
-            text = ", ".join(f"{name} {loss:.3g}" for name, loss in found.items())
-            said = f"round {result.round}: local training does not converge, its loss is {text}"
-            self._warn(said)
+            losses = ", ".join(f"{name} {loss:.3g}" for name, loss in found.items())
+            self._warn(f"round {result.round}: local training does not converge, its loss is {losses}")
 
     def _warn(self, text: str) -> None:
         more = "" if self._advised else f"; {remedy(self._training)}"
         self._advised = True
-        err.print(f"warning: {text}{more}", soft_wrap=True)
+        self._warn_of(f"{text}{more}")

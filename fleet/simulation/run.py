@@ -1,0 +1,182 @@
+"""A simulated fleet from start to end: its data, its rounds, its files.
+
+    run = run_simulation(config, Path("run"), observer=Observer())
+
+    out_dir/run.json        rewritten after every round
+    out_dir/checkpoint/     what the fleet is after the last round (checkpoint.py)
+    out_dir/curves.png      drawn at the end, also where the run was cut
+    out_dir/fleet/          over MQTT: what the processes have on their disks
+
+Imports no torch before a run begins.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from fleet.results.run_file import claim_folder, write_run
+from fleet.simulation.lost_devices import LostDevices, LostRunError
+from fleet.simulation.observer import Observer
+from fleet.simulation.resume import is_resumable, restore
+
+if TYPE_CHECKING:
+    from fleet.data import Dataset
+    from fleet.results.run_file import RoundResult, Run
+    from fleet.simulation.config import SimulationConfig
+    from fleet.simulation.simulation import Simulation
+    from transport.config import BrokerConfig
+
+__all__ = ["Interrupted", "LostRunError", "run_simulation"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, after at least one round."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+
+def run_simulation(
+    config: SimulationConfig,
+    out_dir: Path | None = None,
+    *,
+    broker: BrokerConfig | None = None,
+    force: bool = False,
+    resume: bool = False,
+    observer: Observer | None = None,
+) -> Run:
+    """Run all rounds; with `resume`, those that the run in `out_dir` has not done.
+
+    Ctrl-C leaves the files of the rounds that are done, and is `Interrupted` if there are any. So does a round that
+    lost more than half of its devices, which is `LostRunError`. `force` replaces another run in `out_dir`; `broker` is
+    for a fleet over MQTT, which has an embedded one otherwise.
+    """
+    observer = observer or Observer()
+    if out_dir is not None and not resume:
+        claim_folder(out_dir, config.to_json(), force=force)
+    simulation, dataset = _build(config)
+    run, keep = _begin(simulation, out_dir, resume=resume)
+    try:
+        with simulation, observer.watch(run, per_round=simulation.per_round, at_once=_at_once(simulation)):
+            if config.transport == "mqtt":
+                rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, observer.device_done)
+            else:
+                rounds = _rounds_in_memory(simulation, len(run.rounds), observer.device_done)
+            _follow(rounds, run, keep, observer)
+    except KeyboardInterrupt:
+        if run.rounds:
+            raise Interrupted(run) from None
+        raise
+    finally:
+        if out_dir is not None and run.rounds:
+            _draw(run, out_dir)
+    return run
+
+
+def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
+    """The fleet; its data is read while torch is imported, which takes as long."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fleet.data import load
+
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(load, config.dataset)
+        import torch
+
+        from fleet.simulation.simulation import Simulation
+        from fleet.virtual.simulation import VirtualSimulation
+
+        torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
+        dataset = loading.result()
+    return (Simulation if config.virtual is None else VirtualSimulation)(config, dataset), dataset
+
+
+def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tuple[Run, Callable[[int], None]]:
+    """The run so far, and the function that writes the files of a round."""
+    from fleet.simulation.checkpoint import Checkpoints
+
+    run = simulation.new_run()
+    if out_dir is None:
+        return run, lambda round_number: None
+    checkpoints = Checkpoints(out_dir) if is_resumable(simulation.config) else None
+    if checkpoints is not None and resume:
+        run.rounds = restore(simulation, run, out_dir, checkpoints)
+    elif checkpoints is not None:
+        checkpoints.clear()
+
+    def keep(round_number: int) -> None:
+        write_run(run, out_dir)
+        if checkpoints is not None:
+            checkpoints.write(simulation, round_number)
+
+    return run, keep
+
+
+def _follow(
+    rounds: Generator[RoundResult, None, None], run: Run, keep: Callable[[int], None], observer: Observer
+) -> None:
+    """Every round into the run and its files; `LostRunError` where most devices were lost."""
+    lost = LostDevices(run.config["training"], observer.warn)
+    with closing(rounds):  # Ctrl-C ends the processes too, wherever it falls
+        for result in rounds:
+            run.rounds.append(result)
+            observer.round_done(result)
+            keep(result.round)
+            lost.check(result, run)
+
+
+def _at_once(simulation: Simulation) -> int:
+    """How many devices train at the same time."""
+    config = simulation.config
+    if config.transport == "mqtt":
+        return simulation.per_round
+    return 1 if config.engine == "inline" else config.workers or os.cpu_count() or 1
+
+
+def _rounds_in_memory(
+    simulation: Simulation, done: int, on_device: Callable[[str], None]
+) -> Generator[RoundResult, None, None]:
+    for round_number in range(done + 1, simulation.config.rounds + 1):
+        yield simulation.run_round(round_number, on_device=on_device)
+
+
+def _rounds_over_mqtt(
+    config: SimulationConfig,
+    dataset: Dataset,
+    out_dir: Path | None,
+    broker: BrokerConfig | None,
+    on_device: Callable[[str], None],
+) -> Generator[RoundResult, None, None]:
+    """Rounds of a fleet of processes, which live in `out_dir/fleet` or in a folder that is removed afterwards."""
+    from fleet.mqtt.fleet import MqttSimulation
+    from transport.config import BrokerConfig
+    from transport.embedded import EmbeddedBroker
+
+    with ExitStack() as stack:
+        if out_dir is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="edgestill-")))
+        else:
+            folder = out_dir / "fleet"
+            shutil.rmtree(folder, ignore_errors=True)  # of the same run: the folder was claimed
+        if broker is None:
+            broker = BrokerConfig(port=stack.enter_context(EmbeddedBroker()).port)
+        fleet = stack.enter_context(MqttSimulation(config, dataset, folder, broker))
+        yield from fleet.rounds(on_device=on_device)
+
+
+def _draw(run: Run, out_dir: Path) -> None:
+    from fleet.results.curves import draw_curves
+
+    c = run.config
+    split = f"{c['partition']} alpha {c['alpha']}"
+    title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
+    scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
+    draw_curves(scored or run.rounds, out_dir / "curves.png", title=title)

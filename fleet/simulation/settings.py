@@ -1,0 +1,155 @@
+"""Settings of a simulation as users write them: one flat table behind files, variables, flags and sweeps.
+
+    [simulate]                       --rounds 20 --local-epochs 2 --fusion steps=50
+    rounds = 20                      EDGESTILL_SIMULATE_ROUNDS=20
+    local-epochs = 2                 or local_epochs
+    fusion = { steps = 50 }          flags that may be repeated are tables, and have no variable
+
+The keys are the fields of `SimulationConfig`, of its virtual time and of `LocalSettings` below that are annotated by a
+panel. `SETTINGS` describes them as they are written, in the order of `--help`; `configure.py` makes the configuration.
+Light to import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from core.config_keys import brief, read_toml, sub_table
+from core.errors import ConfigError, did_you_mean
+from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT, Range
+from core.settings import LARGEST_INT, Field, Settings, checked, describe, value_of
+from edge_agent.training.params import DEFAULTS
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.panels import PANELS, in_training, key_of
+from fleet.virtual.config import VirtualTime
+
+__all__ = [
+    "LOCAL",
+    "OWN",
+    "PREFIX",
+    "SETTINGS",
+    "TIME",
+    "find_setting",
+    "from_environment",
+    "read_file",
+    "scalar",
+    "written",
+]
+
+PREFIX = "EDGESTILL_SIMULATE"
+PASSES = f"{DEFAULTS.epochs}, of at least {DEFAULTS.least_steps} and at most {DEFAULTS.most_steps} mini-batches"
+
+
+class LocalSettings(Settings, frozen=True, kw_only=True):
+    """What may be said of local training; where it is None, `core/local_defaults.py` and the recipe say it."""
+
+    local_epochs: (
+        Annotated[int, in_training(f"Passes over a device's samples per round [{PASSES}].", EPOCHS)] | None
+    ) = None
+    local_steps: Annotated[int, in_training("Mini-batches per round, instead of epochs.", STEPS)] | None = None
+    lr: Annotated[float, in_training("Learning rate [auto: by batch size and momentum].", LR)] | None = None
+    momentum: Annotated[float, in_training("Of SGD, reset each round.")] = DEFAULTS.momentum
+    batch_size: Annotated[int, in_training("Mini-batch size.", BATCH)] = DEFAULTS.batch_size
+    clip: Annotated[float, in_training("Greatest norm of a mini-batch's gradient; 0 is off.", Range(0, CLIP.most))] = (
+        DEFAULTS.clip
+    )
+    prox: Annotated[float, in_training("mu of FedProx; 0 is off [what the recipe says].", WEIGHT)] | None = None
+    fast: Annotated[str, in_training("Hand-written fast paths of local training: auto, or off to check them.")] = (
+        DEFAULTS.fast
+    )
+
+
+def _fields(struct: Any) -> dict[str, Field]:
+    """The settings of a struct by their keys."""
+    return {key_of(field): field for field in describe(struct).values() if "panel" in field.extra}
+
+
+#: The fields behind the keys: of the simulation itself, of local training, of virtual time.
+OWN, LOCAL, TIME = _fields(SimulationConfig), _fields(LocalSettings), _fields(VirtualTime)
+
+
+def _as_written(key: str, field: Field) -> Field:
+    """A field of the flat table: what is parsed later is a text, or a table."""
+    kind = field.extra.get("kind", str if field.parse is not None and field.kind is not dict else field.kind)
+    default = field.extra.get("written", field.default)
+    if kind is str and default is not None:
+        default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    default = {bool: False, dict: None}.get(kind, default)
+    parse = _as_text if kind is str else None
+    return dataclasses.replace(field, name=key, kind=kind, default=default, parse=parse, table=None)
+
+
+def _as_text(value: Any) -> str:
+    """A list is written with commas, a number as it is."""
+    if isinstance(value, list) and all(isinstance(part, str | int) for part in value):
+        return ",".join(part if isinstance(part, str) else brief(part) for part in value)
+    sane = isinstance(value, str | float) or (isinstance(value, int) and abs(value) <= LARGEST_INT)
+    if not sane or isinstance(value, bool):
+        raise ValueError("give a text")
+    return str(value)
+
+
+#: Every setting by its key, as it is written, in the order of `--help`.
+SETTINGS: Mapping[str, Field] = dict(
+    sorted(
+        ((key, _as_written(key, field)) for part in (OWN, LOCAL, TIME) for key, field in part.items()),
+        key=lambda item: PANELS.index(item[1].extra["panel"]),
+    )
+)
+
+
+def find_setting(key: str, where: str) -> Field:
+    """The setting that a file calls `key`, with dashes or underscores."""
+    name = key.replace("-", "_")
+    if name not in SETTINGS:
+        hint = did_you_mean(name, SETTINGS) or "; known: the flags of 'edgestill simulate', without their dashes"
+        raise ConfigError(f"{where}: unknown setting {brief(key)}{hint}")
+    return SETTINGS[name]
+
+
+def written(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The settings of a file's table by their keys, each of its kind and within its bounds."""
+    found = {}
+    for key, value in table.items():
+        setting = find_setting(key, where)
+        if setting.name in found:
+            raise ConfigError(f"{where}: {key!r} is given twice, with dashes and with underscores")
+        if setting.kind is not dict:
+            found[setting.name] = checked(setting, value, f"{where}: {key!r}")
+        elif isinstance(value, dict):
+            found[setting.name] = {name: scalar(item, f"{where}: '{key}.{name}'") for name, item in value.items()}
+        else:
+            raise ConfigError(f"{where}: {key!r} is {brief(value)}, expected a table such as {{ name = value }}")
+    return found
+
+
+def scalar(value: Any, what: str) -> Any:
+    """A value of a table of NAME = VALUE; a list of texts is written with commas."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    if not isinstance(value, str | int | float) or (isinstance(value, int) and abs(value) > LARGEST_INT):
+        raise ConfigError(f"{what} is {brief(value)}, expected a text, a number, true or false")
+    return value
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings of [simulate] of a file, which has no other table."""
+    file = read_toml(path)
+    for name in file:
+        if name != "simulate":
+            raise ConfigError(f"{path}: unknown table {brief(name)}; known: [simulate]")
+    return written(sub_table(file, "simulate", str(path)), f"{path} [simulate]")
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The settings that have a variable."""
+    variables = {key: f"{PREFIX}_{key.upper()}" for key, setting in SETTINGS.items() if setting.kind is not dict}
+    return {
+        key: value_of(SETTINGS[key], environ[variable], variable)
+        for key, variable in variables.items()
+        if variable in environ
+    }

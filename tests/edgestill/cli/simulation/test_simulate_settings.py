@@ -1,0 +1,84 @@
+"""`edgestill simulate`: where its settings come from, flags before variables before the file before defaults."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgestill.cli.main import _run
+
+FILE = """
+[simulate]
+rounds = 3
+alpha = 0.1
+local-steps = 5
+prototypes = ["mlp:fp32", "cnn:w1"]
+fusion = { weigh = "uniform" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text(FILE)
+    return path
+
+
+def settings(capsys: pytest.CaptureFixture[str], *flags: object) -> dict[str, Any]:
+    assert _run(["simulate", "--dry-run", *map(str, flags)], debug=True) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_file_has_what_flags_have(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    by_flags = [
+        "--rounds",
+        "3",
+        "--alpha",
+        "0.1",
+        "--local-steps",
+        "5",
+        "--prototypes",
+        "mlp:fp32,cnn:w1",
+        "--fusion",
+        "weigh=uniform",
+    ]
+    assert settings(capsys, "--config", file) == settings(capsys, *by_flags)
+
+
+def test_flags_come_before_variables_and_these_before_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESTILL_SIMULATE_ALPHA", "0.2")
+    monkeypatch.setenv("EDGESTILL_SIMULATE_ROUNDS", "4")
+    monkeypatch.setenv("EDGESTILL_SIMULATE_SEED", "7")
+    found = settings(capsys, "--config", file, "--rounds", "10", "--fusion", "weigh=examples")
+    assert (found["rounds"], found["alpha"], found["seed"]) == (10, 0.2, 7), (
+        "a flag counts with its default's value too"
+    )
+    assert found["training"]["steps"] == 5
+    assert found["fusion"] == {"weigh": "examples"}
+
+
+def test_mistakes_are_told_by_file_and_variable(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("[simulate]\nlocal-step = 3")
+    assert _run(["simulate", "--config", str(file), "--dry-run"], debug=False) == 3
+    assert "[simulate]: unknown setting 'local-step'; did you mean 'local_steps'?" in capsys.readouterr().err
+    monkeypatch.setenv("EDGESTILL_SIMULATE_LATENT", "wide")
+    assert _run(["simulate", "--dry-run"], debug=False) == 3
+    assert "EDGESTILL_SIMULATE_LATENT is 'wide', expected a whole number" in capsys.readouterr().err
+
+
+def test_a_resumed_run_has_settings_of_its_own(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["simulate", "--resume", str(tmp_path), "--config", str(file)], debug=False) == 3
+    assert "leave out --config" in " ".join(capsys.readouterr().err.split())
+
+
+def test_help_needs_no_simulation() -> None:
+    code = "import sys, edgestill.cli.main; print([m for m in ('torch', 'numpy', 'fleet.attacks') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
