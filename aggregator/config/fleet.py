@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from aggregator.config.devices import device_keys
 from aggregator.config.fusion import FusionConfig, fusion_config
 from aggregator.config.tables import (
     ENV,
@@ -22,7 +23,6 @@ from aggregator.config.tables import (
     RoundConfig,
     TaskConfig,
     as_environment,
-    device_keys,
     split_tables,
 )
 from core.config_keys import read_toml

@@ -1,4 +1,4 @@
-"""The tables of fleet.toml as structs, the [devices] table, and `--set table.key=value`."""
+"""The tables of fleet.toml as structs, and `--set table.key=value`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from msgspec import Meta
 
 from aggregator.config.fusion import FUSION_FIELDS
 from core.config_keys import brief, sub_table
-from core.errors import ConfigError, EdgestillError, did_you_mean
+from core.errors import ConfigError, did_you_mean
 from core.limits import DEVICES, LATENT, MEGABYTES, ROUNDS, SECONDS
 from core.local_defaults import LocalSettings
 from core.logs import LogConfig
-from core.settings import Field, Settings, describe, read, within
+from core.settings import Field, Settings, describe, within
 from transport.config import BROKER_KEYS
 from transport.config import ENV as BROKER_ENV
 from wire.chunks import DEFAULT_CHUNK
-from wire.ids import check_device
-from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
 __all__ = [
     "ENV",
@@ -33,7 +31,6 @@ __all__ = [
     "StateTable",
     "TaskConfig",
     "as_environment",
-    "device_keys",
     "split_tables",
 ]
 
@@ -146,14 +143,6 @@ class FleetTables(Settings, frozen=True, kw_only=True):
     log: LogConfig
 
 
-class _Devices(Settings, frozen=True, kw_only=True):
-    keys_dir: Path | None = None
-
-
-class _Device(Settings, frozen=True, kw_only=True):
-    key: str
-
-
 #: The fields of every table that `--set` may name, besides [broker].
 TABLES: Mapping[str, Mapping[str, Field]] = {
     **{name: describe(own.table) for name, own in describe(FleetTables).items() if own.table is not None},
@@ -193,44 +182,3 @@ def as_environment(settings: Sequence[str]) -> dict[str, str]:
         prefix = BROKER_ENV if table == "broker" else f"{ENV}_{table.upper()}"
         found[f"{prefix}_{key.upper()}"] = value.strip()
     return found
-
-
-def device_keys(table: Mapping[str, Any], where: str, base: Path) -> dict[str, Ed25519PublicKey]:
-    """The public key of every device that may take part: named in the table, and the files `ID.pub` of `keys_dir`."""
-    table = dict(table)
-    own = read(_Devices, {k: table.pop(k) for k in ("keys_dir",) if k in table}, where, base=base)
-    found = _from_folder(own.keys_dir, where)
-    for name, value in table.items():
-        if not isinstance(value, dict):
-            raise ConfigError(f'{where}: {name!r} is {brief(value)}; write it as {name} = {{ key = "64 hex digits" }}')
-        _checked_id(name, where)
-        text = read(_Device, value, f"{where}: {name}").key
-        found[name] = _key(lambda text=text: public_key_from_hex(text), f"{where}: {name}")
-    return found
-
-
-def _from_folder(folder: Path | None, where: str) -> dict[str, Ed25519PublicKey]:
-    if folder is None:
-        return {}
-    if not folder.is_dir():
-        raise ConfigError(f"{where}: 'keys_dir': there is no folder {folder}")
-    files = sorted(folder.glob("*.pub"))
-    return {
-        _checked_id(file.stem, str(file)): _key(lambda file=file: load_public_key(file), str(file)) for file in files
-    }
-
-
-def _checked_id(name: str, where: str) -> str:
-    try:
-        check_device(name)
-    except EdgestillError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return name
-
-
-def _key(load: Any, where: str) -> Ed25519PublicKey:
-    try:
-        key: Ed25519PublicKey = load()
-    except EdgestillError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return key

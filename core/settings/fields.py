@@ -88,12 +88,16 @@ def within(least: float | None, most: float | None, help_text: str = "", **extra
     return Meta(ge=least, le=most, description=help_text or None, extra=extra or None)
 
 
-@functools.cache
-def describe(struct: type[Any]) -> Mapping[str, Field]:
+def describe(struct: Any) -> Mapping[str, Field]:
     """Every field of a configuration struct by its name, in order; TypeError for an annotation that is not one.
 
     A dataclass whose fields are annotated in the same way is described too.
     """
+    return _described(struct)
+
+
+@functools.cache
+def _described(struct: type[Any]) -> Mapping[str, Field]:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType | inspect.DataclassType)
     hints = typing.get_type_hints(struct)
