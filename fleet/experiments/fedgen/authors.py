@@ -36,7 +36,16 @@ from models.latents import LABELS
 from quant.pack import pack_state
 from wire.tensors import encode
 
-__all__ = ["Stream", "authors_lr", "authors_partition", "hooks_of", "open_fleet", "turns_before"]
+__all__ = [
+    "authors_lr",
+    "authors_partition",
+    "batches_of",
+    "hooks_of",
+    "open_fleet",
+    "round_counts",
+    "rows_of",
+    "turns_before",
+]
 
 LR_DECAY = 0.99
 
@@ -55,11 +64,10 @@ def open_fleet(plan: Plan, dataset: Dataset, hooks: Hooks) -> Simulation:
 
 def hooks_of(plan: Plan) -> Hooks:
     """Those of a table's fleet."""
-    stream = Stream()
     common = Hooks(
         partition=lambda dataset: authors_partition(plan.config, dataset),
-        batches=stream.batches,
-        label_counts=stream.label_counts if plan.round_counts else None,
+        batches=batches_of,
+        label_counts=round_counts if plan.round_counts else None,
     )
     if not plan.authors:
         return common
@@ -92,31 +100,32 @@ def authors_lr(device: SimulatedDevice, number: int) -> float:
     return lr * LR_DECAY ** (turns[-1] - 1) if turns else lr
 
 
-class Stream:
-    """A user's samples in random order, again and again; batches go on where those of its last round ended."""
+def rows_of(device: SimulatedDevice, number: int) -> NDArray[np.int64]:
+    """(steps, batch): the samples of round `number`, by their place among the device's own.
 
-    def rows(self, device: SimulatedDevice, number: int) -> NDArray[np.int64]:
-        """(steps, batch): the samples of round `number`, by their place among the device's own."""
-        how, size = device.config.training, len(device.rows)
-        assert how.steps is not None, "FedGen counts steps"
-        wanted = how.steps * how.batch_size
-        start = wanted * len(turns_before(device, number))
-        epochs = range(start // size, (start + wanted - 1) // size + 1)
-        orders = [numpy_rng(device.config.seed, "stream", device.id, n).permutation(size) for n in epochs]
-        first = start - epochs[0] * size
-        taken: NDArray[np.int64] = np.concatenate(orders)[first : first + wanted]
-        return taken.reshape(how.steps, how.batch_size)
+    The device's samples in random order, again and again; a round goes on where the device's last one ended.
+    """
+    how, size = device.config.training, len(device.rows)
+    assert how.steps is not None, "FedGen counts steps"
+    wanted = how.steps * how.batch_size
+    start = wanted * len(turns_before(device, number))
+    epochs = range(start // size, (start + wanted - 1) // size + 1)
+    orders = [numpy_rng(device.config.seed, "stream", device.id, n).permutation(size) for n in epochs]
+    first = start - epochs[0] * size
+    taken: NDArray[np.int64] = np.concatenate(orders)[first : first + wanted]
+    return taken.reshape(how.steps, how.batch_size)
 
-    def batches(self, device: SimulatedDevice, number: int) -> Iterator[torch.Tensor]:
-        """The mini-batches of a round."""
-        return iter(torch.from_numpy(self.rows(device, number)))
 
-    def label_counts(self, device: SimulatedDevice, number: int) -> Sequence[int]:
-        """Of the mini-batches of a round."""
-        counts: list[int] = torch.bincount(
-            device.y[self.rows(device, number).ravel()], minlength=device.dataset.classes
-        ).tolist()
-        return counts
+def batches_of(device: SimulatedDevice, number: int) -> Iterator[torch.Tensor]:
+    """The mini-batches of a round."""
+    return iter(torch.from_numpy(rows_of(device, number)))
+
+
+def round_counts(device: SimulatedDevice, number: int) -> Sequence[int]:
+    """Label counts of the mini-batches of a round."""
+    drawn = device.y[rows_of(device, number).ravel()]
+    counts: list[int] = torch.bincount(drawn, minlength=device.dataset.classes).tolist()
+    return counts
 
 
 def _all_labels(made: SideArtifact) -> SideArtifact:

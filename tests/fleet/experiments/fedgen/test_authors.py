@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from fleet.experiments.fedgen.authors import Stream, authors_lr, authors_partition, hooks_of, open_fleet, turns_before
+from fleet.experiments.fedgen.authors import (
+    authors_lr,
+    authors_partition,
+    batches_of,
+    hooks_of,
+    open_fleet,
+    round_counts,
+    rows_of,
+    turns_before,
+)
 from fleet.experiments.fedgen.scores import user_state
 from fleet.simulation.simulation import Simulation
 from models.latents import LABELS
@@ -36,17 +45,17 @@ def test_batches_are_full_and_go_on_over_rounds(fleet: Simulation) -> None:
     device = replace(fleet.devices[0], rows=fleet.devices[0].rows[:5])
     turns = [*turns_before(device, ROUNDS)][:3]
     assert len(turns) == 3
-    taken = np.concatenate([Stream().rows(device, n).ravel() for n in turns])
-    assert Stream().rows(device, turns[0]).shape == (2, 8)
+    taken = np.concatenate([rows_of(device, n).ravel() for n in turns])
+    assert rows_of(device, turns[0]).shape == (2, 8)
     assert [sorted(taken[at : at + 5].tolist()) for at in range(0, 45, 5)] == [[0, 1, 2, 3, 4]] * 9
     assert len({tuple(taken[at : at + 5]) for at in range(0, 45, 5)}) > 1
 
 
 def test_label_counts_are_those_of_the_rounds_batches(fleet: Simulation) -> None:
-    stream, device = Stream(), fleet.devices[1]
-    drawn = torch.cat([device.y[batch] for batch in stream.batches(device, 3)])
-    assert list(stream.label_counts(device, 3)) == [int((drawn == label).sum()) for label in range(10)]
-    assert sum(stream.label_counts(device, 3)) == 16
+    device = fleet.devices[1]
+    drawn = torch.cat([device.y[batch] for batch in batches_of(device, 3)])
+    assert list(round_counts(device, 3)) == [int((drawn == label).sum()) for label in range(10)]
+    assert sum(round_counts(device, 3)) == 16
     assert hooks_of(plan(round_counts=False)).label_counts is None
 
 
