@@ -60,13 +60,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def make_request(
-    config: AgentConfig,
-    action: StartTraining,
-    *,
-    model: Path,
-    aggregator: str,
-    now: float,
-    side_artifact: Path | None = None,
+    config: AgentConfig, action: StartTraining, *, model: Path, aggregator: str, now: float, side_artifact: Path | None
 ) -> Request:
     """What the child is told of a job or an offer; its model lies at `model`, its side artifact at `side_artifact`."""
     work, left = action.instruction, action.seconds_left

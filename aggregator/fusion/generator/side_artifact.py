@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aggregator.fusion.generator.feddistill import average_label_logits
-from aggregator.fusion.generator.train import Teachers, train_generator
+from aggregator.fusion.generator.train import Generated, Teachers, train_generator
 from aggregator.fusion.numerics.adam import Adam
 from aggregator.fusion.types import Memory, Received, Server, State
 from aggregator.recipes.generator import Generation
@@ -109,6 +109,11 @@ def make_generator(
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         return None
     _remember(memory, state, adam, trained.labels)
+    return _published(how, teachers, trained, state)
+
+
+def _published(how: Generation, teachers: Teachers, trained: Generated, state: State) -> SideArtifact:
+    _, classes, latent = teachers.weight.shape
     losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
     return SideArtifact(
         prototype=prototype_of(how.noise),
