@@ -23,6 +23,7 @@ from models.generator import LatentGenerator, build_generator
 from models.latents import LABELS, prototype_of
 from models.roles import LABEL_LOGITS, slice_state
 from models.seeding import torch_rng
+from wire.messages import ModelHeader
 
 __all__ = ["SideArtifact", "generator_of", "label_counts", "make_generator", "make_label_logits", "predictors_of"]
 
@@ -41,6 +42,18 @@ class SideArtifact:
     latent: int
     tensors: State
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def header(self, number: int, recipe: str) -> ModelHeader:
+        """As it is published after round `number`: like a model."""
+        return ModelHeader(
+            round=number,
+            prototype=self.prototype,
+            input_shape=self.input_shape,
+            classes=self.classes,
+            latent=self.latent,
+            recipe=recipe,
+            metrics=dict(self.metrics),
+        )
 
 
 def predictors_of(updates: Sequence[Received]) -> Teachers:
