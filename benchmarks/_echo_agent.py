@@ -20,6 +20,7 @@ from core.processes.process import environment
 from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Ended
 from edge_agent.config import read_agent_config
+from edge_agent.host.signals import stop_on_signals
 from edge_agent.service import Service
 
 CHILD = Path(__file__).with_name("_echo_child.py")
@@ -89,7 +90,7 @@ def main(path: str, how: str) -> int:
     config = read_agent_config(path)
     setup_logging(config.log.format, config.log.level)
     service = Service(config, make_child=EchoChild if how == "child" else EchoInline)  # type: ignore[arg-type]
-    service.stop_on_signals()
+    stop_on_signals(service.stop)
     return service.run()
 
 

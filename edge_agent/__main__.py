@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from core.errors import EdgestillError
 from core.logs import setup_logging
 from edge_agent.config import enrolled, read_agent_config
+from edge_agent.host.signals import stop_on_signals
 from edge_agent.service import Service
 
 __all__ = ["main"]
@@ -26,11 +27,11 @@ def main(argv: Sequence[str]) -> int:
             from edge_agent.enrolment import Enrolment  # X.509, needed only once
 
             enrolment = Enrolment(config, config.enrol)
-            enrolment.stop_on_signals()
+            stop_on_signals(enrolment.stop)
             if not enrolment.run():
                 return 0
         service = Service(config)
-        service.stop_on_signals()
+        stop_on_signals(service.stop)
         return service.run()
     except EdgestillError as error:
         return _fail(str(error), error.exit_code)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -85,11 +84,6 @@ class Enrolment:
         """Make `run` return soon; from any thread, and from a signal handler."""
         self._stopping = True
         self._link.wake()
-
-    def stop_on_signals(self) -> None:
-        """Stop `run` on SIGTERM and SIGINT; must be called on the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
 
     def _ask_until_answered(self) -> None:
         beat = watchdog_seconds()

@@ -2,13 +2,15 @@
 
 One thread does everything; the link and a running child have helpers that only put into queues. Whatever the protocol
 decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, ...) is handed back as an event.
+
+    edge_agent/trainings.py     the training child, and what it leaves
+    edge_agent/reports.py       what the agent tells of itself
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import signal
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,13 +19,10 @@ from contextlib import suppress
 from core.crashpoints import reach
 from core.errors import TransportError, WireError
 from core.logs import setup_logging
-from core.versions import versions
-from edge_agent.child.request import make_request
 from edge_agent.child.supervisor import Child, Ended, LabelCounter
 from edge_agent.config import AgentConfig
 from edge_agent.faults import Nonsense, tell_fault
-from edge_agent.host.systemd import notify, watchdog_seconds
-from edge_agent.host.telemetry import temperature_c
+from edge_agent.host.systemd import Heartbeat, notify
 from edge_agent.messages import Mail
 from edge_agent.protocol.agent import Agent
 from edge_agent.protocol.events import (
@@ -50,11 +49,13 @@ from edge_agent.protocol.events import (
     Unsubscribe,
 )
 from edge_agent.remote_settings.trial import Settings
+from edge_agent.reports import Reports
+from edge_agent.state.following import Following
 from edge_agent.state.store import Store
+from edge_agent.trainings import Trainings
 from transport import link as transport
 from wire.keys import load_private_key, public_key_hex
-from wire.messages import About, Job, Metrics, Offer, State
-from wire.refusals import READS_CODES
+from wire.messages import Job, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
 
 __all__ = ["Service"]
@@ -63,7 +64,6 @@ log = logging.getLogger("edgestill.agent")
 IDLE_S = 5.0  # nothing to do: look around this often all the same
 BUSY_S = 1.0  # with a child or a helper to watch
 FAULT_S = 1.0  # after a fault of ours that may come again at once
-METRICS_EXPIRY_S = 600  # where the broker knows MQTT 5
 
 
 class Service:
@@ -71,13 +71,11 @@ class Service:
 
     def __init__(self, config: AgentConfig, *, make_child: Callable[..., Child] = Child) -> None:
         self.config = config
-        self._make_child = make_child
-        self._aggregator = config.aggregator_key()
+        aggregator = config.aggregator_key()
         key = load_private_key(config.private_key)
-        self._mail = Mail(config.fleet, config.device, key=key, aggregator=self._aggregator, wall_clock=time.time)
+        self._mail = Mail(config.fleet, config.device, key=key, aggregator=aggregator, wall_clock=time.time)
         self._counter = LabelCounter(config.data.path)
-        self._labels: tuple[int, ...] = ()
-        self._count_labels(self._counter.wait())
+        counts = self._counter.wait()
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
         self._settings = Settings(config, config.state_dir)
         self._use_settings()
@@ -96,16 +94,16 @@ class Service:
             filters=agent_filters(config.fleet, config.device),
             will=self._mail.state(State(status="lost", session=self._session)),
         )
-        self._unsaved: Follow | None = None  # not on the disk yet; tried again at
-        self._save_at = 0.0
-        self._child: Child | None = None
-        self._work: Job | Offer | None = None  # what the child is at
+        self._reports = Reports(self._mail, self._link, self._session)
+        self._reports.count_labels(counts, config.data)
+        self._trainings = Trainings(
+            self.store, aggregator=public_key_hex(aggregator), make_child=make_child, wake=self._link.wake
+        )
+        self._following = Following(self.store)
         self._events: deque[Event] = deque()
         self._nonsense = Nonsense()
         self._stopping = False
-        self._bytes_up = self._bytes_down = 0
-        self._beat_every = watchdog_seconds()
-        self._beat_at = 0.0
+        self._heartbeat = Heartbeat()
 
     def run(self) -> int:
         """Serve until told to stop; 0."""
@@ -131,11 +129,6 @@ class Service:
         self._stopping = True
         self._link.wake()
 
-    def stop_on_signals(self) -> None:
-        """End `run` on SIGTERM and SIGINT; to be called on the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
-
     # ---- the loop
 
     def _turn(self) -> None:
@@ -151,49 +144,32 @@ class Service:
                 notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
             case transport.Received(topic, payload, _):
-                self._bytes_down += len(payload)
+                self._reports.bytes_down += len(payload)
                 self._receive(topic, payload)
         self._watch()
         self._try_again()
-        self._beat()
+        self._heartbeat.beat(time.monotonic())
 
     def _try_again(self) -> None:
         """What could not be done when it was due: a full disk, a helper that was killed."""
-        if self._unsaved is not None and time.monotonic() >= self._save_at:
-            self._save_at = time.monotonic() + IDLE_S
-            try:
-                self._follow()
-            except OSError as error:
-                self._disk_trouble(error)
+        try:
+            self._following.retry(time.monotonic())
+        except OSError as error:
+            self._disk_trouble(error)
         counts = self._counter.poll(time.monotonic())
         if counts is not None:
-            self._count_labels(counts)
-            self._announce()
-
-    def _count_labels(self, counts: tuple[int, ...] | None) -> None:
-        """With noise, an update tells them; the length of a list would tell the last label."""
-        data = self.config.data
-        if counts is not None and data.count_epsilon is None and data.count_bins is None:
-            self._labels = counts
+            self._reports.count_labels(counts, self.config.data)
+            self._reports.announce(self.config)
 
     def _patience(self) -> float:
         now = time.monotonic()
-        wait = min(self._agent.due - now, BUSY_S if self._child or self._counter.busy else IDLE_S)
-        if self._beat_every is not None:
-            wait = min(wait, self._beat_at + self._beat_every - now)
-        return max(wait, 0.0)
-
-    def _beat(self) -> None:
-        now = time.monotonic()
-        if self._beat_every is not None and now >= self._beat_at + self._beat_every:
-            notify("WATCHDOG=1")
-            self._beat_at = now
+        wait = min(self._agent.due - now, BUSY_S if self._trainings.busy or self._counter.busy else IDLE_S)
+        return max(min(wait, self._heartbeat.due - now), 0.0)
 
     def _end(self) -> None:
         notify("STOPPING=1")
         self._counter.kill()
-        if self._child is not None:
-            self._child.kill()
+        self._trainings.kill()
         self._link.stop([self._mail.state(State(status="offline", session=self._session))])
         self.store.close()
         log.info("stopped")
@@ -211,7 +187,7 @@ class Service:
                 case DeviceTopic(of, to, "ack") if (of, to) == (fleet, device):
                     self._feed(self._mail.read_ack(payload))
                 case DeviceTopic(of, to, "state") if (of, to) == (fleet, device) and payload:
-                    self._contradict(self._mail.read_state(payload))
+                    self._reports.contradict(self._mail.read_state(payload))
                 case DeviceTopic(of, to, "desired") if (of, to) == (fleet, device) and payload:
                     if self._settings.take(self._mail.read_desired(payload)):
                         self._use_settings()
@@ -264,8 +240,7 @@ class Service:
     def _report_settings(self) -> None:
         reported = self._settings.report()
         if reported is not None:
-            self._link.publish(*self._mail.reported(reported), retain=True)
-            reach("agent-settings-reported")
+            self._reports.settings(reported)
 
     # ---- actions
 
@@ -274,11 +249,9 @@ class Service:
             case Say(level, text):
                 getattr(log, level)("%s", text)
             case Announce():
-                self._announce()
+                self._reports.announce(self.config)
             case Follow(newest, forget):
-                owed = self._unsaved is not None and self._unsaved.forget
-                self._unsaved = Follow(newest, forget or owed)
-                self._follow()
+                self._following.take(newest, forget=forget)
             case Look(digest):
                 self._look(digest)
             case Subscribe(digest, numbers):
@@ -291,56 +264,25 @@ class Service:
                     reach("agent-model-fetched")
                 self._events.append(checked)
             case StartTraining():
-                self._start(action)
+                self._note(self._trainings.start(action, self.config))
             case StopTraining(key):
-                self._stop_child(key)
+                self._note(self._trainings.stop(key))
             case SendChunk(transfer, n):
                 payload = self.store.chunk(transfer, n)
                 if self._link.publish(self._mail.topic("up"), payload, qos=0):
-                    self._bytes_up += len(payload)
+                    self._reports.bytes_up += len(payload)
                     reach("agent-chunk-sent")
             case Settle(spooled, accepted):
                 reach("agent-accepted")
                 self.store.settle(spooled, accepted=accepted)
                 reach("agent-finished")
             case Report(number, reason):
-                self._send_metrics(number, {}, problem=reason[:200])
+                self._reports.metrics(number, {}, problem=reason[:200])
 
-    def _announce(self) -> None:
-        config = self.config
-        about = About(
-            board=config.board,
-            prototype=config.prototype,
-            precision=str(config.precision),
-            label_counts=self._labels,
-            noised=config.data.count_epsilon is not None or config.data.count_bins is not None,
-            versions={**versions(), READS_CODES[0]: READS_CODES[1]},
-        )
-        for topic, payload in (
-            self._mail.state(State(status="online", session=self._session)),
-            self._mail.about(about),
-        ):
-            self._link.publish(topic, payload, retain=True)
-        reach("agent-announced")
-
-    def _follow(self) -> None:
-        """Keep what is the newest; on a full disk it is tried again, and again."""
-        if self._unsaved is None:
-            return
-        if self._unsaved.forget:
-            self.store.forget_before(self._unsaved.newest.epoch)
-            reach("agent-epoch-forgotten")
-            self._unsaved = Follow(self._unsaved.newest)
-        self.store.follow(self._unsaved.newest)
-        self._unsaved = None
-        reach("agent-followed")
-
-    def _contradict(self, said: State) -> None:
-        """The will of a connection that broke can be published after the next connection's `online`."""
-        if said.session > self._session:
-            log.warning("session %d of this device is somewhere else; is the state folder a copy?", said.session)
-        elif said.status != "online":
-            self._link.publish(*self._mail.state(State(status="online", session=self._session)), retain=True)
+    def _note(self, event: Event | None) -> None:
+        """What came of an action at once; the protocol hears it next."""
+        if event is not None:
+            self._events.append(event)
 
     def _look(self, digest: str) -> None:
         found: Event = Resumed(digest)
@@ -350,78 +292,18 @@ class Service:
         finally:
             self._events.append(found)
 
-    def _send_metrics(self, number: int, facts: dict[str, float], *, problem: str | None = None) -> None:
-        metrics = Metrics(
-            round=number,
-            train_loss=facts.get("train_loss"),
-            seconds=facts.get("seconds"),
-            temperature_c=temperature_c(),
-            memory_mb=facts.get("memory_mb"),
-            bytes_up=self._bytes_up,
-            bytes_down=self._bytes_down,
-            problem=problem,
-        )
-        topic, payload = self._mail.metrics(metrics)
-        self._link.publish(topic, payload, qos=0, expiry_s=METRICS_EXPIRY_S)
-
     # ---- the child
 
-    def _start(self, action: StartTraining) -> None:
-        assert self._child is None
-        spooled = self.store.spooled(action.key)
-        if spooled is not None:  # left by a child whose agent was killed
-            self._events.append(TrainingDone(action.key, spooled))
-            return
-        now = time.monotonic()
-        side_artifact = action.instruction.side_artifact
-        try:
-            self._child = self._make_child(
-                make_request(
-                    self.config,
-                    action,
-                    model=self.store.models.path(action.instruction.model),
-                    side_artifact=None if side_artifact is None else self.store.models.path(side_artifact),
-                    aggregator=public_key_hex(self._aggregator),
-                    now=now,
-                ),
-                max_seconds=self.config.train.max_seconds,
-                now=now,
-                wake=self._link.wake,
-                attempt=action.attempt,
-            )
-        except OSError as error:
-            self._events.append(TrainingFailed(action.key, f"the training child cannot start: {error}", again=True))
-            return
-        self._work = action.instruction
-        doing = "training" if isinstance(action.instruction, Job) else "looking at the offered model"
-        log.info("round %d: %s in process %d", action.instruction.round, doing, self._child.pid)
-        reach("agent-training-started")
-
-    def _stop_child(self, key: str) -> None:
-        child, self._child, self._work = self._child, None, None
-        if child is not None:
-            child.kill()
-        spooled = self.store.spooled(key)
-        if spooled is not None:  # it was faster than the order to stop
-            self.store.take_job(key)
-            self._events.append(TrainingDone(key, spooled))
-
     def _watch(self) -> None:
-        if self._child is None:
+        done = self._trainings.poll(time.monotonic())
+        if done is None:
             return
-        child = self._child
-        ended = child.poll(time.monotonic())
-        for text in child.warnings:
-            log.warning("%s", text)
-        child.warnings.clear()
-        if ended is not None:
-            work, self._child, self._work = self._work, None, None
-            assert work is not None
-            try:
-                self._feed(self._outcome(ended, work))
-            except OSError as error:
-                self._disk_trouble(error)
-                self._feed(TrainingFailed(ended.key, f"its work cannot be put in place: {error}", again=True))
+        ended, work = done
+        try:
+            self._feed(self._outcome(ended, work))
+        except OSError as error:
+            self._disk_trouble(error)
+            self._feed(TrainingFailed(ended.key, f"its work cannot be put in place: {error}", again=True))
 
     def _outcome(self, ended: Ended, work: Job | Offer) -> Event:
         if ended.facts is None:
@@ -431,21 +313,7 @@ class Service:
                 self._report_settings()
             return TrainingFailed(ended.key, ended.reason, ended.again or back)
         self._settings.worked()
-        if "refused" in ended.facts:
-            accuracies = f"{ended.facts['accuracy']:.3f} < {ended.facts['accuracy_before']:.3f}"
-            log.warning("round %d: the new model is worse here (%s): the board keeps its own", work.round, accuracies)
-        if isinstance(work, Offer):
-            self.store.take_offer(ended.key, work.model)
-            if "refused" not in ended.facts:
-                log.info("round %d: the offered model is the board's now", work.round)
-            return TrainingDone(ended.key)
-        reach("agent-update-spooled")
-        self.store.take_job(ended.key)
-        spooled = self.store.spooled(ended.key)
-        if spooled is None:
-            return TrainingFailed(ended.key, "the training child left no update", again=True)
-        log.info(
-            "round %d: trained, loss %.4f; %d chunks to send", work.round, ended.facts["train_loss"], spooled.count
-        )
-        self._send_metrics(work.round, ended.facts)
-        return TrainingDone(ended.key, spooled)
+        event = self._trainings.put_in_place(ended, work)
+        if isinstance(event, TrainingDone) and event.spooled is not None:
+            self._reports.metrics(work.round, ended.facts)
+        return event

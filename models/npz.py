@@ -15,7 +15,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,7 +62,7 @@ def read_npz(
     `how` completes the advice in error messages.
     """
     limit = memory_bound() if limit is None else limit
-    try:
+    with _faults_told(path, ".npz", "samples", f"save it anew {how}"):
         _check_file(path)
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -72,27 +73,28 @@ def read_npz(
             if total > limit:
                 raise DataError(f"{path}: its arrays take {total:,} bytes, the limit is {limit:,}; store fewer samples")
             return {name: _read_member(path, archive, info, how) for name, info in wanted.items()}
-    except MemoryError:
-        raise DataError(f"{path}: takes more memory than this process may have; store fewer samples") from None
-    except _DAMAGE as error:
-        raise DataError(f"{path}: not a readable .npz ({_why(error)}); save it anew {how}") from None
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; check the path and its permissions") from None
 
 
 def read_npy(path: Path, *, limit: int | None = None) -> Array:
     """The array of an `.npy`, with the same checks."""
     limit = memory_bound() if limit is None else limit
-    try:
+    with _faults_told(path, ".npy", "inputs", "save it with numpy.save"):
         size = _check_file(path)
         if size > limit:
             raise DataError(f"{path}: {size:,} bytes, the limit is {limit:,}; store fewer inputs")
         with path.open("rb") as file:
             return _read_array(file, size, f"{path}: the array", "with numpy.save")
+
+
+@contextmanager
+def _faults_told(path: Path, kind: str, fewer: str, remedy: str) -> Iterator[None]:
+    """What reading a file of this kind raises, as one line that says what to do: store `fewer`, or `remedy`."""
+    try:
+        yield
     except MemoryError:
-        raise DataError(f"{path}: takes more memory than this process may have; store fewer inputs") from None
+        raise DataError(f"{path}: takes more memory than this process may have; store fewer {fewer}") from None
     except _DAMAGE as error:
-        raise DataError(f"{path}: not a readable .npy ({_why(error)}); save it with numpy.save") from None
+        raise DataError(f"{path}: not a readable {kind} ({_why(error)}); {remedy}") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the path and its permissions") from None
 

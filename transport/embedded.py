@@ -14,7 +14,6 @@ import logging
 import os
 import socket
 import threading
-from types import TracebackType
 from typing import Any
 
 from core.errors import ConfigError, TransportError
@@ -50,9 +49,7 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:

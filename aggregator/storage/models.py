@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from aggregator.storage.artifacts import open_artifact, seal_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
@@ -59,12 +61,9 @@ def roll_back(
     if old.digest == newest.digest:
         raise ConfigError(f"model {old.digest[:12]}… is the newest of {old.prototype} already; name an older one")
     header, body = open_artifact(blobs.read(old.digest))
-    header = ModelHeader(
+    header = msgspec.structs.replace(
+        header,
         round=number,
-        prototype=header.prototype,
-        input_shape=header.input_shape,
-        classes=header.classes,
-        latent=header.latent,
         recipe="rollback",
         parents=(newest.digest, old.digest),
         metrics=dict(old.metrics),  # the journal's: a header of an older edgestill has other names

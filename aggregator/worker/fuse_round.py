@@ -128,15 +128,7 @@ class Fuser:
 
     def _publish_side_artifact(self, made: SideArtifact, number: int, recipe: str) -> tuple[str, ModelHeader]:
         """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
-        header = ModelHeader(
-            round=number,
-            prototype=made.prototype,
-            input_shape=made.input_shape,
-            classes=made.classes,
-            latent=made.latent,
-            recipe=recipe,
-            metrics=dict(made.metrics),
-        )
+        header = made.header(number, recipe)
         body = encode(pack_state(made.tensors, floats="fp16"))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
 

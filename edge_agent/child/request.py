@@ -60,13 +60,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def make_request(
-    config: AgentConfig,
-    action: StartTraining,
-    *,
-    model: Path,
-    aggregator: str,
-    now: float,
-    side_artifact: Path | None = None,
+    config: AgentConfig, action: StartTraining, *, model: Path, aggregator: str, now: float, side_artifact: Path | None
 ) -> Request:
     """The request for a job or an offer; `model` and `side_artifact` are the paths of its artifacts."""
     work, left = action.instruction, action.seconds_left

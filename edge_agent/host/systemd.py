@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["notify", "watchdog_seconds"]
+__all__ = ["Heartbeat", "notify", "watchdog_seconds"]
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -31,3 +32,18 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
     except (KeyError, ValueError):
         return None
     return period if ours and period > 0 else None
+
+
+class Heartbeat:
+    """`WATCHDOG=1` as often as systemd wants it; never, if it does not."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._every = watchdog_seconds(environ)
+        self.due = math.inf if self._every is None else self._every  # on the monotonic clock
+
+    def beat(self, now: float) -> None:
+        """Say it, if it is due."""
+        if self._every is not None and now >= self.due:
+            notify("WATCHDOG=1", self._environ)
+            self.due = now + self._every

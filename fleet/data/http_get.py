@@ -7,7 +7,6 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from types import TracebackType
 from typing import Any
 
 __all__ = ["Answer", "Gone", "Interrupted", "get"]
@@ -51,9 +50,7 @@ class Answer:
     def __enter__(self) -> Answer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._response is not None:
             self._response.close()
 

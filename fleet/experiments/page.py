@@ -7,15 +7,18 @@ experiment's own `about` is Markdown (`| safe`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from fleet.experiments.base import Experiment
+from fleet.page_templates import page_templates
+from fleet.report.units import span
 
-__all__ = ["INDEX_START", "as_text", "duration", "index", "markdown", "number"]
+__all__ = ["INDEX_START", "as_text", "index", "markdown", "number"]
 
 INDEX_START = "# Results\n\nPages made by `edgestill experiment`"
 
@@ -33,17 +36,8 @@ def index(pages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("fleet.experiments"),
-        autoescape=False,
-        finalize=as_text,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"number": number, "duration": duration}
-    return environment
+    filters: dict[str, Callable[..., str]] = {"number": number, "duration": partial(span, decimals=0)}
+    return page_templates("fleet.experiments", autoescape=False, finalize=as_text, filters=filters)
 
 
 def as_text(value: object) -> str:
@@ -68,14 +62,3 @@ def number(value: float | None, std: float | None = None) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if std is None else f"{value:.2f} ± {std:.2f}"
-
-
-def duration(seconds: float) -> str:
-    """In the unit that fits.
-
-    >>> duration(42.3), duration(754), duration(8000)
-    ('42 s', '12.6 min', '2.2 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -29,11 +29,12 @@ def size(count: float | None) -> str:
     raise AssertionError("the last unit fits")
 
 
-def span(seconds: float) -> str:
-    """
-    >>> span(42.25), span(754), span(8000)
-    ('42.2 s', '12.6 min', '2.2 h')
+def span(seconds: float, decimals: int = 1) -> str:
+    """In the unit that fits; `decimals` are those of seconds.
+
+    >>> span(42.25), span(754), span(8000), span(42.25, 0)
+    ('42.2 s', '12.6 min', '2.2 h', '42 s')
     """
     if seconds < 120:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.{decimals}f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,16 +1,27 @@
 """Fixtures of the aggregator's tests."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from aggregator.conductor import Conductor
+from aggregator.config.fleet import load_fleet_config
+from aggregator.downlink.publisher import Publisher
+from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
+from aggregator.worker.supervisor import WorkerProcess
+from tests.aggregator.journals import a_model, a_round, an_update, asked
 from tests.aggregator.running import NAMES, Aggregator
-from tests.aggregator.scripted import write_fleet
+from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from tests.brokers import (
     Mosquitto,
     broker,  # noqa: F401
     mosquitto,  # noqa: F401
 )
+from transport.config import BrokerConfig
+from wire.ids import AGGREGATOR
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +33,23 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first.until(lambda journal: len(journal.current()) == 2)
         assert first.end() == 0
     return folder / "state"
+
+
+@pytest.fixture(params=["keep", "drop"])
+def conductor(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conductor]:
+    """In round 2, which waits for device b; device a was late in round 1. The worker never answers."""
+    monkeypatch.setattr(sys, "executable", "/bin/cat")
+    round_table, names = f'late = "{request.param}"', '!names = ["mlp:fp32"]'
+    config = load_fleet_config(
+        write_fleet(tmp_path, BrokerConfig(), ["a", "b"], round=round_table, prototypes=names), environ={}
+    )
+    config.state.mkdir()
+    journal, blobs = Journal(config.state / "journal.db"), Blobs(config.state / "blobs")
+    journal.add_model(a_model())
+    journal.open_round(a_round(1, "closed"), asked("a", "b"))
+    journal.add_update(an_update("a", 1, late=True))
+    journal.open_round(a_round(2), asked("b"))
+    publisher = Publisher(lambda *_: True, key=key_of(AGGREGATOR), fleet=FLEET, blobs=blobs, journal=journal)
+    worker = WorkerProcess({}, lambda: None)
+    yield Conductor(config, journal=journal, blobs=blobs, worker=worker, publisher=publisher, clock=lambda: 5.0)
+    worker.close()

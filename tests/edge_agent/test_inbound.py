@@ -226,6 +226,6 @@ def test_what_is_the_newest_is_written_as_soon_as_the_disk_takes_it(
     assert caplog.text.count("No space left on device") == 2
     assert service._agent.phase is Phase.FETCHING
     assert service.store.newest.epoch == 0
-    service._save_at = 0.0
+    service._following.retry_at = 0.0
     service._try_again()
     assert service.store.newest.epoch == EPOCH

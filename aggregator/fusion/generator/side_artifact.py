@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aggregator.fusion.generator.feddistill import average_label_logits
-from aggregator.fusion.generator.train import Teachers, train_generator
+from aggregator.fusion.generator.train import Generated, Teachers, train_generator
 from aggregator.fusion.numerics.adam import Adam
 from aggregator.fusion.types import Memory, Received, Server, State
 from aggregator.recipes.generator import Generation
@@ -23,6 +23,7 @@ from models.generator import LatentGenerator, build_generator
 from models.latents import LABELS, prototype_of
 from models.roles import LABEL_LOGITS, slice_state
 from models.seeding import torch_rng
+from wire.messages import ModelHeader
 
 __all__ = ["SideArtifact", "generator_of", "label_counts", "make_generator", "make_label_logits", "predictors_of"]
 
@@ -41,6 +42,18 @@ class SideArtifact:
     latent: int
     tensors: State
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def header(self, number: int, recipe: str) -> ModelHeader:
+        """As it is published after round `number`: like a model."""
+        return ModelHeader(
+            round=number,
+            prototype=self.prototype,
+            input_shape=self.input_shape,
+            classes=self.classes,
+            latent=self.latent,
+            recipe=recipe,
+            metrics=dict(self.metrics),
+        )
 
 
 def predictors_of(updates: Sequence[Received]) -> Teachers:
@@ -109,6 +122,11 @@ def make_generator(
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         return None
     _remember(memory, state, adam, trained.labels)
+    return _published(how, teachers, trained, state)
+
+
+def _published(how: Generation, teachers: Teachers, trained: Generated, state: State) -> SideArtifact:
+    _, classes, latent = teachers.weight.shape
     losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
     return SideArtifact(
         prototype=prototype_of(how.noise),

@@ -19,6 +19,7 @@ __all__ = ["Config", "Json", "Name", "check_known", "say", "set_settings"]
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
 Name = Annotated[str, typer.Argument(metavar="DEVICE", help="Which device.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for what the device says.")]
 
 
 def set_settings(
@@ -31,9 +32,7 @@ def set_settings(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="As agent.toml says again; repeatable.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for what the device says.")
-    ] = 10.0,
+    wait: Wait = 10.0,
     as_json: Json = False,
 ) -> None:
     """Change settings of a running device; it tells what it took over, and goes back if it cannot train with them.

@@ -8,8 +8,8 @@ from typing import Any
 
 from edge_agent.training.params import LocalTraining
 from fleet.experiments.base import Cell, Experiment, Fact, Measure, above, at_least, at_most, difference
-from fleet.experiments.feddf.figure import Line, curves
-from fleet.experiments.feddf.runs import LAST, best, follow, last, rounds_to
+from fleet.experiments.feddf.figure import Line, compared, curves
+from fleet.experiments.feddf.runs import best, follow, last, rounds_to, rounds_to_average
 from fleet.simulation.config import SimulationConfig
 
 __all__ = ["EXPERIMENT", "scene"]
@@ -88,15 +88,7 @@ def _against_average(alpha: str) -> Sequence[Cell]:
             target=at_most(rounds_to(average, FLOAT, top, times=0.5)),
             unit="rounds",
         ),
-        *(
-            Cell(
-                f"alpha {alpha}: rounds of {who} to FedAvg's accuracy",
-                rounds_to(run, FLOAT, level, over=LAST),
-                unit="rounds",
-                note="means of 3 rounds",
-            )
-            for who, run in (("FedAvg", average), ("FedDF", distilled))
-        ),
+        *rounds_to_average(f"alpha {alpha}", average, distilled, FLOAT),
     ]
 
 
@@ -146,14 +138,7 @@ EXPERIMENT = Experiment(
     cells=_cells,
     draw=curves(
         "FedDF with ResNet-8 on CIFAR-10",
-        {
-            f"alpha {alpha}": [
-                Line("FedAvg", f"fedavg alpha {alpha}", FLOAT),
-                Line("FedDF", f"feddf alpha {alpha}", FLOAT),
-                Line("ensemble", f"feddf alpha {alpha}", FLOAT, "ensemble"),
-            ]
-            for alpha in ("1", "0.1")
-        }
+        {f"alpha {alpha}": compared(f"fedavg alpha {alpha}", f"feddf alpha {alpha}", FLOAT) for alpha in ("1", "0.1")}
         | {
             "1-bit weights": [
                 Line("FedAvg", "fedavg 1-bit", BINARY),

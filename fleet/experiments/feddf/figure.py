@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from fleet.experiments.base import AllResults
 from fleet.experiments.figures import COLOURS, GREY, plain
 
-__all__ = ["Line", "curves"]
+__all__ = ["Line", "compared", "curves"]
 
 ACROSS = 4
 
@@ -27,6 +27,15 @@ class Line:
     run: str
     prototype: str
     key: str = "accuracy"
+
+
+def compared(average: str, distilled: str, prototype: str) -> list[Line]:
+    """The lines of a run with FedAvg and of one with FedDF, and its ensemble."""
+    return [
+        Line("FedAvg", average, prototype),
+        Line("FedDF", distilled, prototype),
+        Line("ensemble", distilled, prototype, "ensemble"),
+    ]
 
 
 def curves(title: str, panels: Mapping[str, Sequence[Line]]) -> Callable[[AllResults], Figure]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from edge_agent.training.params import LocalTraining
 from fleet.experiments.base import Cell, Experiment, Measure, above, at_most
-from fleet.experiments.feddf.figure import Line, curves
+from fleet.experiments.feddf.figure import compared, curves
 from fleet.experiments.feddf.runs import follow, gap, last
 from fleet.simulation.config import SimulationConfig
 
@@ -101,11 +101,7 @@ EXPERIMENT = Experiment(
     draw=curves(
         "FedDF with three prototypes",
         {
-            f"{NAMES[task]}, {name}": [
-                Line("FedAvg", f"fedavg {task}", name),
-                Line("FedDF", f"feddf {task}", name),
-                Line("ensemble", f"feddf {task}", name, "ensemble"),
-            ]
+            f"{NAMES[task]}, {name}": compared(f"fedavg {task}", f"feddf {task}", name)
             for task in OTHER
             for name in PROTOTYPES
         },

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from edge_agent.training.params import LocalTraining
 from fleet.experiments.base import Cell, Experiment, Measure, at_least, below
-from fleet.experiments.feddf.figure import Line, curves
-from fleet.experiments.feddf.runs import LAST, best, follow, last, rounds_to
+from fleet.experiments.feddf.figure import compared, curves
+from fleet.experiments.feddf.runs import best, follow, last, rounds_to, rounds_to_average
 from fleet.simulation.config import SimulationConfig
 
 __all__ = ["EXPERIMENT", "TASKS", "scene"]
@@ -76,15 +76,7 @@ def _cells(_: str) -> Sequence[Cell]:
                 target=below(rounds_to(average, PROTOTYPE, top)),
                 unit="rounds",
             ),
-            *(
-                Cell(
-                    f"{task.title}: rounds of {who} to FedAvg's accuracy",
-                    rounds_to(run, PROTOTYPE, level, over=LAST),
-                    unit="rounds",
-                    note="means of 3 rounds",
-                )
-                for who, run in (("FedAvg", average), ("FedDF", distilled))
-            ),
+            *rounds_to_average(task.title, average, distilled, PROTOTYPE),
         ]
     return cells
 
@@ -109,14 +101,7 @@ EXPERIMENT = Experiment(
     cells=_cells,
     draw=curves(
         "FedDF on text",
-        {
-            task.title: [
-                Line("FedAvg", f"fedavg {name}", PROTOTYPE),
-                Line("FedDF", f"feddf {name}", PROTOTYPE),
-                Line("ensemble", f"feddf {name}", PROTOTYPE, "ensemble"),
-            ]
-            for name, task in TASKS.items()
-        },
+        {task.title: compared(f"fedavg {name}", f"feddf {name}", PROTOTYPE) for name, task in TASKS.items()},
     ),
     parameters={
         "training samples": "AG News 9,600, SST-2 67,349; half of them unlabeled",

@@ -9,8 +9,9 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
+from fleet.page_templates import page_templates
 from fleet.report.facts import RunFacts
 from fleet.report.figures.catalogue import Picture
 from fleet.report.figures.style import DPI
@@ -63,16 +64,7 @@ def page(runs: Sequence[RunFacts], pictures: Sequence[Picture], target: float) -
 
 
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("fleet.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"png": _inline, "css_width": _width}
-    return environment
+    return page_templates("fleet.report.html", autoescape=True, filters={"png": _inline, "css_width": _width})
 
 
 def _title(runs: Sequence[RunFacts]) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.storage.journal import REFUSALS, REPORTS, Journal
+from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Answer, DeviceRow, Refusal
+from aggregator.storage.tables.updates import REFUSALS, REPORTS
 from core.errors import ConfigError
 from tests.aggregator.journals import HYPER, a_model, a_round, an_update, asked, digest
 from wire.refusals import RefusalReason

@@ -29,7 +29,7 @@ def request(instruction: Job | Offer = JOB, left: float | None = None, **update:
         update=UpdateConfig(**update),
     )
     action = StartTraining("k", instruction, 1, left)
-    return make_request(config, action, model=Path("m"), aggregator="ab" * 32, now=1000.0)
+    return make_request(config, action, model=Path("m"), aggregator="ab" * 32, now=1000.0, side_artifact=None)
 
 
 def test_it_survives_the_way_to_the_child() -> None:

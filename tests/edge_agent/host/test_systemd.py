@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.host.systemd import notify, watchdog_seconds
+from edge_agent.host.systemd import Heartbeat, notify, watchdog_seconds
 
 pytestmark = pytest.mark.light
 
@@ -38,3 +38,23 @@ def test_the_watchdog_is_fed_twice_as_often_as_asked() -> None:
     assert watchdog_seconds({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}) is None
     assert watchdog_seconds({"WATCHDOG_USEC": "soon"}) is None
     assert watchdog_seconds({}) is None
+
+
+def test_the_heart_beats_when_it_is_due_and_never_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(path))
+        listener.setblocking(False)
+        heart = Heartbeat({"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "30000000"})
+        heart.beat(1000.0)
+        assert (listener.recv(100), heart.due) == (b"WATCHDOG=1", 1015.0)
+        heart.beat(1014.9)
+        with pytest.raises(BlockingIOError):
+            listener.recv(100)
+        heart.beat(1015.0)
+        assert listener.recv(100) == b"WATCHDOG=1"
+        idle = Heartbeat({"NOTIFY_SOCKET": str(path)})
+        idle.beat(1000.0)
+        with pytest.raises(BlockingIOError):
+            listener.recv(100)
+    assert idle.due == float("inf")

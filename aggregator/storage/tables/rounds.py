@@ -1,0 +1,66 @@
+"""Rounds and whom they asked; the epoch that jobs and offers carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aggregator.storage.rows import Invitation, RoundRow
+from aggregator.storage.tables.base import Table, columns_of
+from wire.codec import decode_message, encode_message
+from wire.messages import Hyper
+
+__all__ = ["RoundTable"]
+
+
+class RoundTable(Table):
+    """Rounds by number, invitations by round and device; devices refuse what is of an older epoch."""
+
+    def epoch(self) -> int:
+        """The epoch that jobs and offers carry; 0 if none was begun yet."""
+        return int(self.get("epoch", "0"))
+
+    def begin_epoch(self, now: float) -> int:
+        """Begin the next epoch: `now`, or one more than before where the clock has gone back; durable on return."""
+        with self.transaction():
+            epoch = max(int(now), self.epoch() + 1)
+            self.put("epoch", str(epoch))
+        return epoch
+
+    def rounds(self, last: int = 10**9) -> list[RoundRow]:
+        """The `last` rounds, newest first."""
+        rows = self._rows("rounds", f"1 ORDER BY number DESC LIMIT {int(last)}")
+        return [
+            RoundRow(**{**row, "hyper": decode_message(row["hyper"], Hyper), "extended": bool(row["extended"])})
+            for row in rows
+        ]
+
+    def last_round(self) -> RoundRow | None:
+        """The newest round, open or not."""
+        return next(iter(self.rounds(1)), None)
+
+    def completed(self) -> int:
+        """How many rounds were fused."""
+        return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
+
+    def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
+        """A new round and whom it asks."""
+        self._insert("rounds", {**columns_of(row), "hyper": encode_message(row.hyper)})
+        for i in invitations:
+            self._insert("invitations", {"round": row.number, **columns_of(i)})
+
+    def set_round(self, number: int, **facts: Any) -> None:
+        """Set columns of a round: `phase`, `deadline`, `extended`, `closed`, `reason`."""
+        changes = ", ".join(f"{name} = ?" for name in facts)
+        self.db.execute(f"UPDATE rounds SET {changes} WHERE number = ?", (*facts.values(), number))
+
+    def invitations(self, number: int) -> list[Invitation]:
+        """Whom a round has asked, by device."""
+        return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
+
+    def withdraw(self, number: int, device: str, reason: str) -> None:
+        """Take back an invitation, and an update that answered it."""
+        self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
+        self.db.execute(
+            "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
+        )

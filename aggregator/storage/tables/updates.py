@@ -1,0 +1,123 @@
+"""Updates that were accepted, and what is said of them and of the round that they are for; refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.storage.rows import Refusal, UpdateRow
+from aggregator.storage.tables.base import columns_of, read_json
+from aggregator.storage.tables.devices import DeviceTable
+from aggregator.storage.tables.rounds import RoundTable
+from wire.refusals import RefusalReason
+
+__all__ = ["UpdateTable"]
+
+#: Refusals kept per device: enough to answer again, too few to fill a disk.
+REFUSALS = 200
+REPORTS = 50  # rounds whose reports are kept
+
+
+class UpdateTable(DeviceTable, RoundTable):
+    """Updates by round and device, refusals by device and transfer, reports by round."""
+
+    def add_update(self, row: UpdateRow) -> None:
+        """An update whose blob is on the disk."""
+        self._insert("updates", {**columns_of(row), "metrics": json.dumps(dict(row.metrics), sort_keys=True)})
+        self.count(row.device, "late" if row.late else "accepted")
+
+    def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
+        """The updates that count for a round (or came late for it), in the order of their device ids."""
+        rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
+        return [UpdateRow(**{**row, "late": late, "metrics": read_json(row["metrics"])}) for row in rows]
+
+    def newest_metrics(self) -> dict[str, dict[str, float]]:
+        """What every device said of its training with the newest update of it that was kept."""
+        newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"
+        return {device: read_json(metrics) for device, metrics, _ in self.db.execute(newest)}
+
+    def note_late(self, number: int) -> None:
+        """Settle which late updates teach in round `number`: those of the round before that are here by now.
+
+        Not those of revoked devices.
+        """
+        revoked = {row.id for row in self.devices() if row.revoked}
+        devices = [row.device for row in self.updates(number - 1, late=True) if row.device not in revoked]
+        self.put("late", json.dumps({"round": number, "devices": devices}))
+
+    def late_teachers(self, number: int) -> list[tuple[UpdateRow, str]]:
+        """The late updates that teach in round `number`, and the models they started from, by device.
+
+        Without those of devices that answered this round in time too, or that were put out of the round before.
+        """
+        noted = read_json(self.get("late", "{}"))
+        if noted.get("round") != number:
+            return []
+        models = {i.device: i.model for i in self.invitations(number - 1)}
+        wanted = set(noted["devices"]) - {row.device for row in self.updates(number)}
+        rows = self.updates(number - 1, late=True)
+        return [(r, models[r.device]) for r in rows if r.device in wanted and r.device in models]
+
+    def excluded(self, number: int) -> dict[str, str]:
+        """The devices whose updates were taken out of a round again, and why."""
+        where = "SELECT device, excluded FROM updates WHERE round = ? AND excluded != '' ORDER BY device"
+        return dict(self.db.execute(where, (number,)).fetchall())
+
+    def add_report(self, number: int, report: Mapping[str, Any]) -> None:
+        """What fusion says of a round; those of the newest rounds are kept."""
+        self.put(f"report:{number}", json.dumps(report))
+        self.db.execute(
+            "DELETE FROM meta WHERE key LIKE 'report:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
+        )
+
+    def report(self, number: int) -> dict[str, Any]:
+        """What fusion said of a round: `devices` and `seconds`; empty where nothing is known."""
+        facts: dict[str, Any] = read_json(self.get(f"report:{number}", "{}"))
+        return facts
+
+    def add_failure(self, number: int, device: str, reason: str) -> None:
+        """A device says that nothing will come of a round, and why; those of the newest rounds are kept."""
+        self.put(f"failed:{number}", json.dumps({**self.failures(number), device: reason}))
+        self.db.execute(
+            "DELETE FROM meta WHERE key LIKE 'failed:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
+        )
+
+    def failures(self, number: int) -> dict[str, str]:
+        """The devices that have given up a round, and why."""
+        facts: dict[str, str] = read_json(self.get(f"failed:{number}", "{}"))
+        return facts
+
+    def has_update(self, device: str, number: int) -> bool:
+        """Whether the device's answer to this round is kept already."""
+        return self._exists("updates WHERE device = ? AND round = ?", device, number)
+
+    def has_nonce(self, device: str, nonce: bytes) -> bool:
+        """Whether an envelope with this nonce was accepted before."""
+        return self._exists("updates WHERE device = ? AND nonce = ?", device, nonce)
+
+    def accepted_round(self, device: str, transfer: str) -> int | None:
+        """The round of the accepted update that came by this transfer."""
+        where = "SELECT round FROM updates WHERE device = ? AND transfer = ?"
+        row = self.db.execute(where, (device, transfer)).fetchone()
+        return None if row is None else int(row[0])
+
+    def refusal(self, device: str, transfer: str) -> Refusal | None:
+        """What was said of a transfer that was refused."""
+        rows = self._rows("refusals", "device = ? AND transfer = ?", device, transfer)
+        return next(map(Refusal.read, rows), None)
+
+    def add_refusal(self, row: Refusal) -> None:
+        """Remember and count a refusal; the device's oldest are forgotten."""
+        columns = (row.device, row.transfer, row.round, row.stored_reason, row.time)
+        self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", columns)
+        self.count(row.device, "late" if row.why is RefusalReason.LATE else "refused")
+        self.db.execute(
+            "DELETE FROM refusals WHERE device = ? AND transfer NOT IN "
+            f"(SELECT transfer FROM refusals WHERE device = ? ORDER BY time DESC LIMIT {REFUSALS})",
+            (row.device, row.device),
+        )
+
+    def refusals(self, last: int = 100) -> list[Refusal]:
+        """The newest refusals."""
+        return [Refusal.read(row) for row in self._rows("refusals", f"1 ORDER BY time DESC LIMIT {int(last)}")]
