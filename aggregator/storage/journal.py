@@ -1,4 +1,4 @@
-"""The aggregator's memory: what must be known after a power cut, in one SQLite file.
+"""The aggregator's durable state, in one SQLite file.
 
 Writes belong in `with journal.transaction():` and are durable when the block ends. One process writes rounds, updates
 and models, the service; others read, or leave a `Command` for it.
@@ -24,7 +24,7 @@ from wire.refusals import RefusalReason
 
 __all__ = ["Journal"]
 
-#: Refusals kept per device: enough to answer again, too few to fill a disk.
+#: Refusals kept per device: enough to repeat answers, too few to fill a disk.
 REFUSALS = 200
 REPORTS = 50  # rounds whose reports are kept
 RESTORE = "put a backup back with `edgestill aggregator restore`"
@@ -43,7 +43,7 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block, durably, or nothing of it; also when it is the commit itself that fails."""
+        """Execute the block atomically and durably, even if the commit itself fails."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -53,32 +53,32 @@ class Journal:
                 self._roll_back()
 
     def _roll_back(self) -> None:
-        """End a transaction that failed; where not even that can be written, by a new connection."""
+        """Roll back a failed transaction; if even that fails, open a new connection."""
         try:
             self.db.execute("ROLLBACK")
         except sqlite3.Error:
             self.db.close()
             self.db = self._open()
 
-    # small facts
+    # key-value pairs
 
     def get(self, key: str, default: str = "") -> str:
-        """A fact by name."""
+        """The value of a key."""
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return default if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Keep a fact."""
+        """Set the value of a key."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    # epochs: jobs and offers carry the number, and devices refuse those of an older one
+    # epochs: jobs and offers carry the epoch, and devices refuse older ones
 
     def epoch(self) -> int:
-        """The epoch that jobs and offers carry; 0 if none was begun yet."""
+        """The epoch of jobs and offers; 0 if none was begun yet."""
         return int(self.get("epoch", "0"))
 
     def begin_epoch(self, now: float) -> int:
-        """Begin the next epoch: `now`, or one more than before where the clock has gone back; durable on return."""
+        """Begin the next epoch: `now`, or the previous one plus 1 if the clock went back; durable on return."""
         with self.transaction():
             epoch = max(int(now), self.epoch() + 1)
             self.put("epoch", str(epoch))
@@ -87,7 +87,7 @@ class Journal:
     # devices
 
     def devices(self) -> list[DeviceRow]:
-        """All devices ever heard of, by id."""
+        """All devices ever seen, by id."""
         return [DeviceRow(**{**row, "revoked": bool(row["revoked"])}) for row in self._rows("devices", "1 ORDER BY id")]
 
     def note_device(self, device: str, **facts: Any) -> None:
@@ -127,7 +127,7 @@ class Journal:
         return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
 
     def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
-        """A new round and whom it asks."""
+        """Add a round and its invitations."""
         columns = {f.name: getattr(row, f.name) for f in fields(row)}
         self._insert("rounds", {**columns, "hyper": encode_message(row.hyper)})
         for i in invitations:
@@ -139,11 +139,11 @@ class Journal:
         self.db.execute(f"UPDATE rounds SET {changes} WHERE number = ?", (*facts.values(), number))
 
     def invitations(self, number: int) -> list[Invitation]:
-        """Whom a round has asked, by device."""
+        """The invitations of a round, by device."""
         return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
 
     def withdraw(self, number: int, device: str, reason: str) -> None:
-        """Take back an invitation, and an update that answered it."""
+        """Withdraw an invitation, and the update that answered it."""
         self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
         self.db.execute(
             "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
@@ -152,24 +152,24 @@ class Journal:
     # updates
 
     def add_update(self, row: UpdateRow) -> None:
-        """An update whose blob is on the disk."""
+        """Add an update whose blob is durable."""
         self._insert("updates", {**_columns(row), "metrics": json.dumps(dict(row.metrics), sort_keys=True)})
         self.count(row.device, "late" if row.late else "accepted")
 
     def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
-        """The updates that count for a round (or came late for it), in the order of their device ids."""
+        """The updates that count for a round (or were late for it), in the order of their device ids."""
         rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
         return [UpdateRow(**{**row, "late": late, "metrics": _json(row["metrics"])}) for row in rows]
 
     def newest_metrics(self) -> dict[str, dict[str, float]]:
-        """What every device said of its training with the newest update of it that was kept."""
+        """The training metrics of every device's newest stored update."""
         newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"
         return {device: _json(metrics) for device, metrics, _ in self.db.execute(newest)}
 
     def note_late(self, number: int) -> None:
-        """Settle which late updates teach in round `number`: those of the round before that are here by now.
+        """Record which late updates teach in round `number`: those of the previous round that have arrived by now.
 
-        Not those of revoked devices.
+        Revoked devices are excluded.
         """
         revoked = {row.id for row in self.devices() if row.revoked}
         devices = [row.device for row in self.updates(number - 1, late=True) if row.device not in revoked]
@@ -178,7 +178,7 @@ class Journal:
     def late_teachers(self, number: int) -> list[tuple[UpdateRow, str]]:
         """The late updates that teach in round `number`, and the models they started from, by device.
 
-        Without those of devices that answered this round in time too, or that were put out of the round before.
+        Without those of devices that also answered this round in time, or were excluded from the previous round.
         """
         noted = _json(self.get("late", "{}"))
         if noted.get("round") != number:
@@ -189,24 +189,24 @@ class Journal:
         return [(r, models[r.device]) for r in rows if r.device in wanted and r.device in models]
 
     def excluded(self, number: int) -> dict[str, str]:
-        """The devices whose updates were taken out of a round again, and why."""
+        """The devices whose updates were excluded from a round, and why."""
         where = "SELECT device, excluded FROM updates WHERE round = ? AND excluded != '' ORDER BY device"
         return dict(self.db.execute(where, (number,)).fetchall())
 
     def add_report(self, number: int, report: Mapping[str, Any]) -> None:
-        """What fusion says of a round; those of the newest rounds are kept."""
+        """Store the fusion report of a round; only those of the newest rounds are kept."""
         self.put(f"report:{number}", json.dumps(report))
         self.db.execute(
             "DELETE FROM meta WHERE key LIKE 'report:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
         )
 
     def report(self, number: int) -> dict[str, Any]:
-        """What fusion said of a round: `devices` and `seconds`; empty where nothing is known."""
+        """The fusion report of a round: `devices` and `seconds`; empty if there is none."""
         facts: dict[str, Any] = _json(self.get(f"report:{number}", "{}"))
         return facts
 
     def add_failure(self, number: int, device: str, reason: str) -> None:
-        """A device says that nothing will come of a round, and why; those of the newest rounds are kept."""
+        """Record that a device cannot finish a round, and why; only those of the newest rounds are kept."""
         self.put(f"failed:{number}", json.dumps({**self.failures(number), device: reason}))
         self.db.execute(
             "DELETE FROM meta WHERE key LIKE 'failed:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
@@ -218,7 +218,7 @@ class Journal:
         return facts
 
     def has_update(self, device: str, number: int) -> bool:
-        """Whether the device's answer to this round is kept already."""
+        """Whether the device's update for this round is already stored."""
         return self._exists("updates WHERE device = ? AND round = ?", device, number)
 
     def has_nonce(self, device: str, nonce: bytes) -> bool:
@@ -226,18 +226,18 @@ class Journal:
         return self._exists("updates WHERE device = ? AND nonce = ?", device, nonce)
 
     def accepted_round(self, device: str, transfer: str) -> int | None:
-        """The round of the accepted update that came by this transfer."""
+        """The round of the accepted update of this transfer."""
         where = "SELECT round FROM updates WHERE device = ? AND transfer = ?"
         row = self.db.execute(where, (device, transfer)).fetchone()
         return None if row is None else int(row[0])
 
     def refusal(self, device: str, transfer: str) -> Refusal | None:
-        """What was said of a transfer that was refused."""
+        """The refusal of a transfer, if any."""
         rows = self._rows("refusals", "device = ? AND transfer = ?", device, transfer)
         return next(map(Refusal.read, rows), None)
 
     def add_refusal(self, row: Refusal) -> None:
-        """Remember and count a refusal; the device's oldest are forgotten."""
+        """Store and count a refusal; the device's oldest are deleted."""
         columns = (row.device, row.transfer, row.round, row.stored_reason, row.time)
         self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", columns)
         self.count(row.device, "late" if row.why is RefusalReason.LATE else "refused")
@@ -254,7 +254,7 @@ class Journal:
     # models
 
     def add_model(self, row: ModelRow) -> None:
-        """A model whose blob is on the disk; it is its prototype's current one from here on."""
+        """Add a model whose blob is durable; it becomes its prototype's current model."""
         columns = {**_columns(row), "parents": json.dumps(row.parents), "metrics": json.dumps(dict(row.metrics))}
         del columns["number"]
         self._insert("models", columns)
@@ -286,7 +286,7 @@ class Journal:
         return [_model(row) for row in exact or rows]
 
     def set_retained(self, digest: str, retained: bool) -> None:
-        """Whether the broker holds the chunks of this model."""
+        """Record whether the broker holds the chunks of this model."""
         self.db.execute("UPDATE models SET retained = ? WHERE digest = ?", (int(retained), digest))
 
     def retained(self) -> dict[str, int]:
@@ -311,21 +311,21 @@ class Journal:
         return row.lastrowid
 
     def commands(self) -> list[Command]:
-        """What is still to be done."""
+        """The pending commands."""
         rows = self.db.execute("SELECT id, verb, argument FROM commands WHERE done IS NULL ORDER BY id")
         return [Command(id=r[0], verb=r[1], argument=r[2]) for r in rows]
 
     def answer(self, command: int, text: str, *, failed: bool = False) -> None:
-        """The command is done, with this result, or could not be."""
+        """Record the result of a command."""
         answer = Answer(text, failed).stored
         self.db.execute("UPDATE commands SET done = ?, answer = ? WHERE id = ?", (time.time(), answer, command))
 
     def answer_of(self, command: int) -> Answer | None:
-        """What the service has answered, None until it has."""
+        """The service's answer, None until there is one."""
         row = self.db.execute("SELECT answer FROM commands WHERE id = ?", (command,)).fetchone()
         return None if row is None or row[0] is None else Answer.read(row[0])
 
-    # below
+    # helpers
 
     def _rows(self, table: str, where: str, *values: Any) -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} WHERE {where}", values)
@@ -341,7 +341,7 @@ class Journal:
         self.db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))
 
 
-#: Columns that no record shows.
+#: Columns without a field in the record.
 _HIDDEN = {"invitations": ("round",), "models": ("retained",)}
 
 
@@ -359,7 +359,7 @@ def _model(row: dict[str, Any]) -> ModelRow:
 
 
 def _json(text: Any) -> Any:
-    """What a column holds; damage is told as such."""
+    """The decoded value of a column; damage is reported as StorageError."""
     try:
         return json.loads(text)
     except (TypeError, ValueError) as error:
