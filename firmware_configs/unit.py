@@ -1,7 +1,7 @@
-"""The agent's systemd unit: restarted indefinitely, watched, and with no more rights than it uses.
+"""The agent's systemd unit: restarted indefinitely, with a watchdog and minimal privileges.
 
-What is not locked, and why: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the
-devices of boards with an accelerator; `/proc/cpuinfo`, which torch reads.
+Not restricted: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the devices of
+boards with an accelerator; `/proc/cpuinfo`, which torch reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "edgestill-agent.service"
 
 
 def unit(board: Board, *, data: str) -> str:
-    """The unit of an agent on this board, whose samples lie at `data`."""
+    """The unit of an agent on this board, with its samples at `data`."""
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"

@@ -1,7 +1,7 @@
 """Board profiles: one TOML file per board, checked when it is read.
 
-A profile says what a board is (architecture, memory, accelerator, which OS families run on it, how torch is had there)
-and what sensible settings of an agent are on it. `models` are starts of what `/proc/device-tree/model` says.
+A profile describes a board (architecture, memory, accelerator, supported OS families, source of torch) and sensible
+agent settings for it. `models` are prefixes of `/proc/device-tree/model`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AGENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """One kind of board, and how an agent is set up on it."""
+    """One kind of board, and the agent settings for it."""
 
     name: str
     title: str
@@ -52,13 +52,13 @@ class Board:
     accelerator: str
     os: tuple[str, ...]  # families of firmware_configs/kit.py
     models: tuple[str, ...]
-    torch: str  # pip: from the usual index; jetson: from NVIDIA's; none: there is none, or it does not fit
+    torch: str  # pip: from the default index; jetson: from NVIDIA's; none: not available, or too large
     notes: str
     mode: str  # full | light, see docs/agent.md
     threads: int
     train_mb: int  # of the training child
     service_mb: int  # of agent and child together
-    batch_size: int  # what a job may ask for and still fit
+    batch_size: int  # the largest that fits
     prototypes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Board:
 
 
 def read_board(path: Path) -> Board:
-    """The profile in the file at `path`, named as the file is."""
+    """The profile in the file at `path`, named after the file."""
     values = take(read_toml(path), path.name, _KEYS)
     agent: dict[str, Any] = take(sub_table(values, "agent", path.name), f"{path.name} [agent]", _AGENT)
     del values["agent"]
@@ -107,7 +107,7 @@ def board(name: str) -> Board:
 
 
 def board_of_model(model: str, arch: str) -> Board | None:
-    """The profile of a board that calls itself `model`; else the generic one of its architecture, if there is one."""
+    """The profile of a board with this `model`; else the generic one of its architecture, if there is one."""
     found = [(len(start), b.name) for b in boards().values() for start in b.models if model.startswith(start)]
-    name = max(found)[1] if found else f"generic-{arch}"  # the longest start is the most exact
+    name = max(found)[1] if found else f"generic-{arch}"  # the longest prefix is the most specific
     return boards().get(name)
