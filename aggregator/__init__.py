@@ -1,1 +1,1 @@
-"""The server side: fusion parts and recipes, the aggregator's half of a round."""
+"""The server side: fusion parts and recipes, the aggregator's side of the protocol."""

@@ -1,12 +1,12 @@
-"""A fleet in one file, taken while it is served, and put back as a state folder.
+"""Backup of a fleet in one file, also while it is served, and restore into a state folder.
 
-    backup.json              format, fleet, schema, round, and the SHA-256 of every file that is no blob
+    backup.json              format, fleet, schema, round, and the SHA-256 of every file that is not a blob
     journal.db               a snapshot by SQLite's own backup
-    memory/N.safetensors     what the recipe remembers
-    blobs/DIGEST             every model, and the updates that the journal names, as far as they are kept
+    memory/N.safetensors     the recipe's memory
+    blobs/DIGEST             every model, and the stored updates that the journal names
 
-It is an uncompressed tar file: models and updates hardly compress. No key is in it. A restored fleet begins a new
-epoch, so that agents follow it though they have been in later rounds than it (docs/protocol.md).
+It is an uncompressed tar file: models and updates hardly compress. It contains no key. A restored fleet begins a new
+epoch, so that agents that have seen later rounds follow it (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wire.ids import digest_of
 __all__ = ["back_up", "put_back"]
 
 FORMAT = 1
-TRIES = 5  # rounds may close, and remove their updates, while they are copied
+TRIES = 5  # rounds may close, and delete their updates, during the copy
 MANIFEST, JOURNAL = "backup.json", "journal.db"
 MEMBER = re.compile(r"journal\.db|memory/[0-9]{1,10}\.safetensors|blobs/[0-9a-f]{64}")
 MAX_MANIFEST = 2**20
@@ -45,16 +45,16 @@ PIECE = 2**20
 
 
 class _MovedError(Exception):
-    """The fleet has gone on meanwhile: begin anew."""
+    """The fleet has changed meanwhile: start over."""
 
 
 def back_up(state: Path, to: Path) -> dict[str, Any]:
-    """Write a backup of the fleet in `state`, running or not, to the file `to`; what it holds."""
+    """Write a backup of the fleet in `state`, running or not, to the file `to`; returns a summary."""
     if to.is_dir():
         raise ConfigError(f"{to}: is a folder; name the file to write, such as {to / 'fleet.tar'}")
     if not to.parent.is_dir():
         raise ConfigError(f"{to}: there is no folder {to.parent}; make it first")
-    Journal(state / JOURNAL, read_only=True).close()  # says what is wrong with it
+    Journal(state / JOURNAL, read_only=True).close()  # raises if it is unusable
     with atomic_file(to, mode=0o600) as file:
         facts = _write(state, file)
     return {"path": str(to), **facts, "bytes": to.stat().st_size}
@@ -95,7 +95,7 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
     finally:
         journal.close()
     memory = {f"memory/{path.name}": path.read_bytes() for path in sorted((state / "memory").glob("*.safetensors"))}
-    if _closed_in(state) > closed:  # the memory that the next round needs may have been removed
+    if _closed_in(state) > closed:  # the memory that the next round needs may have been deleted
         raise _MovedError
     manifest["files"] |= {name: digest_of(data) for name, data in memory.items()}
     with tarfile.open(fileobj=file, mode="w") as archive:
@@ -117,14 +117,14 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
 def _add_blobs(
     archive: tarfile.TarFile, blobs: Blobs, kept: set[str], needed: set[str], moved: Callable[[], bool]
 ) -> set[str]:
-    """The blobs that were added: all that are needed to go on, and the others as far as they are whole."""
+    """The blobs that were added: all required ones, and the others if intact."""
     added = set()
     for digest in sorted(kept):
         try:
             data = blobs.read(digest)
         except StorageError:
             if digest not in needed:
-                continue  # an update of a closed round, which is kept for a while only, or an older model
+                continue  # an update of a closed round, which is kept only for a while, or an older model
             if moved():
                 raise _MovedError from None
             raise
@@ -163,7 +163,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool = False) -> dict[str, Any]:
-    """Make `state` the fleet of a backup, in a new epoch; with `force`, what it held is moved aside, not removed."""
+    """Restore a backup into `state`, in a new epoch; with `force`, existing files are moved aside, not deleted."""
     state.parent.mkdir(parents=True, exist_ok=True)
     with only_service(state), tempfile.TemporaryDirectory(dir=state.parent, prefix=f".{state.name}.") as folder:
         held = [entry for entry in _contents(state) if entry.name != "status.json"]
@@ -182,13 +182,13 @@ def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool 
         "round": manifest["round"],
         "created": manifest["created"],
         "epoch": epoch,
-        "revoked": None if revoked is None else sorted(revoked),  # None: nothing was there that could tell
+        "revoked": None if revoked is None else sorted(revoked),  # None: unknown
         "moved_aside": None if aside is None else str(aside),
     }
 
 
 def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
-    """The files of a backup, each with the SHA-256 that it should have; its manifest."""
+    """Unpack the files of a backup and verify their SHA-256; returns its manifest."""
     found: dict[str, str] = {}
     (folder / "blobs").mkdir()
     (folder / "memory").mkdir()
@@ -242,7 +242,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> str:
 
 
 def _revoked_in(path: Path) -> set[str] | None:
-    """The devices that the fleet which is replaced has revoked; None if its journal is gone or cannot be read."""
+    """The revoked devices of the replaced fleet; None if its journal is missing or unreadable."""
     if not path.is_file():
         return None
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
@@ -278,7 +278,7 @@ def _contents(state: Path) -> list[Path]:
 
 
 def _exchange(state: Path, fresh: Path, now: float) -> Path | None:
-    """Old files aside, new ones in, the journal last. In between a marker has the service refuse to start."""
+    """Move old files aside and new ones in, the journal last. Meanwhile a marker makes the service refuse to start."""
     old = _contents(state)
     with _marked(state):
         aside = None

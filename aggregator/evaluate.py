@@ -1,4 +1,4 @@
-"""How good a model is on labelled samples; and how good the devices say it is on theirs."""
+"""Accuracy and loss of a model on labelled samples; and the losses reported by devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quant.pack import load_packed, pack_state
 
 __all__ = ["BATCH", "Counted", "Score", "count", "evaluate", "mean_train_loss", "score_state"]
 
-BATCH = 128  # samples that are scored at a time: more are slower in large CNNs, and take more memory
+BATCH = 128  # larger batches are slower in large CNNs, and take more memory
 
 
 #: Of one batch: correct answers by label, and the sum of the cross-entropies.
@@ -25,7 +25,7 @@ Counted = tuple[Sequence[int], float]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Top-1 accuracy, the mean cross-entropy, and how many samples of each label were answered correctly."""
+    """Top-1 accuracy, the mean cross-entropy, and the number of correct predictions by label."""
 
     accuracy: float
     loss: float
@@ -33,7 +33,7 @@ class Score:
 
     @classmethod
     def of(cls, counted: Sequence[Counted], samples: int) -> Score:
-        """From what `count` gave, batch by batch."""
+        """From the results of `count`, batch by batch."""
         correct = tuple(map(sum, zip(*(by_label for by_label, _ in counted), strict=True)))
         return cls(sum(correct) / samples, sum(loss for _, loss in counted) / samples, correct)
 
@@ -62,10 +62,10 @@ def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) ->
 def score_state(
     model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Tensor, *, floats: str = "fp32"
 ) -> dict[str, float]:
-    """Accuracy and loss of a state as a board runs it: published with `floats`, at the prototype's own precision.
+    """Accuracy and loss of a state as run by a board: published with `floats`, at the prototype's own precision.
 
     `accuracy_float`, which only quantized prototypes have, is that with the full-precision weights. `model` is any
-    module of the prototype; it holds the state afterwards.
+    module of the prototype; it has the state loaded afterwards.
     """
     load_packed(model, pack_state(state, floats=floats))
     deployed = evaluate(model, x, y)
@@ -78,10 +78,10 @@ def score_state(
 
 
 def mean_train_loss(reported: Sequence[tuple[float, int]]) -> float | None:
-    """The mean of the devices' losses by the examples that they counted for; None where nobody reported a finite one.
+    """The mean of the devices' losses, weighted by their counted examples; None if none reported a finite one.
 
-    For reports alone: nothing is decided by it, as a device may report any number. One that reports none, or NaN, is
-    left out; the mean of finite numbers is finite.
+    Only for reports: no decision depends on it, because a device may report any number. Missing and non-finite values
+    are ignored.
     """
     finite = [(loss, examples) for loss, examples in reported if math.isfinite(loss)]
     total = sum(examples for _, examples in finite)

@@ -1,7 +1,7 @@
 """Commands that other processes leave in the journal: pause, resume, stop, skip, revoke, allow, rollback.
 
-Each works in every phase of a round. Its answer, what it changes and what the round engine makes of it are recorded in
-one transaction: it was done, or it was not.
+Each works in every phase of a round. Its answer, its changes and the resulting actions of the round engine are recorded
+in one transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVENTS: dict[str, type[Pause] | type[Resume] | type[Stop]] = {"pause": Pause, "r
 
 
 def run_command(command: Command, conductor: Conductor, uploads: Uploads) -> None:
-    """Do it and answer."""
+    """Execute a command and answer it."""
     log.info("command: %s %s", command.verb, command.argument)
     try:
         _run(command, conductor, uploads)

@@ -1,7 +1,7 @@
-"""How the fleet is doing, for people and scripts: from the journal, and from a small file that the service rewrites.
+"""Status of the fleet, for people and scripts: from the journal, and from a small file written by the service.
 
 state/lock          held by the running service, which alone may write rounds and models
-state/status.json   what only the running service knows; at most a second old
+state/status.json   state of the running service that is not in the journal; at most a second old
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 @contextmanager
 def only_service(state: Path) -> Iterator[None]:
-    """Inside, this process is the only service on the folder; the lock ends with the process, however it ends."""
+    """A context in which this process is the only service on the folder; the lock is released when the process ends."""
     state.mkdir(parents=True, exist_ok=True)
     with (state / "lock").open("a") as file:
         try:
@@ -66,7 +66,7 @@ def write_status(state: Path, facts: dict[str, Any]) -> None:
 
 
 def fleet_status(config: FleetConfig) -> dict[str, Any]:
-    """All that `edgestill status --json` prints."""
+    """The output of `edgestill status --json`."""
     running = is_running(config.state)
     journal = Journal(config.state / "journal.db", read_only=True)
     try:
@@ -104,10 +104,10 @@ def device_facts(
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
-    `fused` is what the last fused round made of each device's update: its weight, score, and why it was left out;
-    `limited` how many messages of each device that is over its budget were dropped unread; `metrics` what each said of
-    its training; `problems` why devices have given up the last round. `own_accuracy` is that of the board's model on
-    the samples that it holds out, as it says itself.
+    `fused` is the report of the last fused round on each device's update: its weight, score, and why it was excluded;
+    `limited` the number of messages dropped unread of each device over its budget; `metrics` the training metrics of
+    each; `problems` why devices have given up the last round. `own_accuracy` is that of the board's model on its
+    held-out samples, as reported.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
     return {
@@ -120,7 +120,7 @@ def device_facts(
 
 
 def own_accuracy(metrics: Mapping[str, float]) -> float | None:
-    """Of the model that a board runs after its training; the one of before where that was better and stayed.
+    """Accuracy of the model that a board runs after its training, or of the previous one if that was kept.
 
     >>> own_accuracy({"accuracy": 0.75, "accuracy_before": 0.5}), own_accuracy({"train_loss": 0.1})
     (0.75, None)
@@ -132,7 +132,7 @@ def own_accuracy(metrics: Mapping[str, float]) -> float | None:
 
 
 def device_problems(journal: Journal) -> dict[str, str]:
-    """Why devices have given up the newest round, or the one before it, if they have not answered since."""
+    """Why devices have given up the newest round, or the previous one, if they have not answered since."""
     last = journal.last_round()
     if last is None:
         return {}
@@ -142,13 +142,13 @@ def device_problems(journal: Journal) -> dict[str, str]:
 
 
 def limited_devices(state: Path) -> dict[str, int]:
-    """The devices that were over their budgets in the last minute, by the running service: messages dropped unread."""
+    """Devices over their budgets in the last minute, from the running service: number of messages dropped unread."""
     found = _live(state).get("limited", {}) if is_running(state) else {}
     return dict(found) if isinstance(found, dict) else {}
 
 
 def last_report(journal: Journal) -> dict[str, Any]:
-    """What fusion said of the last round that it closed; empty before there is one."""
+    """The fusion report of the last closed round; empty before there is one."""
     number = next((row.number for row in journal.rounds() if row.phase == "closed"), 0)
     return journal.report(number)
 

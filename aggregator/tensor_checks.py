@@ -1,15 +1,15 @@
-"""Whether tensors fit their prototype: names, shapes, dtypes and values. What passes can be fused. Imports no torch.
+"""Checks that tensors fit their prototype: names, shapes, dtypes and values. Tensors that pass can be fused. No torch.
 
-What honest agents send (`quant/pack.py`, `quant/delta.py`) and nothing else is taken:
+Only tensors as sent by honest agents (`quant/pack.py`, `quant/delta.py`) are accepted:
 
     floats       float16 or float32, or levels (`Packed`) where the prototype quantizes: weights of two dimensions or
                  more, in the bits of its precision; in a delta any float tensor, in any bits
-    integers     the very dtype that was published, below 2^31 in magnitude
+    integers     the published dtype, below 2^31 in magnitude
 
-and within bounds. Weights of trained models are below 100; 10^6 is far beyond any that means something, and leaves
-float32 (up to 3.4 * 10^38) room for what fusion computes: sums over the fleet, and squares summed over 10^26 of them.
-A running variance is a square, and may be 10^12; it is never negative. Where the published model itself has gone
-further than half of that, twice its own reach is taken, so that no fleet is locked out of its own model.
+and within bounds. Weights of trained models are below 100; 10^6 is far beyond any meaningful value, and leaves float32
+(up to 3.4 * 10^38) room for the computations of fusion: sums over the fleet, and squares summed over 10^26 of them. A
+running variance is a square, and may be 10^12; it is never negative. If the published model itself exceeds half of a
+bound, the bound is twice its largest value, so that a fleet can always update its own model.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ FLOATS = (np.dtype(np.float16), np.dtype(np.float32))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What an update of a published model's prototype is compared with."""
+    """The reference for updates of a published model's prototype."""
 
     shapes: Shapes  # of all tensors of the prototype
-    integers: Mapping[str, np.dtype[Any]] = field(default_factory=dict)  # those that are no floats
-    reach: Mapping[str, float] = field(default_factory=dict)  # the greatest magnitude in each
+    integers: Mapping[str, np.dtype[Any]] = field(default_factory=dict)  # tensors that are not float
+    reach: Mapping[str, float] = field(default_factory=dict)  # the largest magnitude in each
 
 
 def describe_model(tensors: Mapping[str, Tensor]) -> Published:
-    """What updates that start from these tensors must be like."""
+    """The reference for updates that start from these tensors."""
     arrays = {name: t.dequantize() if isinstance(t, Packed) else t for name, t in tensors.items()}
     return Published(
         shapes={name: array.shape for name, array in arrays.items()},
@@ -74,7 +74,7 @@ def check_names(tensors: Mapping[str, Tensor], expected: Shapes, kind: str) -> N
 
 
 def check_values(tensors: Mapping[str, Tensor], published: Published, prototype: str, kind: str) -> None:
-    """Refuse a dtype, or a value, that is not fused; names and shapes are right."""
+    """Refuse a dtype or value that cannot be fused; names and shapes were checked."""
     bits = parse_precision(prototype.partition(":")[2]).weight_bits
     for name, value in tensors.items():
         if name in published.integers:
@@ -88,7 +88,7 @@ def check_values(tensors: Mapping[str, Tensor], published: Published, prototype:
 
 
 def check_extra(extra: Mapping[str, Tensor], kind: str, classes: int) -> None:
-    """What is no part of the model: logits by label."""
+    """Check tensors that are not part of the model: logits by label."""
     logits = extra.get(LABEL_LOGITS)
     if logits is None:
         if kind == "logits":
@@ -134,7 +134,7 @@ def _check_range(name: str, value: Tensor, reach: float, kind: str) -> None:
 
 
 def _reach(value: Tensor) -> float:
-    """No value's magnitude is greater; of levels, what their bits could stand for."""
+    """An upper bound of the magnitudes; for levels, the largest that their bits can represent."""
     if isinstance(value, Packed):
         top = max(1, 2 ** (value.bits - 1) - 1)
         scale, mean = value.scale.astype(np.float64), value.mean
@@ -147,5 +147,5 @@ def _greatest(array: NDArray[Any]) -> float:
     if not array.size:
         return 0.0
     if array.dtype == np.float16:
-        array = array.astype(np.float32)  # NumPy compares halves one by one
+        array = array.astype(np.float32)  # NumPy compares float16 slowly
     return max(-float(array.min()), float(array.max()))

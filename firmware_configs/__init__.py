@@ -1,1 +1,1 @@
-"""What is flashed to boards. Board profiles, identities and kits live here."""
+"""Provisioning and flashing of boards: board profiles, identities and kits."""

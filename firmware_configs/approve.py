@@ -1,8 +1,9 @@
-"""Certifying boards that have made their own keys: run by whoever holds the authority's key, not by the aggregator.
+"""Certification of boards that generated their own keys: run with the authority's key, not by the aggregator.
 
-The aggregator has checked a request and kept it in its journal. Here it is checked again, against the authority's own
-ledger: the claim must be one that it issued, not revoked, not ended, and not used for other keys. Then the certificate
-is issued, former certificates of the device are revoked, and its signing key is put where the aggregator finds it.
+The aggregator has checked a request and stored it in its journal. Here it is checked again, against the authority's own
+ledger: the claim must have been issued by it, not revoked, not expired, and not used for other keys. Then the
+certificate is issued, previous certificates of the device are revoked, and its signing key is written to the
+aggregator's keys_dir.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class Approved:
     device: str
     keys: str
     certificate: bytes  # DER
-    revoked: int  # of its former certificates
+    revoked: int  # number of its previous certificates
 
 
 def claims(kits: Path, fleet: str) -> dict[str, str]:
-    """How each claim that the authority has issued is to be approved, by serial: "approve" or "claim"."""
+    """How each claim issued by the authority is approved, by serial: "approve" or "claim"."""
     with open_authority(authority_folder(kits), fleet) as authority:
         return {entry.serial: entry.enrol for entry in authority.issued if entry.enrol}
 
@@ -45,7 +46,7 @@ def claims(kits: Path, fleet: str) -> dict[str, str]:
 def approve(
     device: str, entry: dict[str, Any], *, kits: Path, fleet: str, days: float, fingerprint: str | None = None
 ) -> Approved:
-    """Certify what `device` has asked (its `entry` of the aggregator's journal); errors say why not."""
+    """Certify the request of `device` (its `entry` in the aggregator's journal); raises if it is not valid."""
     if entry["status"] not in ("waiting", "approved"):
         raise ConfigError(f"{device} is {entry['status']}; there is nothing to approve")
     with open_authority(authority_folder(kits), fleet) as authority:
@@ -63,7 +64,7 @@ def approve(
 
 
 def _kept(entry: dict[str, Any], device: str) -> bytes:
-    """The request as the aggregator has kept it."""
+    """The request as stored by the aggregator."""
     try:
         return base64.b64decode(entry["request"], validate=True)
     except (KeyError, TypeError, ValueError):

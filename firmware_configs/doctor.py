@@ -1,4 +1,4 @@
-"""What a board is, what fits on it, and what it lacks: `edgestill doctor`, run on the board itself.
+"""`edgestill doctor`, run on the board: identifies it, and reports what fits and what is missing.
 
 A finding is ok, a warning (the agent runs, but not as well as it could) or a failure (it will not run).
 """
@@ -41,7 +41,7 @@ HOT_C = 75.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     what: str
@@ -50,7 +50,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a board tells of itself."""
+    """Properties of a board."""
 
     model: str
     arch: str
@@ -61,12 +61,12 @@ class Facts:
     systemd: bool
     clock_synchronized: bool
     temperature_c: float | None
-    packages: frozenset[str]  # of those an agent may need, which are here
+    packages: frozenset[str]  # installed ones of those an agent may need
     board: Board | None
 
 
 def look(root: Path = Path("/")) -> Facts:
-    """The facts of the board whose file system is at `root`."""
+    """The properties of the board whose file system is at `root`."""
     model = _text(root / "proc/device-tree/model").strip("\0\n ")
     arch = ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     names = [line for line in _text(root / "etc/os-release").splitlines() if line.startswith("PRETTY_NAME=")]
@@ -88,7 +88,7 @@ def look(root: Path = Path("/")) -> Facts:
 
 
 def check_board(facts: Facts) -> Iterator[Finding]:
-    """What is right and wrong with a board."""
+    """The checks of a board."""
     board = facts.board
     yield _finding(board is not None, "board", board.title if board else f"no profile for {facts.arch}")
     mode = board.mode if board else "full"
@@ -114,7 +114,7 @@ def check_board(facts: Facts) -> Iterator[Finding]:
 
 
 def check_config(path: Path) -> Iterator[Finding]:
-    """Whether the agent of this agent.toml would find its keys, its samples and its broker."""
+    """Checks of an agent.toml: keys, samples and broker."""
     try:
         config = read_agent_config(path)
     except EdgestillError as error:
@@ -136,7 +136,7 @@ def check_config(path: Path) -> Iterator[Finding]:
 
 
 def _not_enrolled(enrol: EnrolConfig) -> Finding:
-    """What the operator is to compare, once the agent has made its keys."""
+    """The fingerprint for the operator to compare, once the agent has generated its keys."""
     if not (enrol.identity / "device.key").exists():
         return Finding("warning", "enrolment", "not asked for yet; start the agent")
     tls, signing = own_keys(enrol.identity)

@@ -1,8 +1,8 @@
 """The fleet manifest: the tables [provision] and [[group]] of fleet.toml, resolved to every device's settings.
 
     [provision]
-    out = "kits"                     # where kits and identities go, beside this file
-    host = "broker.example"          # where devices find the broker; default [broker] host
+    out = "kits"                     # folder for kits and identities, relative to this file
+    host = "broker.example"          # address of the broker for devices; default [broker] host
     secrets = "secrets.toml"         # Wi-Fi passwords
 
     [[group]]
@@ -98,7 +98,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePlan:
-    """One device as the manifest has it."""
+    """One device of the manifest."""
 
     id: str
     group: str
@@ -107,10 +107,10 @@ class DevicePlan:
     wifi: Wifi | None
     enrol: str  # one of ENROL
     graph: Path | None  # put into the kit as model.onnx
-    tables: Mapping[str, Mapping[str, Any]]  # of its agent.toml: all that is not the default
+    tables: Mapping[str, Mapping[str, Any]]  # of its agent.toml: values that differ from the defaults
 
     def facts(self) -> dict[str, Any]:
-        """For people; the Wi-Fi by its name alone."""
+        """A summary for display; the Wi-Fi only by its name."""
         flat = {f"{name}.{key}": value for name, table in self.tables.items() for key, value in table.items()}
         told: dict[str, Any] = {"group": self.group, "board": self.board.name, "os": " ".join(self.os)}
         if self.wifi is not None:
@@ -122,7 +122,7 @@ class DevicePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A fleet that is to be provisioned."""
+    """A fleet to be provisioned."""
 
     path: Path
     fleet: str
@@ -133,8 +133,8 @@ class Manifest:
     days: int
     authority_days: int
     claim_days: int
-    broker_mb: int  # memory of the broker, beside what devices may have retained
-    package: str  # what pip is asked for on a board without wheels: a name, or an address
+    broker_mb: int  # memory of the broker, in addition to retained messages of devices
+    package: str  # pip requirement on a board without wheels: a name, or a URL
     aggregator_key: Path
     devices: tuple[DevicePlan, ...]
 
@@ -147,13 +147,13 @@ class Manifest:
         raise ConfigError(f"{self.path}: no device {name!r}{hint}")
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """What the manifest resolves to, device by device, without secrets."""
+        """The resolved manifest, device by device, without secrets."""
         own = {"out": str(self.out), "broker": f"{self.host}:{self.port}", "days": self.days}
         return {"provision": own, **{f"device {device.id}": device.facts() for device in self.devices}}
 
 
 def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping[str, str] | None = None) -> Manifest:
-    """Read and check the manifest in a fleet.toml; `out` comes before the file's."""
+    """Read and check the manifest in a fleet.toml; `out` overrides the file's."""
     path, environ = Path(path), os.environ if environ is None else environ
     file, base = read_toml(path), path.resolve().parent
     tables = split_tables(file, str(path))
@@ -201,7 +201,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
 
 
 def kits_folder(path: Path | str) -> Path | None:
-    """Where the kits of a fleet.toml go; None if it is no manifest. Needs no secrets."""
+    """The output folder of a fleet.toml; None if it is not a manifest. Needs no secrets."""
     file = read_toml(path)
     if "group" not in file and "provision" not in file:
         return None
@@ -309,7 +309,7 @@ def _agent_tables(
 
 
 def _enrol_tables(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What is different for a board that makes its own keys."""
+    """Changes for a board that generates its own keys."""
     return {
         "broker": {**tables["broker"], "tls": {"ca": "tls/ca.pem"}},
         "keys": {"aggregator": "aggregator.pub"},

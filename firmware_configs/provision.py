@@ -1,4 +1,4 @@
-"""From a manifest to kits and identities; run again, it does what has become necessary and leaves the rest alone.
+"""From a manifest to kits and identities; idempotent: a further run creates only what is missing or has changed.
 
     OUT/fleet-kit.pub               checks the signatures of kits
     OUT/DEVICE/                     a kit: firmware_configs/kits/kit.py
@@ -7,10 +7,10 @@
     OUT/_fleet/broker/              Mosquitto: configuration, access list, certificate, revoked certificates
     OUT/_fleet/devices/DEVICE.pub   public signing keys: [devices] keys_dir
 
-`_` is in no device id, so `_fleet` is never a kit. A kit holds the device's keys, or, where boards make their own
-(`enrol`), a claim with which they are certified: firmware_configs/approve.py. A device keeps its keys when its settings
-change; `renew` gives it a new TLS key and certificate, or a new claim. Its signing key, by which the aggregator knows
-it, stays.
+Device ids contain no `_`, so `_fleet` is never a kit. A kit contains the device's keys, or, if boards generate their
+own (`enrol`), a claim with which they are certified: firmware_configs/approve.py. A device keeps its keys when its
+settings change; `renew` creates a new TLS key and certificate, or a new claim. Its signing key, by which the aggregator
+identifies it, stays.
 """
 
 from __future__ import annotations
@@ -58,30 +58,30 @@ SECRETS = SIGNING, KEY, CERT, CLAIM_KEY, CLAIM_CERT = (
 
 @dataclass(slots=True)
 class Provisioned:
-    """What a run has done: ids of devices."""
+    """The result of a run: ids of devices."""
 
     made: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    revoked: list[str] = field(default_factory=list)  # put out of the fleet: left as they are, whatever was asked
-    servers: list[str] = field(default_factory=list)  # certificates made anew: broker, aggregator
-    unclaimed: list[str] = field(default_factory=list)  # to make their own keys, and to be approved
-    ending: list[str] = field(default_factory=list)  # kept, but their certificates, or unused claims, end soon
-    strangers: list[str] = field(default_factory=list)  # kits of devices that the manifest does not have
+    revoked: list[str] = field(default_factory=list)  # revoked devices, which are skipped
+    servers: list[str] = field(default_factory=list)  # new certificates: broker, aggregator
+    unclaimed: list[str] = field(default_factory=list)  # will generate their own keys, to be approved
+    ending: list[str] = field(default_factory=list)  # unchanged, but their certificates, or unused claims, expire soon
+    strangers: list[str] = field(default_factory=list)  # kits of devices that are not in the manifest
 
 
 def authority_folder(out: Path) -> Path:
-    """Where the authority of the fleet lies."""
+    """The folder of the fleet's authority."""
     return out / FLEET / "authority"
 
 
 def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned:
-    """Make what is missing, and the kits whose settings have changed; new certificates for those of `renew`."""
+    """Create missing kits, and those whose settings have changed; new certificates for devices in `renew`."""
     for name in renew:
         manifest.device(name)
     out, done = manifest.out, Provisioned()
-    for folder in (out, out / FLEET):  # whoever may write there could put other kits in their places
+    for folder in (out, out / FLEET):  # a user with write access could replace kits
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     signer = key_of_file(manifest.aggregator_key)
     with open_authority(authority_folder(out), manifest.fleet, days=manifest.authority_days) as authority:
@@ -93,12 +93,12 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
                 if authority.is_out(name):
                     raise ConfigError(f"{name} was revoked; to bring it back: `edgestill device revoke --undo {name}`")
             for device in manifest.devices:
-                if authority.is_out(device.id):  # it gets nothing, not even when its kit was deleted
+                if authority.is_out(device.id):  # it gets no kit, even if its kit was deleted
                     done.revoked.append(device.id)
                     continue
                 _device(device, manifest, authority, kit_key, signer.public_key(), device.id in renew, done)
         finally:
-            authority.save()  # what was issued stays known, whatever stopped us
+            authority.save()  # record issued certificates, even after an error
         publish_revocations(out, authority)
     known = {device.id for device in manifest.devices}
     done.strangers = sorted(p.parent.name for p in out.glob(f"*/{MANIFEST}") if p.parent.name not in known)
@@ -106,7 +106,7 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
 
 
 def publish_revocations(out: Path, authority: Authority) -> Path:
-    """Put the list of revoked certificates where the broker's files are; its path."""
+    """Write the certificate revocation list to the broker's files; returns its path."""
     path = out / FLEET / "broker" / "crl.pem"
     write_atomic(path, authority.crl())
     return path
@@ -157,7 +157,7 @@ def _device(
             files=files,
         )
         write_kit(folder, kit, kit_key)
-        read_agent_config(folder / "agent.toml", environ={})  # what is flashed is what the agent reads
+        read_agent_config(folder / "agent.toml", environ={})  # check with the agent's own reader
         (done.made if former is None else done.renewed if renew else done.changed).append(device.id)
     if SIGNING in secrets:
         write_public(manifest.out / FLEET / "devices" / f"{device.id}.pub", secrets[SIGNING].data)
@@ -170,7 +170,7 @@ def _device(
 def _secrets(
     device: DevicePlan, manifest: Manifest, authority: Authority, former: Kit | None, renew: bool
 ) -> dict[str, KitFile]:
-    """What a kit proves by whose it is: what it held before, or made."""
+    """The identity files of a kit: the existing ones, or new ones."""
     there = {} if former is None else {name: former.files[name] for name in SECRETS if name in former.files}
     if device.enrol != "off":
         if CLAIM_CERT in there and not renew:
@@ -186,7 +186,7 @@ def _secrets(
 
 
 def _told_of_claim(device: str, claim: bytes, authority: Authority, done: Provisioned) -> None:
-    """Whether a board that makes its own keys was certified, and whether that, or its claim, ends soon."""
+    """Whether a board that generates its own keys was certified, and whether that, or its claim, expires soon."""
     certified = [entry for entry in authority.issued if entry.name == device and entry.claim and entry.revoked is None]
     now = datetime.now(timezone.utc)
     if not certified:
@@ -196,7 +196,7 @@ def _told_of_claim(device: str, claim: bytes, authority: Authority, done: Provis
 
 
 def write_public(path: Path, private_pem: bytes) -> None:
-    """The public half of a signing key, if it is not there."""
+    """Write the public key of a signing key, if missing."""
     key = serialization.load_pem_private_key(private_pem, password=None)
     assert isinstance(key, Ed25519PrivateKey)
     encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -231,10 +231,10 @@ def _files(
     }
     if device.graph is not None:
         files["model.onnx"] = KitFile(_graph(device.graph))
-    # another kit is another instance: cloud-init then takes its files again
+    # another kit is another instance: cloud-init then processes its files again
     instance = digest_of(file.data for _, file in sorted(files.items()))[:12]
     for family in device.os:
         boot = boot_files(family, device=device.id, wifi=device.wifi, instance=instance)
-        # with a Wi-Fi's key in them they are for their owner alone
+        # files with a Wi-Fi key are readable only by their owner
         files |= {f"boot/{family}/{name}": KitFile(text.encode(), 0o600) for name, text in boot.items()}
     return files

@@ -1,11 +1,11 @@
-"""Wi-Fi networks and their passwords: in a file of their own, or in the environment; never shown.
+"""Wi-Fi networks and their passwords: in a separate file, or in the environment; never shown.
 
     [wifi.home]
     ssid = "Greenhouse"
     password = "..."
     country = "DE"
 
-EDGESTILL_WIFI_HOME_PASSWORD (and _SSID, _COUNTRY) come before the file, which only its owner may read.
+EDGESTILL_WIFI_HOME_PASSWORD (and _SSID, _COUNTRY) override the file, which only its owner may read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Wifi(Settings, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str | None:
-        """What WPA derives from the password (IEEE 802.11, J.4), in hex: boards get this, and not the password."""
+        """The key that WPA derives from the password (IEEE 802.11, J.4), in hex: boards get this instead of the
+        password."""
         return None if self.password is None else _derived(self.password, self.ssid)
 
 
@@ -63,7 +64,7 @@ def read_wifi(path: Path | None, name: str, environ: Mapping[str, str]) -> Wifi:
     return read(Wifi, networks.get(name, {}), where, env=prefix, environ=environ)
 
 
-@functools.cache  # on purpose slow, and the same for a whole group
+@functools.cache  # slow by design, and the same for a whole group
 def _derived(password: str, ssid: str) -> str:
     return hashlib.pbkdf2_hmac("sha1", password.encode(), ssid.encode(), 4096, 32).hex()
 

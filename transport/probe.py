@@ -52,9 +52,7 @@ def _hear_refusal(tls: ssl.SSLSocket) -> None:
 
 def _ask(sock: socket.socket) -> bool:
     answer = b""
-    with contextlib.suppress(
-        TimeoutError, ConnectionError
-    ):  # a broker that closes the connection or does not answer is an old one
+    with contextlib.suppress(TimeoutError, ConnectionError):  # an old broker closes the connection or does not answer
         sock.sendall(CONNECT)
         while len(answer) < 2 + ANSWER and (more := sock.recv(64)):
             answer += more

@@ -19,9 +19,7 @@ from paho.mqtt.enums import MQTTErrorCode
 __all__ = ["MAX_INCOMING", "Admit", "Reader"]
 
 AHEAD = 256 * 1024  # bytes
-MAX_INCOMING = (
-    4_000_000  # bytes of a packet: paho accepts 256 MB, and only MQTT 5 can announce a smaller limit to the broker
-)
+MAX_INCOMING = 4_000_000  # bytes of a packet: paho accepts 256 MB, and only MQTT 5 can announce a smaller limit
 QOS1, QOS2 = 0x02, 0x04  # of the first byte of a PUBLISH
 Admit = Callable[[str, int], str | None]  # topic and size to sender; None: unwanted
 

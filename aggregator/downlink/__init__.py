@@ -1,1 +1,1 @@
-"""What the aggregator sends to devices of its own accord: offers of models, settings, answers to enrolments."""
+"""Messages that the aggregator publishes to devices: jobs and offers, settings, answers to enrolments."""

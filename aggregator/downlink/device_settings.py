@@ -1,8 +1,8 @@
-"""The settings that devices are to have, and what they say has become of them.
+"""Desired and reported settings of devices.
 
-A device's desired settings are all that differ from its agent.toml. They have a version, which grows with every change
-and is never below the time: a journal that is begun anew still speaks with later versions than the one before. What is
-desired is retained at the broker, signed, one message per device; what a device reports is kept in the journal.
+A device's desired settings are those that differ from its agent.toml. They have a version, which increases with every
+change and is never below the time, so that a new journal still has later versions than the previous one. Desired
+settings are retained at the broker, signed, one message per device; reports of devices are stored in the journal.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SET = "set"  # the verb of the command
 
 
 def ask_for(device: str, changes: dict[str, str | None]) -> str:
-    """The argument of the command that changes a device's settings; None takes one back."""
+    """The argument of the command that changes a device's settings; None unsets one."""
     return json.dumps({"device": device, "changes": changes})
 
 
 def settings_facts(journal: Journal, device: str) -> dict[str, Any]:
-    """What is desired of a device and what it has reported, each None if there is nothing."""
+    """Desired and reported settings of a device, each None if there are none."""
     desired, reported = (json.loads(journal.get(f"{what}:{device}", "null")) for what in ("desired", "reported"))
     return {"desired": desired, "reported": reported, "settings": _state(desired, reported)}
 
 
 def _state(desired: dict[str, Any] | None, reported: dict[str, Any] | None) -> str:
-    """In a word or two."""
+    """The status in a word or two."""
     if desired is None:
         return ""
     if reported is None or reported["version"] < desired["version"]:
@@ -54,7 +54,7 @@ def _state(desired: dict[str, Any] | None, reported: dict[str, Any] | None) -> s
 
 
 class DesiredSettings:
-    """Says what is desired once on every connection, and whenever it changes."""
+    """Publishes desired settings once per connection, and whenever they change."""
 
     def __init__(
         self, publish: Callable[[str, bytes, bool], bool], *, key: Ed25519PrivateKey, fleet: str, journal: Journal
@@ -63,15 +63,15 @@ class DesiredSettings:
         rows = journal.db.execute("SELECT substr(key, 9), value FROM meta WHERE key LIKE 'desired:%'").fetchall()
         self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
         self._unsaid = set(self._wanted)
-        self._unkept: dict[str, str] = {}  # what devices reported, as it will stand in the journal
+        self._unkept: dict[str, str] = {}  # reports of devices, not yet in the journal
         self._complaints = Complaints()
 
     def forget(self) -> None:
-        """A new connection: nothing was said."""
+        """A new connection: nothing is published yet."""
         self._unsaid = set(self._wanted)
 
     def say(self) -> None:
-        """Publish what was not said yet."""
+        """Publish pending settings."""
         for device in sorted(self._unsaid):
             payload = seal(
                 encode_message(self._wanted[device]),
@@ -85,11 +85,11 @@ class DesiredSettings:
             self._unsaid.discard(device)
 
     def run(self, command: Command, now: float) -> None:
-        """Change what is desired, as a command says, and answer with its version."""
+        """Change desired settings by command; returns their version."""
         try:
             asked = json.loads(command.argument)
             desired = self._changed(asked["device"], asked["changes"], now)
-            encode_message(desired)  # refuses what no device would take
+            encode_message(desired)  # refuses settings that no device would accept
         except EdgestillError as error:
             with self._journal.transaction():
                 self._journal.answer(command.id, str(error), failed=True)
@@ -116,7 +116,7 @@ class DesiredSettings:
                 log.warning("device %r: settings %d: %s", device, reported.version, reason)
 
     def keep(self) -> None:
-        """Make durable what devices have reported."""
+        """Write the reports of devices to the journal."""
         if not self._unkept:
             return
         with self._journal.transaction():

@@ -1,8 +1,8 @@
-"""Boards that ask for their certificates: requests are checked and kept here, and answered.
+"""Boards that request their certificates: requests are checked, stored and answered here.
 
-The service itself certifies nobody: it holds no key of the authority. `edgestill device approve`, run by whoever has
-that key, does, and leaves the certificate in the journal for the service to publish. One request per device is kept,
-under `enrol:DEVICE`; a claim belongs to the keys that came with it first, whoever comes second with it is refused.
+The service itself issues no certificates: it does not have the authority's key. `edgestill device approve`, run with
+that key, does, and leaves the certificate in the journal for the service to publish. One request per device is stored,
+under `enrol:DEVICE`; a claim is bound to the first keys that use it, and refused with other keys.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = ["ENROL", "Enrolments", "enrol_requests"]
 
 log = logging.getLogger("edgestill.aggregator")
 ENROL = "enrol"  # the verb of the command
-LOOKS = 20  # at requests of one topic, a minute: a board asks every few seconds
-ALL_LOOKS = 2000  # at all of them, a minute
+LOOKS = 20  # requests per topic and minute that are checked: a board asks every few seconds
+ALL_LOOKS = 2000  # of all topics, a minute
 
 
 def enrol_requests(journal: Journal) -> dict[str, dict[str, Any]]:
-    """What boards have asked, by device: `status` is waiting, approved, enrolled or refused."""
+    """The requests of boards, by device: `status` is waiting, approved, enrolled or refused."""
     rows = journal.db.execute("SELECT substr(key, 7), value FROM meta WHERE key LIKE 'enrol:%' ORDER BY key").fetchall()
     return {device: json.loads(value) for device, value in rows}
 
 
 class Enrolments:
-    """Requests in, answers out; `learn(device, key)` is told of every board that was approved."""
+    """Requests in, answers out; `learn(device, key)` is called for every approved board."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Enrolments:
         self._looks = _Looks()
 
     def forget(self) -> None:
-        """A new connection: nothing was said."""
+        """A new connection: nothing is published yet."""
         self._unsaid = self._answered()
 
     def say(self) -> None:
@@ -78,10 +78,10 @@ class Enrolments:
             self._unsaid.discard(device)
 
     def heard(self, device: str, payload: bytes, *, revoked: bool, now: float) -> None:
-        """A board asks. What is wrong with it is logged; the board is told where it can hear it.
+        """Handle a board's request. Problems are logged, and reported to the board if possible.
 
-        Whoever asks has no key that is known: a request costs three signatures and two certificates to check, so that
-        each topic, and all together, have so many looks a minute; what comes in excess is passed over.
+        The sender has no known key, and checking a request costs three signatures and two certificates, so checks are
+        rate-limited per topic and in total; excess requests are ignored.
         """
         from wire.enrolment import read_request  # X.509: few fleets need it, and those seldom
 
@@ -140,7 +140,7 @@ class Enrolments:
         self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, entry), False)
 
     def run(self, command: Command) -> None:
-        """What the operator has decided: {"device", "keys"} and a "certificate" (DER, base64) or a "reason"."""
+        """Apply the operator's decision: {"device", "keys"} and a "certificate" (DER, base64) or a "reason"."""
         asked = json.loads(command.argument)
         device, entry = asked["device"], self._known.get(asked["device"])
         if entry is None or entry["keys"] != asked["keys"]:
@@ -158,7 +158,7 @@ class Enrolments:
         self._unsaid.add(device)
 
     def online(self, device: str) -> None:
-        """The device is there with its own identity: the answer has done its work."""
+        """The device is online with its own identity: the answer can be cleared."""
         entry = self._known.get(device)
         if entry is not None and entry["status"] == "approved":
             kept = {name: value for name, value in entry.items() if name not in ("request", "certificate")}
@@ -196,19 +196,19 @@ class Enrolments:
             raise ConfigError(f"{self._ca}: cannot be used: {error}") from None
 
     def _log(self, device: str, reason: str) -> None:
-        if self._complaints.new(device, reason):  # a board asks again and again
+        if self._complaints.new(device, reason):  # a board repeats its request
             log.warning("%s", reason)
 
 
 class _Looks:
-    """How many requests are looked at: a few a minute per topic, and so many a minute in all."""
+    """Rate limit of checked requests, per topic and in total."""
 
     def __init__(self) -> None:
         self._minute = -1
         self._taken: Counter[str] = Counter()
 
     def take(self, device: str, now: float) -> bool:
-        """Whether one more may be looked at now."""
+        """Whether one more may be checked now."""
         minute = int(now // 60)
         if minute != self._minute:
             self._minute = minute

@@ -1,8 +1,8 @@
-"""What the fleet should find at the broker, and the messages that bring it there.
+"""The desired retained messages at the broker, and their publication.
 
-The wanted state follows from rounds and models alone: artifacts in chunks, one instruction (`Job` or `Offer`) per
-device. `Publisher` compares it with what it has said since the connection stands, and says the difference. After a
-reconnection it has said nothing, so it says everything.
+The desired state is derived from rounds and models: artifacts in chunks, one instruction (`Job` or `Offer`) per device.
+`Publisher` compares it with what it has published on this connection, and publishes the difference. After a
+reconnection it publishes everything.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from wire.topics import DeviceTopic, ModelChunk
 __all__ = ["Instruction", "Publisher"]
 
 log = logging.getLogger("edgestill.aggregator")
-Instruction = Job | Offer | None  # None: nothing to do
+Instruction = Job | Offer | None  # None: no work
 
 
 class Publisher:
-    """Says what has changed; `publish(topic, payload, retain)` is False while there is no connection."""
+    """Publishes changes; `publish(topic, payload, retain)` returns False while disconnected."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Publisher:
         self._damaged: dict[str, str] = {}  # artifacts that cannot be published, and why
 
     def forget(self) -> None:
-        """A new connection: nothing was said."""
+        """A new connection: nothing is published yet."""
         self._said.clear()
         self._there.clear()
 
     def reads_codes(self, device: str, does: bool) -> None:
-        """Whether a device has said that it reads the codes of refusals; else it is sent their texts alone."""
+        """Record whether a device reads the codes of refusals; otherwise it gets only their texts."""
         (self._reads_codes.add if does else self._reads_codes.discard)(device)
 
     def answer(self, device: str, ack: Ack) -> None:
@@ -66,9 +66,9 @@ class Publisher:
         self._publish(str(DeviceTopic(self._fleet, device, "ack")), payload, False)
 
     def say(self, artifacts: Mapping[str, int], instructions: Mapping[str, Instruction]) -> int:
-        """Publish the artifacts (digest: size), then the instructions, as far as they are new; how many messages.
+        """Publish new artifacts (digest: size), then new instructions; returns the number of messages.
 
-        An artifact whose blob is damaged is left out, and so are the instructions that name it.
+        An artifact with a damaged blob is omitted, and so are the instructions that name it.
         """
         count = 0
         for digest, size in artifacts.items():
@@ -86,7 +86,7 @@ class Publisher:
         return count
 
     def clear(self, digest: str, size: int) -> bool:
-        """Take an artifact from the broker."""
+        """Clear an artifact at the broker."""
         for n in range(content_of(digest, size).count):
             if not self._publish(str(ModelChunk(self._fleet, digest, n)), b"", True):
                 return False

@@ -1,9 +1,9 @@
-"""A recipe's memory on disk: one file per fused round, whole or not there.
+"""A recipe's memory on disk: one file per fused round, written atomically.
 
     state/memory/7.safetensors   tensors by name; facts as JSON in the metadata
 
-The same memory gives the same bytes. A round reads the file of the last closed round before it and writes its own, so
-a worker that is killed and started again comes to the same end; older files are removed. No file is no memory.
+The same memory gives the same bytes. A round reads the file of the last closed round before it and writes its own, so a
+worker that is killed and restarted reaches the same result; older files are deleted. No file means empty memory.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["Memories"]
 
 
 class Memories:
-    """The files of a folder, which is made when there is something to remember."""
+    """The files of a folder, which is created when needed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, number: int) -> Path:
-        """Where the memory of round `number` is, or would be."""
+        """The path of the memory of round `number`."""
         return self.folder / f"{number}.safetensors"
 
     def read(self, number: int) -> Memory:
-        """What was remembered after round `number`."""
+        """The memory after round `number`."""
         path = self.path(number)
         try:
             data = path.read_bytes()
@@ -48,7 +48,7 @@ class Memories:
             raise RoundError(f"{path}: not a readable memory ({error}); restore it, or remove it to forget") from error
 
     def write(self, number: int, memory: Memory) -> None:
-        """Remember this after round `number`, durably; nothing to remember leaves no file."""
+        """Store the memory after round `number` durably; an empty memory leaves no file."""
         if not memory.tensors and not memory.facts:
             self.path(number).unlink(missing_ok=True)
             return
@@ -56,7 +56,7 @@ class Memories:
         write_atomic(self.path(number), _encode(memory.tensors, json.dumps(memory.facts, sort_keys=True)))
 
     def forget(self, before: int) -> None:
-        """Remove the files of rounds before `before`, and what an interrupted write left."""
+        """Remove the files of rounds before `before`, and leftovers of interrupted writes."""
         if not self.folder.is_dir():
             return
         for file in self.folder.iterdir():

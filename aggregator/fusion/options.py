@@ -25,7 +25,7 @@ def whole(view: View, name: str, default: int, *, low: int) -> int:
 
 
 def flag(view: View, name: str) -> bool:
-    """The option `name`: true or false, which it is by default."""
+    """The option `name`: true or false, by default false."""
     value = view.options.get(name, False)
     if not isinstance(value, bool):
         raise ConfigError(f"{name} = {value!r} must be true or false")

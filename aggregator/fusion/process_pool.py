@@ -1,8 +1,9 @@
-"""Processes that stay warm: each does what it is asked, one JSON line in, one JSON line out.
+"""A pool of persistent processes: one JSON line in, one JSON line out.
 
     {"call": "package.module:function", "request": {...}}      answered by {"answer": {...}} or {"error": "..."}
 
-A process ends with its stdin, in the middle of its work too: when this process dies, they all do. Nothing is pickled.
+A process exits when its stdin is closed, even in the middle of its work: when this process dies, all of them do.
+Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
 
 
 class _Process:
-    """One of the pool; started on its first request."""
+    """One process of the pool; started on its first request."""
 
     def __init__(self) -> None:
         self._process: Child | None = None
@@ -54,7 +55,7 @@ class _Process:
 
 
 class Pool:
-    """`size` processes. Requests are handed out in order, to whoever is free."""
+    """`size` processes. Requests are dispatched in order, to the next free one."""
 
     def __init__(self, size: int) -> None:
         self._free: SimpleQueue[_Process] = SimpleQueue()
@@ -85,7 +86,7 @@ class Pool:
 
 
 class Asks(Protocol):
-    """Who does what a pool does."""
+    """The interface of a pool."""
 
     def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answers of `call`, a `module:function`, to each request, in order."""
@@ -98,7 +99,7 @@ class Far(Asks, Protocol):
 
     @property
     def workers(self) -> int:
-        """How many pieces of work are done at once."""
+        """Number of parallel workers."""
 
 
 _shared: Pool | None = None
@@ -107,7 +108,7 @@ _lent: Asks | None = None
 
 @contextmanager
 def lent(pool: Asks | None) -> Iterator[None]:
-    """Inside, `shared_pool` is `pool`: processes that are there already, such as a simulation's workers."""
+    """A context in which `shared_pool` returns `pool`: existing processes, such as a simulation's workers."""
     global _lent
     before, _lent = _lent, pool
     try:
@@ -117,12 +118,12 @@ def lent(pool: Asks | None) -> Iterator[None]:
 
 
 def far_pool() -> Far | None:
-    """The pool that was lent, if its workers may be on other machines."""
+    """The lent pool, if its workers may be on other machines."""
     return cast("Far", _lent) if getattr(_lent, "far", False) else None
 
 
 def shared_pool(size: int) -> Asks:
-    """The pool that was lent or, of at least `size`, this process' own, which is kept until the process ends."""
+    """The lent pool or, with at least `size` processes, this process' own, which is kept until exit."""
     global _shared
     if _lent is not None:
         return _lent
@@ -155,7 +156,7 @@ def main() -> None:
         try:
             write_json(answers, answer)
         except BrokenPipeError:
-            os._exit(0)  # whoever asked was killed
+            os._exit(0)  # the parent was killed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From a chunk to an accepted update: who may speak, how much, transfers, checks, and the answer.
+"""From a chunk to an accepted update: access control, rate limits, transfers, checks, and the answer.
 
-Everything that a device sends passes here and can be refused here. Imports `aggregator/storage`, no torch.
+All messages of devices pass here and can be refused here. Imports `aggregator/storage`, no torch.
 """

@@ -1,7 +1,7 @@
-"""Where updates are handed in: chunks together, updates to checks, sound ones to blobs and journal, answers to devices.
+"""Acceptance of updates: chunks are assembled, updates checked, valid ones stored as blob and journal row, answered.
 
 Updates that arrive together are accepted together: one batch of syncs, one transaction, then their answers. An answer
-is given only when what it says is durable, and is given again whenever the device asks.
+is sent only when the decision is durable, and repeated whenever the device asks.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ log = logging.getLogger("edgestill.aggregator")
 BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
 REMEMBERED = 20_000  # answers
-AGAIN_S = 1.0  # between two answers about the same decided transfer, after the first that was asked for
+AGAIN_S = 1.0  # between two repeated answers about the same decided transfer
 STALE_S = 6 * 3600.0
 
 
 class Rounds(Protocol):
-    """What the desk asks the rest of the service."""
+    """What acceptance needs from the rest of the service."""
 
     def judge(self, device: str, number: int) -> Verdict:
-        """Whether an update of that round can be taken."""
+        """Whether an update of that round can be accepted."""
         ...
 
     def asked(self, device: str, number: int) -> Asked | None:
-        """What the device was asked in that round."""
+        """The job of the device in that round."""
         ...
 
     def now(self) -> float:
@@ -79,7 +79,7 @@ class Desk:
         self.fleet, self.uploads, self.blobs, self.journal = fleet, uploads, blobs, journal
         self._rounds, self._answer, self._garbage, self._stored = rounds, answer, garbage, stored
         self._may_begin = may_begin
-        self._again: OrderedDict[tuple[str, str], float] = OrderedDict()  # when decisions were last given again
+        self._again: OrderedDict[tuple[str, str], float] = OrderedDict()  # when decisions were last repeated
         self._accepted: dict[str, UpdateRow] = {}  # by device
         self._refused: list[Refusal] = []
         self._decided: OrderedDict[tuple[str, str], Ack] = OrderedDict()
@@ -91,14 +91,14 @@ class Desk:
         return len(self._accepted) + len(self._refused) >= BATCH
 
     def chunk(self, topic: UpdateChunk, payload: bytes, key: Ed25519PublicKey) -> None:
-        """A chunk has come."""
+        """Handle a chunk."""
         device, transfer = topic.device, topic.transfer
         if (decision := self._decision(device, transfer)) is not None:
             self._decided_already(device, transfer, decision)
             return
         waiting = self._accepted.get(device)
         if waiting is not None and waiting.transfer == transfer:
-            return  # its answer comes with the batch
+            return  # answered with the batch
         if not self.uploads.has(device, transfer) and not self._may_begin(device):
             return
         try:
@@ -119,18 +119,18 @@ class Desk:
             self._refuse(device, transfer, error.why, str(error))
         except DeviceError as error:
             self._refuse(device, transfer, RefusalReason.UNSOUND, str(error))
-        except TransferError as error:  # cut otherwise than the chunks before it: the next one begins anew
+        except TransferError as error:  # another chunk size than before: the next chunk starts over
             self.uploads.drop(device, transfer)
             self._garbage(device, f"chunk: {error}")
         except OURS:
             raise
-        except Exception as error:  # of a library, over bytes that nobody has thought of
+        except Exception as error:  # a library's exception on unexpected bytes
             log.debug("update from %r", device, exc_info=True)
             why = RefusalReason.UNREADABLE
             self._refuse(device, transfer, why, why.say(detail=describe(error)))
 
     def _decided_already(self, device: str, transfer: str, decision: Ack) -> None:
-        """A device that lost the answer, or somebody with a recording; a device that hears nothing asks after 3 s."""
+        """A device that missed the answer, or a replay; a device without an answer asks again after 3 s."""
         key, now = (device, transfer), self._rounds.now()
         if now - self._again.get(key, -AGAIN_S) < AGAIN_S:
             return
@@ -142,13 +142,13 @@ class Desk:
         self._answer(device, decision)
 
     def reconnected(self) -> None:
-        """Tell every device what its unfinished update lacks."""
+        """Send `Missing` for every unfinished update."""
         self.uploads.expire(STALE_S)
         for device, transfer, ranges in self.uploads.missing():
             self._answer(device, Missing(transfer=transfer, ranges=ranges))
 
     def flush(self) -> None:
-        """Make durable what has come since the last time, then answer, then tell of the accepted ones (`stored`)."""
+        """Make the current batch durable, then answer, then report the accepted updates (`stored`)."""
         accepted, refused = self._accepted, self._refused
         if not accepted and not refused:
             return
@@ -181,7 +181,7 @@ class Desk:
 
     def _check(self, device: str, transfer: str, finished: Finished, key: Ed25519PublicKey) -> None:
         if device in self._accepted:
-            self.flush()  # so that the second of two is judged when the first is counted
+            self.flush()  # so that a second update is judged after the first is counted
         content = finished.content
         checked = check_update(
             _view_of(finished),
@@ -254,7 +254,7 @@ def _rejected(refusal: Refusal) -> Rejected:
 
 
 def _view_of(finished: Finished) -> bytes:
-    """The sealed update where it lies; what is cut out of a view is not copied."""
+    """The sealed update, mapped or in memory; slices of the view are not copied."""
     held, size = finished.held, finished.content.size
     if isinstance(held, bytearray):
         return cast(bytes, memoryview(held))

@@ -1,4 +1,4 @@
-"""Who may speak: known devices that are neither revoked nor muted; and what they say of themselves."""
+"""Access control: only known devices that are neither revoked nor muted; and their signed reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: dict[str, type[State] | type[About] | type[Metrics] | type[Reported]] = {
     "metrics": Metrics,
     "reported": Reported,
 }
-MAX_BYTES = 256 * 1024  # of what a device says of itself
+MAX_BYTES = 256 * 1024  # of a device's report
 Spoken = State | About | Metrics | Reported
 
 
@@ -44,7 +44,7 @@ class Gate:
         self._strangers: set[str] = set()
 
     def key(self, device: str) -> Ed25519PublicKey | None:
-        """The key of a device that may speak now."""
+        """The key of a device that is currently allowed to send."""
         if self.muted(device):
             return None
         key = self._keys.get(device)
@@ -63,11 +63,11 @@ class Gate:
         return self._keys.keys()
 
     def muted(self, device: str) -> bool:
-        """Whether the device is not listened to now."""
+        """Whether the device is muted now."""
         return self._muted.get(device, 0.0) > self._now()
 
     def open(self, topic: DeviceTopic, payload: bytes) -> Spoken | None:
-        """What a device says, if it is truly that device; None if it is nothing that a device says."""
+        """The message of a device, if its signature is valid; None for other topics."""
         kind = KINDS.get(topic.leaf)
         key = self.key(topic.device)
         if kind is None or key is None or not payload:
@@ -83,7 +83,7 @@ class Gate:
         self._strangers.discard(device)
 
     def garbage(self, device: str) -> float | None:
-        """The device has sent something unusable; until when it is muted, if it was too much."""
+        """Count an unusable message; returns until when the device is muted, if it was one too many."""
         self._garbage[device] += 1
         if self._garbage[device] < self._limit:
             return None
@@ -91,10 +91,10 @@ class Gate:
         return self.mute(device, self._now() + self._mute_s)
 
     def mute(self, device: str, until: float) -> float:
-        """Do not listen to the device for a while."""
+        """Mute the device for a while."""
         self._muted[device] = until
         return until
 
     def good(self, device: str) -> None:
-        """The device has sent something of use."""
+        """The device has sent a usable message: reset its count."""
         self._garbage.pop(device, None)

@@ -1,15 +1,15 @@
-"""What the aggregator does with an update before it keeps it: checks in order, cheap ones first. Imports no torch.
+"""Checks of an update before it is stored, cheap ones first. Imports no torch.
 
     signature, sender, kind, round      of the envelope
     invited, in time, not counted yet   `judge` of the round engine
     replay                              the nonce was not accepted before
-    header                              says the same as the envelope and the job
-    decode, names and shapes, finite    of the tensors; an ONNX graph is read in a process of its own
-    dtypes and values                   `aggregator/tensor_checks.py`: what passes can be fused
+    header                              agrees with the envelope and the job
+    decode, names and shapes, finite    of the tensors; an ONNX graph is read in a separate process
+    dtypes and values                   `aggregator/tensor_checks.py`: an update that passes can be fused
 
 Before that, the topic named a known device, and size and digest were checked (`aggregator/intake/transfers.py`). A
-refusal is a `DeviceError` whose text is the answer to the device; a `RefusedError` has a reason of its own, any other
-is `UNSOUND`.
+refusal is a `DeviceError` whose text is the answer to the device; a `RefusedError` has its own code, any other is
+`UNSOUND`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the device was asked for in that round."""
+    """The job of the device in that round."""
 
     prototype: str
     model: str  # digest of the artifact to start from
@@ -68,7 +68,7 @@ def check_update(
     asked: Callable[[int], Asked | None],
     replayed: Callable[[bytes], bool],
 ) -> Checked:
-    """The header of a sound update; `judge` and `asked` tell of its round, `replayed` of its nonce."""
+    """The header of a valid update; `judge` and `asked` look up its round, `replayed` its nonce."""
     try:
         envelope = open_envelope(sealed, public_key=key, fleet=fleet, sender=device, kinds=("update",))
     except EdgestillError as error:
@@ -85,7 +85,7 @@ def check_update(
     try:
         header, body = decode_update(envelope.payload)
         nonce = envelope.nonce
-        del envelope  # a large update is held as few times as possible
+        del envelope  # keep as few copies of a large update as possible
         _check_header(header, device, number, wanted)
         tensors, extra = split_extra(read_body(header.update, body, wanted.published.shapes))
         del body
@@ -99,7 +99,7 @@ def check_update(
 
 def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:
     """The tensors of an update of this kind; NaN and infinity are refused."""
-    # twice what is right: a wrong shape is named by check_names, a bomb of 1-bit levels is not unpacked
+    # twice the expected size: check_names reports a wrong shape, and a bomb of 1-bit levels is not unpacked
     values, count = sum(map(math.prod, shapes.values())), len(shapes)
     classes = shapes.get("predictor.bias", (0,))[0]  # logits by label are (C, C)
     limits = Limits(max_values=2 * values + 2 * classes**2 + 100, max_tensors=2 * count + 10)
@@ -128,12 +128,12 @@ def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) 
     if header.prototype != asked.prototype:
         raise DeviceError(f"an update of prototype {header.prototype!r}, the job asked for {asked.prototype!r}")
     if header.base != asked.model and (header.base is not None or header.update == "delta"):
-        # also what was recorded before a backup was restored, of a round with the same number
+        # also a replayed update of a round with the same number before a backup was restored
         raise DeviceError(f"trained from model {str(header.base)[:12]}…, the job named {asked.model[:12]}…")
     if header.num_examples < 1:
         raise DeviceError("trained on 0 examples: there is nothing to weigh it by")
     if len(header.label_counts) not in (0, asked.classes):
         raise DeviceError(f"counts of {len(header.label_counts)} labels, the fleet has {asked.classes} classes")
-    told = sum(header.label_counts)  # noised or binned counts may come to 0: an honest agent then tells 1 example
+    told = sum(header.label_counts)  # noised or binned counts may sum to 0: an honest agent then reports 1 example
     if header.label_counts and header.num_examples != max(told, 1):
         raise DeviceError(f"trained on {header.num_examples} examples, but its label counts sum to {told}")

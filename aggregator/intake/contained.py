@@ -1,8 +1,8 @@
-"""What a device's message may do when it goes wrong: be refused, in one line of the log, and nothing else.
+"""Containment: a message whose handling fails is refused with one log line, without further effect.
 
-Whatever is raised while one message is handled is that message's fault, be it our own `EdgestillError` or an exception
-of a library that met bytes which nobody has thought of. The exception are errors of our own disk (`OURS`): they are not
-the device's, nothing was answered, and the service tries again.
+Any exception while handling a message is attributed to that message, whether our own `EdgestillError` or a library's
+exception on unexpected bytes. Except for errors of our own disk (`OURS`): they are not the device's fault, nothing was
+answered, and the service retries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["OURS", "Complaints", "describe"]
 OURS = (OSError, sqlite3.Error, StorageError)
 WINDOW_S = 60.0
 REASONS = 5  # lines about one device in a window
-DEVICES = 10_000  # that are remembered
+DEVICES = 10_000  # tracked at most
 LONGEST = 300  # characters of a reason
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\d+")
 
@@ -37,14 +37,14 @@ def describe(error: BaseException) -> str:
 
 
 class Complaints:
-    """Which complaints are worth a line: of a device, each reason once a minute, and few reasons a minute."""
+    """Rate limit of log lines: each reason once a minute per device, and few reasons a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: dict[str, tuple[float, set[str]]] = {}
 
     def new(self, device: str, reason: str) -> bool:
-        """Whether to log it. Reasons that differ in numbers and names alone are the same."""
+        """Whether to log it. Reasons that differ only in numbers and names are the same."""
         now = self._clock()
         begun, told = self._told.get(device, (now, set()))
         if now - begun >= WINDOW_S:

@@ -1,10 +1,10 @@
-"""Floods are kept at the broker: who sends far more than he may is not subscribed to for a while.
+"""Quarantine: the aggregator unsubscribes from flooding devices for a while, so that the broker drops their messages.
 
-The aggregator listens to all devices by the same filters for each kind of topic (`+/up`, `+/state`, ...). To drop a
-message costs little, but not nothing, and what the aggregator does not read in time the broker drops, of honest devices
-too. So when many messages of a kind were dropped in a moment, that filter gives way to the known devices' own topics,
-without those that are over their budgets or muted. After a while, longer each time that the flood is still there, all
-are listened to again. Nothing that matters is lost: retained messages come again, and devices ask again.
+The aggregator subscribes to all devices with one filter per kind of topic (`+/up`, `+/state`, ...). Dropping a message
+is cheap but not free, and messages that the aggregator does not read in time are dropped by the broker, including those
+of honest devices. So when many messages of a kind were dropped in a short time, that filter is replaced by the topics
+of the known devices, without those that are over their budgets or muted. After a while, longer each time that the flood
+persists, the filter is restored. Nothing is lost for good: retained messages are sent again, and devices retry.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from wire.topics import aggregator_filters
 __all__ = ["Quarantine"]
 
 log = logging.getLogger("edgestill.aggregator")
-STEP_S = 0.25  # between two looks
-FLOOD = 100  # messages of a kind that were dropped since the last look
+STEP_S = 0.25  # between two checks
+FLOOD = 100  # dropped messages of a kind since the last check
 HOLD_S, MAX_HOLD_S = 30.0, 600.0
-CALM_S = 60.0  # after which a flood counts as the first again
-OPEN_KINDS = ("enrol",)  # whose senders are not known
+CALM_S = 60.0  # after which a flood counts as a new one
+OPEN_KINDS = ("enrol",)  # with unknown senders
 
 
 @dataclass(slots=True)
 class _Held:
     until: float
     seconds: float
-    filters: dict[str, list[str]]  # by device; empty: nobody is listened to
+    filters: dict[str, list[str]]  # by device; empty: no device
 
 
 class Quarantine:
-    """Which kinds of topics are held, and to whom it is listened instead."""
+    """The kinds of topics in quarantine, and the filters used instead."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class Quarantine:
             self._filters.setdefault(pattern.split("/")[4], []).append(pattern)
         self._held: dict[str, _Held] = {}
         self._next = 0.0
-        self._before: dict[str, tuple[float, float]] = {}  # when a kind was let go, and for how long it was held
+        self._before: dict[str, tuple[float, float]] = {}  # when the quarantine of a kind ended, and how long it was
 
     def forget(self) -> None:
-        """A new connection: all filters stand as at first."""
+        """A new connection: all filters are the initial ones."""
         self._held.clear()
 
     def due(self, now: float) -> bool:
-        """Whether it is time to look again."""
+        """Whether the next check is due."""
         return now >= self._next
 
     def look(self, dropped: Mapping[str, int], devices: Collection[str], bad: Collection[str], now: float) -> None:
-        """`dropped` messages by kind since the last look; of the known `devices`, the `bad` ones are kept out."""
+        """`dropped` messages by kind since the last check; of the known `devices`, the `bad` ones are excluded."""
         self._next = now + STEP_S
         for kind, held in list(self._held.items()):
             if now >= held.until:
@@ -84,7 +84,7 @@ class Quarantine:
         log.warning("a flood of %r messages%s: for %.0f s it is listened to %s", kind, who, seconds, listened)
 
     def _put_out(self, held: _Held, bad: Collection[str]) -> None:
-        """Somebody else has joined in."""
+        """Another device has joined the flood."""
         gone = [device for device in held.filters if device in bad]
         if gone and self._unsubscribe(_all(held.filters[device] for device in gone)):
             for device in gone:

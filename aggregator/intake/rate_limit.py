@@ -1,13 +1,13 @@
-"""What one device may ask of the aggregator in a minute, so that one that floods slows itself alone.
+"""Rate limits per device and minute, so that a flooding device slows only itself.
 
-    messages, bytes   of whatever it sends
-    reports           messages that are no chunks: state, about, metrics, reported
-    transfers         updates that it begins
-    processor time    that its messages took, measured around their handling
+        messages, bytes   of any kind
+    reports           messages other than chunks: state, about, metrics, reported
+    transfers         updates begun
+    processor time    spent on its messages, measured around their handling
 
 A message over the budget is dropped unread when it arrives, on the network thread, before it takes room from others:
-the protocol tolerates loss, and a device asks again. Boards that are not known (they may ask to be enrolled) and
-revoked devices share one small budget, and each has a smaller one of its own. A muted device is not heard at all.
+the protocol tolerates loss, and devices retry. Unknown boards (which may request enrolment) and revoked devices share
+one small budget, and each has a smaller one of its own. All messages of a muted device are dropped.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from wire.chunks import DEFAULT_CHUNK
 __all__ = ["RateLimiter", "Standing"]
 
 MAX_TOPIC = 256  # characters; wire/topics.py
-AT_ONCE = 2  # of the largest updates may come as fast as they can: one that was cut off comes again
-PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with all that goes with it
+AT_ONCE = 2  # largest updates in a burst: one that was interrupted is sent again
+PACKET = DEFAULT_CHUNK + 256  # bytes of a chunk with its overhead
 REPORT_BYTES = 256 * 1024  # the longest
 CPU_S_PER_MB = 0.03  # of an update; some 0.015 were measured
-PARTS = 10  # of a minute: what else may come at once is that of 6 seconds
-STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all that are not known or revoked, and of one of them
+PARTS = 10  # of a minute: other bursts are limited to the budget of 6 seconds
+STRANGERS, STRANGER = 600.0, 12.0  # messages a minute: of all unknown or revoked senders, and of one of them
 STRANGER_BYTES = 256 * 1024  # of one of their messages
 REMEMBERED = 1000  # strangers
-STRANGER_LANE = "?"  # no device is called so
+STRANGER_LANE = "?"  # not a valid device id
 
 
 class Standing(Enum):
-    """How a device is listened to."""
+    """The access class of a device."""
 
     KNOWN = "known"
     STRANGER = "stranger"  # unknown, or revoked
@@ -62,7 +62,7 @@ class RateLimiter:
         self._stranger: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def admit(self, topic: str, size: int) -> str | None:
-        """The lane in which a message of `size` bytes waits, the device's own; None: it is dropped unread."""
+        """The device's lane for a message of `size` bytes; None: it is dropped unread."""
         levels = topic.split("/", 5)
         if len(levels) < 5:
             return None
@@ -96,7 +96,7 @@ class RateLimiter:
 
     @contextmanager
     def charge(self, topic: str) -> Iterator[None]:
-        """Inside, the time of this thread, of children that end and of ONNX graphs is spent for the topic's device."""
+        """A context that charges CPU time of this thread, its children and ONNX graphs to the topic's device."""
         before = _processor_time()
         try:
             yield
@@ -106,33 +106,33 @@ class RateLimiter:
                 self.spend(device[0], _processor_time() - before)
 
     def spend(self, device: str, seconds: float) -> None:
-        """A device has cost so much processor time."""
+        """Charge processor time to a device."""
         with self._lock:
             now = self._clock()
             self._account(device, now).buckets["processor time"].spend(seconds, now)
 
     def overflowed(self, device: str, count: int) -> None:
-        """So many messages found the device's lane full."""
+        """Count messages that were dropped because the device's lane was full."""
         with self._lock:
             if device != STRANGER_LANE:
                 now = self._clock()
                 self._account(device, now).drop("messages at once", count, now)
-            self._drops["up"] += count  # what else is sent in masses has used up its reports before
+            self._drops["up"] += count  # other floods have already exhausted the reports budget
 
     def drops(self) -> Counter[str]:
-        """How many messages were dropped by kind of topic, since the last call."""
+        """Number of dropped messages by kind of topic, since the last call."""
         with self._lock:
             found, self._drops = self._drops, Counter()
         return found
 
     def limited(self) -> dict[str, int]:
-        """The devices that were over their budgets in the last minute: messages of theirs dropped, since the start."""
+        """The devices over their budgets in the last minute, and their dropped messages since the start."""
         with self._lock:
             since = self._clock() - MINUTE
             return {device: account.dropped for device, account in self._accounts.items() if account.last > since}
 
     def news(self) -> list[str]:
-        """A line for every device of which something was dropped, one a minute at most."""
+        """A log line for every device with dropped messages, at most one a minute."""
         with self._lock:
             now = self._clock()
             told = [(device, account.tell(now)) for device, account in self._accounts.items()]

@@ -12,9 +12,9 @@ MINUTE = 60.0
 
 
 class TokenBucket:
-    """`per_minute` tokens a minute, of which `burst` are saved up at most, by default those of one minute.
+    """Refilled with `per_minute` tokens a minute, up to `burst`, by default those of one minute.
 
-    Unless it is empty it gives all that is asked for, and is owed the rest.
+    Unless it is empty, it grants any request, and may go into debt.
     """
 
     __slots__ = ("_at", "_level", "burst", "per_minute")
@@ -24,11 +24,11 @@ class TokenBucket:
         self._level, self._at = self.burst, now
 
     def level(self, now: float) -> float:
-        """Tokens that are there; below zero: owed."""
+        """Available tokens; negative: debt."""
         return min(self.burst, self._level + max(0.0, now - self._at) * self.per_minute / MINUTE)
 
     def spend(self, amount: float, now: float) -> None:
-        """Take tokens, whether they are there or not."""
+        """Take tokens, even into debt."""
         self._level, self._at = self.level(now) - amount, max(now, self._at)
 
     def take(self, amount: float, now: float) -> bool:
@@ -41,16 +41,16 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class Account:
-    """One device: a bucket of each kind, and what was dropped because one was empty."""
+    """One device: a bucket of each kind, and counts of messages dropped because one was empty."""
 
     buckets: Mapping[str, TokenBucket]
     dropped: int = 0  # messages, since the start
-    news: Counter[str] = field(default_factory=Counter)  # of these, by kind, what the log was not told yet
-    last: float = -MINUTE  # when something was dropped
-    told: float = -MINUTE  # when the log was told
+    news: Counter[str] = field(default_factory=Counter)  # of these, not logged yet, by kind
+    last: float = -MINUTE  # time of the last drop
+    told: float = -MINUTE  # time of the last log line
 
     def take(self, now: float, amounts: Mapping[str, float]) -> bool:
-        """Take tokens of several kinds, or, if one of the buckets is empty, none, and count what is dropped."""
+        """Take tokens of several kinds or, if one of the buckets is empty, none, and count the drop."""
         for kind in amounts:
             if self.buckets[kind].level(now) <= 0:
                 self.drop(kind, 1, now)
@@ -61,13 +61,14 @@ class Account:
         return True
 
     def drop(self, kind: str, count: int, now: float) -> None:
-        """So many messages were dropped."""
+        """Count dropped messages."""
         self.dropped += count
         self.news[kind] += count
         self.last = now
 
     def tell(self, now: float) -> str:
-        """What was dropped, for the log; nothing if that is nothing, or if the log was told within a minute."""
+        """A description of the dropped messages for the log; empty if there are none, or within a minute of the
+        last."""
         if not self.news or now - self.told < MINUTE:
             return ""
         what = f"over its budget ({', '.join(self.news)}): {self.news.total()} messages dropped unread"

@@ -1,15 +1,14 @@
-"""Updates on their way up: a `Receiver` and a part file, or memory, per transfer, bounded in number and in bytes.
+"""Incomplete uploads: a `Receiver` and a part file, or memory, per transfer, bounded in number and bytes.
 
-A part file is not synced: after a power cut its chunks may be gone, and the device, which keeps its update until it
-is accepted, sends them again. What a receiver holds is saved beside the part file now and then, so that after a
-restart only the newest chunks of a large update must come again. A finished part file becomes the blob as it is.
+A part file is not synced: after a power cut its chunks may be lost, and the device, which keeps its update until it is
+accepted, sends them again. The state of a receiver is saved next to the part file periodically, so that after a restart
+only the newest chunks of a large update must be resent. A complete part file becomes the blob without copying.
 
-An update of so few chunks that it would be whole before it is saved once needs no part file: it waits in memory, up
-to `IN_MEMORY` bytes of all such updates, and is written once, as the blob.
+An update that would be complete before its state is first saved needs no part file: it is kept in memory, up to
+`IN_MEMORY` bytes of all such updates, and is written once, as the blob.
 
-What an upload costs is proportional to its bytes: chunks have a least size, an answer names few ranges, and a
-receiver is saved the more seldom, the more it holds. Where there is no room, an upload that has come to a halt makes
-it.
+The cost of an upload is proportional to its bytes: chunks have a minimum size, an answer lists few ranges, and a
+receiver is saved less often the more it holds. If there is no room, stalled uploads are evicted.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from wire.transfer import Receiver
 __all__ = ["IN_MEMORY", "Finished", "PathStorage", "Uploads"]
 
 ANSWER_EVERY = 2  # new chunks
-ANSWER_RANGES = 64  # of one `Missing`; an agent has 6 chunks out, and more ranges follow as these are filled
+ANSWER_RANGES = 64  # of one `Missing`; an agent has 6 chunks in flight, and further ranges follow later
 SAVE_EVERY = 16  # new chunks, at first
-SAVE_SHARE = 8  # later, when an eighth of what is held is new
+SAVE_SHARE = 8  # later, when an eighth of the chunks is new
 IN_MEMORY = 16 * 2**20
-SMALL = SAVE_EVERY * DEFAULT_CHUNK  # bytes of an update that may wait in memory
-HALTED_S = 180.0  # without a new chunk; an agent asks again every minute
+SMALL = SAVE_EVERY * DEFAULT_CHUNK  # bytes of an update that may be kept in memory
+HALTED_S = 180.0  # without a new chunk; an agent retries every minute
 
 
 class PathStorage:
-    """A file that is opened for each piece: a thousand transfers at once would need a thousand descriptors."""
+    """A file that is opened for each access: a thousand concurrent transfers would need a thousand descriptors."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,7 +53,7 @@ class PathStorage:
             os.close(file)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Put `data` at `offset`."""
+        """Write `data` at `offset`."""
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             while len(data):
@@ -66,7 +65,7 @@ class PathStorage:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All bytes are there and have the digest that they were announced with."""
+    """A complete upload with the announced digest."""
 
     content: Content
     held: Path | bytearray
@@ -76,12 +75,12 @@ class Finished:
 class _Part:
     receiver: Receiver
     path: Path
-    progress: float  # when the last new chunk came
-    data: bytearray | None = None  # in place of the part file
+    progress: float  # time of the last new chunk
+    data: bytearray | None = None  # instead of the part file
     on_disk: bool = True
     new: int = 0  # chunks since the start, or the restart
     unsaved: int = 0  # of these
-    again: bool = False  # the whole was wrong once
+    again: bool = False  # the digest was wrong once
 
 
 class Uploads:
@@ -110,10 +109,11 @@ class Uploads:
         return sum(map(len, self._parts.values()))
 
     def add(self, device: str, chunk: Chunk) -> Finished | Ranges | None:
-        """Store a chunk: the whole if this was the last one, else what to tell the device is missing, if anything.
+        """Store a chunk: returns the complete update if this was the last one, else the missing ranges to report, if
+        any.
 
-        `DeviceError` is a refusal. While too many bytes are unfinished already, a new transfer is passed over in
-        silence: its device asks again.
+        `DeviceError` is a refusal. While too many bytes are unfinished, a new transfer is silently ignored: its device
+        retries.
         """
         transfer = transfer_id(chunk.content.digest)
         part = self._parts.get(device, {}).get(transfer) or self._start(device, transfer, chunk.content)
@@ -135,12 +135,12 @@ class Uploads:
         return transfer in self._parts.get(device, ())
 
     def missing(self) -> Iterator[tuple[str, str, Ranges]]:
-        """Device, transfer and missing chunks of everything unfinished: what to say after a reconnection."""
+        """Device, transfer and missing chunks of all unfinished uploads, to report after a reconnection."""
         for device, transfer, part in self._all():
             yield device, transfer, _missing(part)
 
     def drop(self, device: str, transfer: str) -> None:
-        """Forget a transfer; its file, unless it was adopted as a blob, goes too."""
+        """Drop a transfer and its file, unless the file was adopted as a blob."""
         mine = self._parts.get(device, {})
         part = mine.pop(transfer, None)
         if part is None:
@@ -151,24 +151,24 @@ class Uploads:
         if part.data is not None:
             self.in_memory -= len(part.data)
         if part.on_disk:
-            with contextlib.suppress(OSError):  # what cannot be removed now is removed at the next start
+            with contextlib.suppress(OSError):  # removed at the next start
                 part.path.unlink(missing_ok=True)
                 _state_file(part.path).unlink(missing_ok=True)
 
     def drop_device(self, device: str) -> None:
-        """Forget all that a device has begun."""
+        """Drop all transfers of a device."""
         for transfer in list(self._parts.get(device, ())):
             self.drop(device, transfer)
 
     def expire(self, seconds: float) -> int:
-        """Forget what has made no progress for so long; how many."""
+        """Drop transfers without progress for so long; returns their number."""
         old = [(d, t) for d, t, part in self._all() if self._clock() - part.progress > seconds]
         for device, transfer in old:
             self.drop(device, transfer)
         return len(old)
 
     def save(self) -> None:
-        """Remember all that is held, for the next start."""
+        """Save the state of all transfers for the next start."""
         for _, _, part in self._all():
             self._save(part)
 
@@ -190,13 +190,13 @@ class Uploads:
             return None
         mine = list(self._parts.get(device, ()))
         for old in mine[: max(0, len(mine) - self._per_device + 1)]:
-            self.drop(device, old)  # a device that has begun something new has given it up
+            self.drop(device, old)  # superseded by a newer transfer of the device
         part = self._new_part(self._folder / f"{device}.{transfer}.part", content)
         self._keep(device, transfer, part)
         return part
 
     def _make_room(self, size: int) -> bool:
-        """Whether `size` bytes more may be unfinished; uploads that have come to a halt give way, the oldest first."""
+        """Whether there is room for `size` more bytes; stalled uploads are evicted, the oldest first."""
         if self.size + size <= self._max_bytes:
             return True
         halted = self._clock() - HALTED_S
@@ -219,7 +219,7 @@ class Uploads:
         except TransferError:
             if part.again:
                 raise DeviceError("the whole update has another digest than its chunks say") from None
-            part.again = True  # the disk may have lost a chunk; let all come again, once
+            part.again = True  # the disk may have lost a chunk; request all again, once
             return _missing(part)
         return Finished(part.receiver.content, part.path if part.data is None else part.data)
 

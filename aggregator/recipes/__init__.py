@@ -1,1 +1,1 @@
-"""Recipes as data: which parts fuse a round, with which options, and where parts are found. Imports no torch."""
+"""Recipes as data: the parts that fuse a round, their options, and the lookup of parts. Imports no torch."""

@@ -1,13 +1,13 @@
 """Recipes: named compositions of fusion parts, as data. Imports no torch: the command line and the config read it.
 
-    cap -> screen -> trust -> weigh -> average    per prototype; cap: how much any device's examples may count for
+    cap -> screen -> trust -> weigh -> average    per prototype; cap: bounds the examples that a device counts for
     teach                                         over all prototypes
     distill                                       per prototype
     generate                                      over all
 
-A recipe names the parts; `aggregator/recipes/parts.py` finds them and knows what each needs. `[fusion]` of fleet.toml
-names a recipe and may override any field of it. Users' recipes come by the entry point `edgestill.recipes`: an object
-`Recipe` under its name.
+A recipe names the parts; `aggregator/recipes/parts.py` resolves them and knows the inputs of each. `[fusion]` of
+fleet.toml names a recipe and may override any field of it. Users' recipes are added by the entry point
+`edgestill.recipes`: a `Recipe` object under its name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from wire.messages import MODEL_STAYS
 
 __all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe", "recipe_names"]
 
-#: Honest fleets rarely exceed it (docs/fusion.md has the figures); one liar of 15 has at most 3/17 of the weight.
+#: Honest fleets rarely exceed it (docs/fusion.md has figures); one false claim among 15 devices gets at most 3/17.
 MAX_EXAMPLES_RATIO = 3.0
 FEDDF_STEPS, FEDDF_CHECK, FEDDF_PATIENCE = 10_000, 100, 1000
 PASSES, FEWEST, MOST = 3, 100, 1000  # of distillation, over the source; steps
-#: What devices are told where they keep personal models: the teacher's weight (edge_agent/objectives/personal.py).
+#: Sent to devices that keep personal models: the teacher's weight (edge_agent/objectives/personal.py).
 PERSONAL = "personal"
 
 
@@ -47,38 +47,39 @@ Schedule = Literal["cosine", "constant", "swa"]
 class Distillation(Settings, frozen=True, kw_only=True):
     """How a student learns from its teachers; the defaults are FedDF's (Lin et al. 2020, arXiv:2006.07242)."""
 
-    start: Literal["average", "previous"] = "average"  # or previous: the model that was published
+    start: Literal["average", "previous"] = "average"  # or previous: the published model
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: Rate = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
-    schedule: Schedule = "cosine"  # or swa: from lr towards swa_lr, epoch by epoch, as FedRAD's code has it
+    schedule: Schedule = "cosine"  # or constant, or swa: from lr towards swa_lr, epoch by epoch, as in FedRAD's code
     momentum: Annotated[float, within(0, 0.999999)] = 0.0  # of sgd
     weight_decay: Weight = 0.0
     batch_size: Annotated[int, within(2, BATCH.most)] = 128
     steps: Steps = 0  # at most; 0: by the size of the source, see `sized`
     epochs: Annotated[int, within(0, EPOCHS.most)] = 0  # over the source, at most; 0: as many as the steps take
     shuffle: bool = True
-    check_every: Steps = 0  # steps between two looks at the validation set; 0: see `sized`
-    patience: Steps = 0  # steps without gain before it stops; 0: see `sized`
-    clip: Weight = 5.0  # greatest norm of a gradient; 0: none
+    check_every: Steps = 0  # steps between two evaluations on the validation set; 0: see `sized`
+    patience: Steps = 0  # steps without improvement before it stops; 0: see `sized`
+    clip: Weight = 5.0  # maximum norm of a gradient; 0: no clipping
     temperature: Annotated[float, within(1e-3, WEIGHT.most)] = 1.0
-    keep_start: bool = True  # the starting point is a checkpoint too
+    keep_start: bool = True  # the initial weights are a checkpoint too
     # mean of every n-th step's students instead of the best (FedBE); 0: no, -1: every epoch's last
     swa: Annotated[int, within(-1, STEPS.most)] = 0
     swa_lr: Rate = 0.005  # of the schedule swa
-    student: Precision = "own"  # what it learns at: the prototype's, straight through; or float, as FedDF has it
+    # precision of training: the prototype's, by straight-through gradients; or float (FedDF)
+    student: Precision = "own"
     # of such a student's steps, those at full precision; then it learns from itself too
     float_share: Annotated[float, within(0, 0.9)] = 0.5
-    check_at: Precision = "own"  # the precision at which students are compared: what a board would run; or float
+    check_at: Precision = "own"  # precision at which students are compared: that of a board; or float
 
     def __post_init__(self) -> None:
         check(self, "distillation")
 
     def sized(self, samples: int) -> Distillation:
-        """With numbers for what is left to the size of the source, N samples in mini-batches of B:
+        """With the defaults that depend on the size of the source, N samples in mini-batches of B:
 
         steps        PASSES N / B, between FEWEST and MOST; `check_every` and `patience` an eighth and a half of them
-        FedDF's own  10,000 steps, a look every 100, patience 1000 (Lin et al. 2020): where steps or epochs are given,
-                     looks and patience are these
+        FedDF        10,000 steps, an evaluation every 100, patience 1000 (Lin et al. 2020): if steps or epochs are
+                     given, these intervals and this patience are used
         """
         steps, given = self.steps, bool(self.steps or self.epochs)
         if not steps:
@@ -97,26 +98,26 @@ class Recipe(Settings, frozen=True, kw_only=True):
     paper: str  # where it comes from
     # of what a device counts for to its prototype's median; 0: any
     max_examples_ratio: Annotated[float, within(0, 1e6)] = MAX_EXAMPLES_RATIO
-    screen: tuple[str, ...] = ()  # besides shapes and finiteness, which every update passed before
-    trust: str | None = None  # how far each device is trusted; None: all fully
+    screen: tuple[str, ...] = ()  # in addition to shapes and finiteness, which intake has checked
+    trust: str | None = None  # trust part; None: full trust in all devices
     weigh: str = "examples"
     average: str = "mean"
-    bn: Literal["mean", "last"] = "mean"  # or last: BatchNorm's statistics of the last update, as FedDF's code has them
+    bn: Literal["mean", "last"] = "mean"  # or last: BatchNorm's statistics of the last update, as in FedDF's code
     server_momentum: Annotated[float, within(0, 0.999)] = 0.0  # beta of FedAvgM
     # models drawn around the average join the teachers (FedBE)
     sample: Literal["gaussian", "dirichlet"] | None = None
     samples: Annotated[int, within(0, 1000)] = 0
-    ensemble: bool = False  # report how good the received models are together, on the aggregator's labelled samples
+    ensemble: bool = False  # report the accuracy of the received models' ensemble on the aggregator's labelled samples
     teach: str | None = None  # mean-logits, median-logits or mean-probabilities; None: no distillation
     distill: Distillation = Distillation()
-    source_optional: bool = False  # without samples it does not teach, and scores go by generated latents
+    source_optional: bool = False  # without samples it does not teach, and scores use generated latents
     generation: Generation | None = None  # a latent generator, trained from predictors, for the devices to learn from
-    refine: Steps = 0  # steps of predictors on generated latents, where there are no samples to distill from
+    refine: Steps = 0  # steps of predictors on generated latents, if there are no samples to distill from
     # mean logits by label for them: over those that have it, or all devices
     label_logits: Literal["seen", "all"] | None = None
-    update: str | None = None  # what devices send, whatever is configured
+    update: str | None = None  # kind of update that devices send, overriding the configuration
     options: Mapping[str, Any] = {}  # of parts, by name
-    local: Mapping[str, float] = {}  # what devices are told, unless the user says otherwise
+    local: Mapping[str, float] = {}  # defaults sent to devices, which the user may override
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -127,12 +128,12 @@ class Recipe(Settings, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What its parts need of a round (`aggregator/recipes/parts.py`)."""
+        """The inputs that its parts need (`aggregator/recipes/parts.py`)."""
         return frozenset().union(*(part_needs(kind, name) for kind, name in self.parts))
 
     @property
     def uses_source(self) -> bool:
-        """Whether unlabeled samples have any use."""
+        """Whether the recipe can use unlabeled samples."""
         return "unlabeled" in self.needs
 
     @property
@@ -142,19 +143,19 @@ class Recipe(Settings, frozen=True, kw_only=True):
 
     @property
     def side_artifact(self) -> str | None:
-        """The name under which what devices learn from is published."""
+        """The name under which the side artifact is published."""
         if self.generation is not None:
             return f"generator:{self.generation.noise}"
         return None if self.label_logits is None else "label-logits:mean"
 
     @property
     def uses_label_counts(self) -> bool:
-        """Whether any part of it goes by the devices' label counts."""
+        """Whether any part uses the devices' label counts."""
         return self.side_artifact is not None or "label_counts" in self.needs
 
     def check_update(self, kind: str) -> None:
-        """Refuse a kind of update that devices would send for nothing."""
-        if self.update is not None and kind not in ("state", self.update):  # state is what nobody has asked for
+        """Refuse a kind of update that the recipe cannot use."""
+        if self.update is not None and kind not in ("state", self.update):  # state is the default
             raise ConfigError(f"recipe {self.name} has devices send {self.update}; leave out update = {kind!r}")
         sent = self.update or kind
         if PERSONAL in self.local and sent in ("predictor", *MODEL_STAYS):
@@ -169,7 +170,7 @@ class Recipe(Settings, frozen=True, kw_only=True):
 
     @property
     def looks(self) -> bool:
-        """Whether labelled samples of the aggregator have a say in the result, where it has some."""
+        """Whether labelled samples of the aggregator, if any, affect the result."""
         return (self.teach is not None and not self.distill.swa) or "labels" in self.needs
 
     def check(self) -> None:
@@ -186,7 +187,7 @@ _RECIPES = (
     Recipe(name="fedavg", title="example-weighted mean", paper="McMahan et al. 2017, arXiv:1602.05629"),
     Recipe(
         name="fedprox",
-        title="example-weighted mean; devices are held near the model they received",
+        title="example-weighted mean; a proximal term keeps devices near the model they received",
         paper="Li et al. 2020, arXiv:1812.06127",
         local={"prox": 0.01},
     ),
@@ -219,7 +220,7 @@ _RECIPES = (
     ),
     Recipe(
         name="fedrad",
-        title="mean weighed by median scores, then distilled from the median logits: robust to faulty devices",
+        title="mean weighted by median scores, then distilled from the median logits: robust to faulty devices",
         paper=_FEDRAD,
         weigh="median-score",
         teach="median-logits",
@@ -233,20 +234,20 @@ _RECIPES = (
     ),
     Recipe(
         name="multi-krum",
-        title="mean of the updates that lie nearest to their neighbours",
+        title="mean of the updates closest to their neighbours",
         paper="Blanchard et al. 2017, arXiv:1703.02757",
         weigh="multi-krum",
     ),
     Recipe(
         name="afa",
-        title="mean of the updates that point where the others do, weighed by trust from round to round",
+        title="mean of the updates of similar direction, weighted by trust that carries over from round to round",
         paper="Muñoz-González et al. 2019, arXiv:1909.05125",
         screen=("afa-blocked",),
         weigh="afa",
     ),
     Recipe(
         name="fedmgda",
-        title="mean with weights learned so that no device is far off",
+        title="mean with learned weights such that no device's loss increases",
         paper=f"Hu et al. 2020, arXiv:2006.11489; FedMGDA++ of {_FEDRAD}",
         screen=("fedmgda-blocked",),
         weigh="fedmgda",
@@ -259,13 +260,13 @@ _RECIPES = (
     ),
     Recipe(
         name="fedgen",
-        title="mean; a latent generator, learned from the predictors alone, guides the devices",
+        title="mean; a latent generator, trained on the predictors alone, guides the devices",
         paper=_FEDGEN,
         generation=PAPER,
     ),
     Recipe(
         name="fedensemble",
-        title="mean; the received models are scored together, by the sum of their logits",
+        title="mean; the received models are also scored as an ensemble, by the sum of their logits",
         paper=f"baseline of {_FEDGEN}",
         ensemble=True,
     ),
@@ -292,7 +293,7 @@ _RECIPES = (
     ),
     Recipe(
         name="edgestill",
-        title="mean of the trusted: two signals exclude a device; taught by samples if there are any, and a generator",
+        title="mean of trusted devices (two signals exclude one); distilled on samples if there are any; a generator",
         paper=f"{_FEDGEN}; {_FEDDF}; {_FEDRAD}",
         trust="two-doubts",
         weigh="trust",
@@ -308,13 +309,13 @@ GROUP = "edgestill.recipes"
 
 
 def recipe_names() -> tuple[str, ...]:
-    """Every name that `find_recipe` knows: the built-in ones, then users'."""
+    """Names of all recipes: the built-in ones, then users'."""
     users = {point.name for point in entry_points(group=GROUP)}
     return (*RECIPES, *sorted(users - RECIPES.keys()))
 
 
 def find_recipe(name: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
-    """The recipe called `name`, with `overrides` in place of its own fields: flat, those of distillation among them."""
+    """The recipe called `name`, with `overrides` in place of its own fields: flat, including those of distillation."""
     from aggregator.recipes.overrides import override
 
     recipe = override(RECIPES.get(name) or _users_recipe(name), overrides)

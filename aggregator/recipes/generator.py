@@ -1,12 +1,12 @@
-"""How the latent generator is trained on the aggregator, as a value. Imports no torch: recipes and the config read it.
+"""Parameters of training the latent generator on the aggregator. Imports no torch: used by recipes and the config.
 
-Two forms of FedGen (Zhu et al. 2021, arXiv:2105.10056) differ in more than one place; `PAPER` is what is printed,
-`REFERENCE` what the authors' code does:
+Two forms of FedGen (Zhu et al. 2021, arXiv:2105.10056) differ in more than one place; `PAPER` follows the printed
+formulas, `REFERENCE` the authors' code:
 
                  PAPER                                        REFERENCE
-    loss         mean-logits: CE of the averaged logits       per-teacher: CE of each, weighed by label counts
+    loss         mean-logits: CE of the averaged logits       per-teacher: CE of each, weighted by label counts
     noise        paper: N(0, I)                               reference: U[0, 1)
-    labels       counts: as often as the devices have them    uniform: all alike that any device has
+    labels       counts: by frequency on the devices          uniform: over labels that any device has
     weight decay none                                         1e-2, coupled (L2), in Adam
 """
 
@@ -44,7 +44,7 @@ class Generation(Settings, frozen=True, kw_only=True):
     lr_decay: Annotated[float, within(0, 1)] = 0.98  # per round
     weight_decay: Weight = 0.0
     diversity: Weight = 1.0  # weight of the diversity loss
-    prior: Weight = 1.0  # added to every label count, as the authors count; a label that nobody has is not drawn
+    prior: Weight = 1.0  # added to every label count, as in the authors' code; a label that no device has is not drawn
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -70,10 +70,10 @@ class Generation(Settings, frozen=True, kw_only=True):
 
 PAPER = Generation()
 REFERENCE = Generation(loss="per-teacher", noise="reference", labels="uniform", weight_decay=1e-2)
-#: By the word that experiments call them by.
+#: By the name used in experiments.
 FORMS: Mapping[str, Generation] = MappingProxyType({"paper": PAPER, "reference": REFERENCE})
 
-#: What devices are told of each form; what is not said is the paper's (edge_agent/objectives/fedgen_weights.py).
+#: Values sent to devices for each form; missing ones are the paper's (edge_agent/objectives/fedgen_weights.py).
 GUIDANCE: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "paper": {},

@@ -1,10 +1,10 @@
-"""The learning rate of a round, where it decays from round to round. Imports no torch.
+"""The learning rate of a round, which may decay from round to round. Imports no torch.
 
     eta_t = eta d^(t - 1),   t = 1, 2, …        d = local_lr_decay of [fusion], 1 by default
 
 FedGen's code has d = 0.99 for all of its recipes (Zhu et al. 2021). The aggregator puts eta_t into the jobs of round t,
-so devices need not know. (In the authors' code a device goes by the last round in which it was asked; here by the
-round itself, so that a device that was away does not take steps of long ago.)
+so devices need not compute it. (In the authors' code a device uses the last round in which it took part; here the
+current round, so that a device that was absent does not use an outdated rate.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LR_DECAY = "local_lr_decay"
 
 
 def round_lr(lr: float, extra: Mapping[str, float], number: int) -> float:
-    """eta_t; `extra` is what devices are told beside.
+    """eta_t; `extra` has the other parameters sent to devices.
 
     >>> round_lr(0.1, {"local_lr_decay": 0.5}, 3)
     0.025
@@ -30,5 +30,5 @@ def round_lr(lr: float, extra: Mapping[str, float], number: int) -> float:
 
 
 def hyper_of_round(hyper: Hyper, number: int) -> Hyper:
-    """What the jobs of round `number` say."""
+    """The hyper-parameters in the jobs of round `number`."""
     return msgspec.structs.replace(hyper, lr=round_lr(hyper.lr, hyper.extra, number))

@@ -3,9 +3,9 @@
     steps = 200               of the distillation
     weigh = "uniform"         a part
     krum_f = 3                an option of a part
-    options = { mine = 2.0 }  options of a part of your own
+    options = { mine = 2.0 }  options of your own parts
 
-A round's recipe is written into the journal as one text, name and overrides, so that a restart fuses it by the same.
+A round's recipe is stored in the journal as one string, name and overrides, so that a restart uses the same.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ _PARTS = ("screen", "trust", "weigh", "average", "teach")
 
 
 def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
-    """`recipe` with these fields in place of its own; `overrides` are checked."""
+    """`recipe` with these fields in place of its own; `overrides` must have been checked."""
     values = check_overrides(overrides)
     own = set(describe(Recipe)) - {"options"}
     of_distillation = describe(Distillation)
@@ -146,13 +146,13 @@ def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:
     if "label_logits_weight" in told:
         told["label_logits"] = told.pop("label_logits_weight")
     own, form = recipe.local, values.get("generator")
-    if form is not None:  # of another form, or of none: what the recipe tells of its own does not hold
+    if form is not None:  # another form, or none: the recipe's own values for devices do not apply
         own = {name: value for name, value in own.items() if not name.startswith("generated_")}
     return {**own, **GUIDANCE.get(form or "", {}), **_personal(told)}
 
 
 def _personal(told: Mapping[str, float]) -> dict[str, float]:
-    """What devices are told of personal models, beside the rest: `personal` is then the teacher's weight."""
+    """The parameters of personal models sent to devices: `personal` is then the teacher's weight."""
     rest = {name: value for name, value in told.items() if name != "personal" and name not in PERSONAL_MODELS}
     if told.get("personal"):
         keep, weight = (told.get(name, usual) for name, usual in PERSONAL_MODELS.items())
@@ -205,7 +205,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str, kind: type) -> Any:
-    """What `text` means as a value of `kind`; the text itself where it means none, for the check to refuse."""
+    """`text` parsed as a value of `kind`; the text itself if that fails, for the check to refuse."""
     if kind is tuple:
         return [word.strip() for word in text.split(",") if word.strip() and word.strip() != NONE]
     return text if kind is str else _plain(text)

@@ -1,19 +1,19 @@
 """Fusion parts by kind and name: the built-in table, and users' own by entry point. A part is imported on first use.
 
-A user's package declares its part in `pyproject.toml`, under the kind and the name that recipes call it by:
+A user's package declares its part in `pyproject.toml`, under its kind and its name in recipes:
 
     [project.entry-points."edgestill.fusion"]
     "weigh.mine" = "mypackage.parts:mine"
 
-The kinds, and what a part of each is called with (`aggregator/fusion/types.py`):
+The kinds and their signatures (`aggregator/fusion/types.py`):
 
-    screen    (view) -> list[str | None]     why an update is left out, None where it stays
-    trust     (view) -> Trusted              how far each device of a prototype is trusted, and who is excluded
+    screen    (view) -> list[str | None]     why an update is excluded, None if it stays
+    trust     (view) -> Trusted              trust in each device of a prototype, and which are excluded
     weigh     (view) -> Sequence[float]      one weight >= 0 per update, not all zero
     average   (view, weights) -> State       the prototype's average
-    teach     (logits (K, B, C)) -> (B, C)   what K teachers say together of B samples, as logits
+    teach     (logits (K, B, C)) -> (B, C)   the combined logits of K teachers for B samples
 
-What a part needs beyond updates, it says in an attribute: `mine.needs = ("scores",)`; `NEEDS` lists what a round can
+A part declares inputs beyond updates in an attribute: `mine.needs = ("scores",)`; `NEEDS` lists those that a round can
 provide. The built-in names are reserved.
 """
 
@@ -36,7 +36,7 @@ _HERE = "aggregator.fusion"
 
 
 class BuiltIn(NamedTuple):
-    """A part of ours: where it is, and what it needs."""
+    """A built-in part: its location and its inputs."""
 
     where: str  # module:function
     needs: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ def _at(where: str, *needs: str) -> BuiltIn:
     return BuiltIn(f"{_HERE}.{where}", frozenset(needs))
 
 
-#: What a part can need, and a round then provides; a part of a user's names them in its attribute `needs`.
+#: Inputs that a part can declare and a round then provides; a user's part lists them in its attribute `needs`.
 NEEDS: Mapping[str, str] = {
     "unlabeled": "unlabeled samples of the aggregator: without them a round is refused, unless they are optional",
     "labels": "labelled samples of the aggregator",
@@ -91,14 +91,14 @@ PARTS: Mapping[str, Mapping[str, BuiltIn]] = {
 
 
 def part_names(kind: str) -> tuple[str, ...]:
-    """Every name that a part of this kind has: the built-in ones, then users'."""
+    """Names of all parts of this kind: the built-in ones, then users'."""
     users = {point.name.partition(".")[2] for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")}
     return (*PARTS[kind], *sorted(users - PARTS[kind].keys()))
 
 
 @functools.cache  # looking through installed packages takes milliseconds
 def find_part(kind: str, name: str) -> Part:
-    """The part; `ConfigError` names those that there are."""
+    """The part; `ConfigError` lists the known ones."""
     built_in = PARTS[kind].get(name)
     points = tuple(entry_points(group=GROUP, name=f"{kind}.{name}"))
     if built_in is not None:
@@ -118,7 +118,7 @@ def find_part(kind: str, name: str) -> Part:
 
 @functools.cache
 def part_needs(kind: str, name: str) -> frozenset[str]:
-    """What a part needs (`NEEDS`). A teach part needs unlabeled samples, whether it says so or not."""
+    """The inputs of a part (`NEEDS`). A teach part always needs unlabeled samples."""
     built_in = PARTS[kind].get(name)
     if built_in is not None:
         return built_in.needs

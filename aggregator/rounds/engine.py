@@ -3,8 +3,8 @@
     STARTING ──ModelsReady──▶ WAITING ──Tick, enough devices──▶ COLLECTING ──all answered, or quorum at the deadline──▶
     FUSING ──Fused──▶ WAITING ──▶ …
 
-The service writes the journal before it tells the engine (`Stored`: the update is durable). It records the actions of
-an event in one transaction, adopts the new state when that is durable, and then carries the actions out. After a
+The service writes the journal before it notifies the engine (`Stored`: the update is durable). It records the actions
+of an event in one transaction, adopts the new state when that is durable, and then executes the actions. After a
 restart, or a write that failed, the same state is built from the journal (`aggregator/rounds/restore.py`).
 
     event        COLLECTING                  FUSING                                     STARTING, a round open
@@ -62,7 +62,7 @@ __all__ = ["Hold", "Phase", "RoundState", "Rules", "Seen", "Verdict", "eligible"
 
 
 class Phase(Enum):
-    """Where a round stands."""
+    """The phase of a round."""
 
     STARTING = "starting"  # the first models are being built
     WAITING = "waiting"  # for enough devices, or for a resume
@@ -80,7 +80,7 @@ class Hold(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the operator has asked for; see RoundConfig."""
+    """The operator's settings; see RoundConfig."""
 
     seed: int
     prototypes: tuple[str, ...]
@@ -95,7 +95,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A device as last heard of."""
+    """The last known state of a device."""
 
     status: str = "unknown"
     session: int = 0
@@ -106,25 +106,25 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundState:
-    """All that the engine knows."""
+    """The complete state of the engine."""
 
     rules: Rules
     phase: Phase = Phase.STARTING
-    then: Phase = Phase.WAITING  # what follows STARTING: a round may be open already
+    then: Phase = Phase.WAITING  # the phase after STARTING: a round may already be open
     hold: Hold = Hold.RUNNING
     round: int = 0  # the open one, or the last one
     completed: int = 0  # rounds that were fused
     devices: Mapping[str, Seen] = field(default_factory=dict)
     invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
     answered: frozenset[str] = frozenset()
-    gave_up: frozenset[str] = frozenset()  # of those invited; their updates count all the same, should they come
+    gave_up: frozenset[str] = frozenset()  # of those invited; if their updates arrive anyway, they count
     deadline: float = math.inf
     extended: bool = False
     done: str = ""  # why no round will follow
 
     @property
     def in_round(self) -> Phase | None:
-        """COLLECTING or FUSING if a round is open, also while the model of a new prototype is built first."""
+        """COLLECTING or FUSING if a round is open, even while the model of a new prototype is built."""
         phase = self.then if self.phase is Phase.STARTING else self.phase
         return phase if phase in (Phase.COLLECTING, Phase.FUSING) else None
 
@@ -135,7 +135,7 @@ class RoundState:
 
     @property
     def needed(self) -> int:
-        """How many answers make a quorum."""
+        """Number of answers that form a quorum."""
         return max(1, math.ceil(self.rules.quorum * len(self.invited)))
 
 
@@ -143,7 +143,7 @@ Stepped: TypeAlias = tuple[RoundState, list[Action]]
 
 
 def step(state: RoundState, event: Event) -> Stepped:
-    """What follows from `event`."""
+    """The next state and the actions for `event`."""
     match event:
         case Tick(now):
             return _tick(state, now)
@@ -174,14 +174,14 @@ def step(state: RoundState, event: Event) -> Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an update of a round can be taken: it counts, it is kept though late, or why not."""
+    """Whether an update can be accepted: it counts, it is kept although late, or the reason against it."""
 
     refused: RefusalReason | None = None
     late: bool = False
 
 
 def judge(state: RoundState, device: str, number: int) -> Verdict:
-    """What would become of an update of `device` for round `number`, if it is sound."""
+    """The verdict on a valid update of `device` for round `number`."""
     if number > state.round:
         return Verdict(RefusalReason.NOT_OPENED)
     if number < state.round or state.phase is not Phase.COLLECTING:
@@ -196,7 +196,7 @@ def judge(state: RoundState, device: str, number: int) -> Verdict:
 
 
 def eligible(state: RoundState, now: float) -> dict[str, str]:
-    """The devices that a round may ask, and their prototypes."""
+    """The devices that a round may invite, and their prototypes."""
     known = state.rules.prototypes
     return {
         device: seen.prototype
@@ -206,7 +206,7 @@ def eligible(state: RoundState, now: float) -> dict[str, str]:
 
 
 def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> str:
-    """The reason to open no further round, or nothing."""
+    """Why no further round is opened, or an empty string."""
     if completed >= rules.rounds:
         return f"all {rules.rounds} rounds are done"
     target = rules.target_accuracy
@@ -217,7 +217,7 @@ def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> s
 
 def _tick(state: RoundState, now: float) -> Stepped:
     if state.phase is Phase.COLLECTING and not state.awaited and len(state.answered) >= state.needed:
-        return _fuse(state)  # a restart may find it so
+        return _fuse(state)  # possible after a restart
     if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
         return _stop(state)  # it was stopped while a model was built
     if state.phase is Phase.COLLECTING and now >= state.deadline:
@@ -264,9 +264,9 @@ def _stored(state: RoundState, device: str, number: int) -> Stepped:
 
 
 def _gave_up(state: RoundState, device: str, number: int) -> Stepped:
-    """It is not awaited any longer. Where too few are left for a quorum, the round stays open until its deadline.
+    """The device is no longer awaited. If too few are left for a quorum, the round stays open until its deadline.
 
-    A round that is given up at once would be followed at once by one that fails alike, without end.
+    Abandoning it at once would start an endless loop of rounds that fail the same way.
     """
     if state.phase is not Phase.COLLECTING or number != state.round or device not in state.awaited:
         return state, []
@@ -274,7 +274,7 @@ def _gave_up(state: RoundState, device: str, number: int) -> Stepped:
 
 
 def _settled(state: RoundState) -> Stepped:
-    """Fuse, if nobody is awaited any longer and there is a quorum."""
+    """Fuse, if no device is awaited any longer and there is a quorum."""
     return _fuse(state) if not state.awaited and len(state.answered) >= state.needed else (state, [])
 
 
@@ -305,16 +305,16 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
 
 
 def _revoked(state: RoundState, device: str) -> Stepped:
-    """A revoked device, and what it sent, are taken out of the open round."""
+    """Remove a revoked device and its update from the open round."""
     phase = state.in_round
     involved = phase is not None and device in state.invited
-    if phase is Phase.FUSING:  # whoever has not answered has no part in it; a late update may teach
+    if phase is Phase.FUSING:  # devices that have not answered are not part of it; a late update may teach
         involved = device in state.answered or state.rules.keep_late
     return _withdraw(state, device, "revoked") if involved else (state, [])
 
 
 def _withdraw(state: RoundState, device: str, reason: str) -> Stepped:
-    """The round goes on without this device, with the others' updates; without any it is given up."""
+    """Continue the round without this device, with the others' updates; without any it is abandoned."""
     invited = {name: prototype for name, prototype in state.invited.items() if name != device}
     state = replace(state, invited=invited, answered=state.answered - {device}, gave_up=state.gave_up - {device})
     actions: list[Action] = [Withdraw(state.round, device, reason)]
@@ -333,7 +333,7 @@ def _stop(state: RoundState) -> Stepped:
 
 
 def _end(state: RoundState, reason: str) -> Stepped:
-    """Close the open round now: with what is there if it is a quorum."""
+    """Close the open round now: fuse the updates received so far if they are a quorum."""
     return _fuse(state) if len(state.answered) >= state.needed else _abandon(state, reason)
 
 
@@ -346,5 +346,5 @@ def _abandon(state: RoundState, reason: str) -> Stepped:
 
 
 def _enter(state: RoundState, phase: Phase) -> RoundState:
-    """The next phase of the round; while a model is built, what follows then."""
+    """Set the next phase of the round; while a model is built, the phase after that."""
     return replace(state, then=phase) if state.phase is Phase.STARTING else replace(state, phase=phase)

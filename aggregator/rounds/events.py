@@ -1,4 +1,4 @@
-"""What happens to the round engine (events) and what it wants done (actions)."""
+"""Events and actions of the round engine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelsReady:
 
 @dataclass(frozen=True, slots=True)
 class StateHeard:
-    """A device says that it is there, or its will that it is not."""
+    """A device reports that it is online, or its will that it is lost."""
 
     device: str
     status: str
@@ -59,7 +59,7 @@ class StateHeard:
 
 @dataclass(frozen=True, slots=True)
 class AboutHeard:
-    """A device says which prototype it trains."""
+    """A device reports its prototype."""
 
     device: str
     prototype: str
@@ -75,14 +75,14 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The operator has put a device out of the fleet."""
+    """The operator has revoked a device."""
 
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The operator has taken a revocation back."""
+    """The operator has undone a revocation."""
 
     device: str
 
@@ -97,7 +97,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A device says that nothing will come of a round."""
+    """A device reports that it cannot finish a round."""
 
     device: str
     round: int
@@ -105,7 +105,7 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """The worker has fused the round; the accuracy by prototype, where there is one."""
+    """The worker has fused the round; the accuracy by prototype, if measured."""
 
     round: int
     accuracies: Mapping[str, float]
@@ -113,7 +113,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The update of this device cannot be fused, and why: the round goes on without it."""
+    """The update of this device cannot be fused, and why: the round continues without it."""
 
     device: str
     reason: str
@@ -121,24 +121,24 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Unfusable:
-    """The round cannot be fused, and why: give it up."""
+    """The round cannot be fused, and why: abandon it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """The operator has put back an older model."""
+    """The operator has rolled back to an older model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The operator gives up the open round."""
+    """The operator abandons the open round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Open no further round; the open one goes on."""
+    """Open no further round; the open one continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """No further round; close the open one with what is there."""
+    """No further round; close the open one with the updates received so far."""
 
 
 Event: TypeAlias = (
@@ -183,7 +183,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """The round goes on until a later deadline."""
+    """Extend the deadline of the round."""
 
     round: int
     deadline: float
@@ -191,7 +191,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Give the round up."""
+    """Abandon the round."""
 
     round: int
     reason: str
@@ -199,7 +199,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """A device leaves the round, and its update with it."""
+    """Remove a device and its update from the round."""
 
     round: int
     device: str
@@ -208,7 +208,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Take no more updates and fuse; while the round is being fused, begin anew with the updates that are left."""
+    """Accept no more updates and fuse; if fusing has begun, restart it with the remaining updates."""
 
     round: int
 

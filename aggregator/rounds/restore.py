@@ -1,4 +1,4 @@
-"""The round engine's state, from the journal: where a restarted service goes on."""
+"""Rebuilds the round engine's state from the journal after a restart."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aggregator.storage.rows import RoundRow
 
 __all__ = ["accuracies", "restore", "rules_of"]
 
-#: Seconds that a round goes on after a restart at least: devices may have waited for it with their updates.
+#: Minimum seconds that a round stays open after a restart: devices may be waiting with their updates.
 GRACE = 30.0
 PHASES = {"open": Phase.COLLECTING, "fusing": Phase.FUSING}
 
 
 def rules_of(config: FleetConfig) -> Rules:
-    """What the engine needs of the configuration."""
+    """The engine's part of the configuration."""
     r = config.round
     return Rules(
         seed=config.seed,
@@ -34,12 +34,12 @@ def rules_of(config: FleetConfig) -> Rules:
 
 
 def accuracies(journal: Journal) -> dict[str, float]:
-    """Of every prototype's current model, where it was scored."""
+    """Accuracy of every prototype's current model, if scored."""
     return {name: m.metrics["accuracy"] for name, m in journal.current().items() if "accuracy" in m.metrics}
 
 
 def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) -> RoundState:
-    """The state that the journal tells of; devices that are not `known` any longer are left out."""
+    """The state according to the journal; devices that are no longer `known` are omitted."""
     devices = {
         row.id: Seen(
             status=row.status,

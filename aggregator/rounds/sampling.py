@@ -1,4 +1,4 @@
-"""Whom a round asks: drawn from the seed and the round's number, so that a restart or a simulation draws the same.
+"""Sampling of invited devices by seed and round number, so that a restart or a simulation draws the same.
 
 The only sampler of devices: the round engine (and with it rounds in virtual time) calls `sample`, the simulated fleet
 too.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def share_of(count: int, fraction: float) -> int:
-    """How many of `count` devices a round asks: max(C * K, 1), McMahan et al. 2017, Algorithm 1.
+    """Number of devices invited out of `count`: max(C * K, 1), McMahan et al. 2017, Algorithm 1.
 
     >>> share_of(10, 0.34), share_of(10, 0.01)
     (3, 1)
@@ -28,7 +28,7 @@ def share_of(count: int, fraction: float) -> int:
 
 
 def draw(members: Sequence[T], count: int, seed: int, *purpose: object) -> list[T]:
-    """`count` of the members, uniformly and without replacement, in their order; by the seed and what it is for."""
+    """`count` of the members, uniformly and without replacement, in their order; seeded by seed and purpose."""
     rng = np.random.default_rng(derive_seed(seed, *purpose))
     return [members[i] for i in sorted(rng.choice(len(members), count, replace=False))]
 
@@ -38,8 +38,8 @@ def sample(
 ) -> dict[str, str]:
     """`share_of` each prototype's devices, uniformly.
 
-    `devices` maps ids to prototypes. If that is fewer than `at_least` in all, others are added, in an order that the
-    seed and the round decide.
+    `devices` maps ids to prototypes. If that is fewer than `at_least` in all, others are added, in an order given by
+    seed and round.
     """
     chosen: dict[str, str] = {}
     for prototype in sorted(set(devices.values())):

@@ -1,4 +1,4 @@
-"""What the aggregator keeps: journal, blobs, sealed artifacts, the registry of models, backups.
+"""Persistent state of the aggregator: journal, blobs, sealed artifacts, the registry of models, backups.
 
-Knows nothing of messages, rounds or fusion.
+Independent of messages, rounds and fusion.
 """

@@ -1,7 +1,7 @@
-"""Published models as sealed bytes: made, opened, named by their digest. Imports no torch.
+"""Published models as sealed bytes, identified by their digest. Imports no torch.
 
-The nonce follows from the payload and Ed25519 signatures from both, so the same model has the same digest whenever
-and wherever it is sealed with the same key.
+The nonce is derived from the payload, and Ed25519 is deterministic, so a model sealed with the same key always has the
+same digest.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def open_artifact(sealed: bytes) -> tuple[ModelHeader, bytes]:
 
 
 def payload_of(sealed: bytes) -> bytes:
-    """What an envelope from our own blobs carries. Its signature was checked before it became one."""
+    """The payload of an envelope from our own blobs. Its signature was checked before it was stored."""
     return bytes(memoryview(sealed)[2 + sealed[1] : -SIGNATURE_BYTES])
 
 
 def content_of(digest: str, size: int) -> Content:
-    """How an artifact is cut into chunks."""
+    """The division of an artifact into chunks."""
     return Content(digest=digest, size=size, chunk_size=DEFAULT_CHUNK)
 
 
 def published_tensors(sealed: bytes) -> Published:
-    """What an update that starts from the artifact is compared with."""
+    """The reference for checking updates that start from the artifact."""
     return describe_model(decode(open_artifact(sealed)[1]))

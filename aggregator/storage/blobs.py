@@ -1,8 +1,8 @@
-"""Content-addressed files: a blob is called by its SHA-256, is whole or not there, and never changes.
+"""Content-addressed files: a blob is named by its SHA-256, written atomically, and never changes.
 
-`put` copies bytes in. `begin` takes a finished file over, or writes finished bytes, and syncs them on other threads,
-while the caller looks at the next; the file system joins syncs that wait together. `adopt` waits for all that was
-begun and gives it its names. `put` and `adopt` return only when the blobs, and their names, are on the disk.
+`put` copies bytes in. `begin` takes over a complete file, or writes bytes, and syncs them on other threads, while the
+caller continues; the file system batches concurrent syncs. `adopt` waits for all of them and renames them to their
+digests. `put` and `adopt` return only when the blobs and their names are durable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wire.ids import DIGEST, check_digest, digest_of
 __all__ = ["Blobs"]
 
 SYNCS = 8  # at once
-TOGETHER = 8  # files handed to a thread: handing over one costs as much as writing it
+TOGETHER = 8  # files per task of a thread: dispatching one costs as much as writing it
 WAY_OUT = "put it back from a backup, or go on from an older model with `edgestill model rollback`"
 
 
@@ -33,11 +33,13 @@ class Blobs:
         folder.mkdir(parents=True, exist_ok=True)
         self._pool: ThreadPoolExecutor | None = None
         self._begun: dict[str, Path] = {}  # digest: the file that becomes the blob
-        self._next: list[tuple[Path, bytearray | None]] = []  # not handed to a thread yet; bytes to write first
+        self._next: list[
+            tuple[Path, bytearray | None]
+        ] = []  # not yet dispatched to a thread; with bytes to write first
         self._syncs: list[Future[None]] = []
 
     def path(self, digest: str) -> Path:
-        """Where the blob is, or would be."""
+        """The path of the blob."""
         check_digest(digest)
         return self.folder / digest
 
@@ -57,7 +59,7 @@ class Blobs:
         return digest
 
     def read(self, digest: str) -> bytes:
-        """The bytes of a blob; `StorageError` if they are gone or are not those that were stored."""
+        """The bytes of a blob; `StorageError` if they are missing or damaged."""
         try:
             data = self.path(digest).read_bytes()
         except OSError as error:
@@ -67,7 +69,7 @@ class Blobs:
         return data
 
     def check(self, digest: str, size: int) -> None:
-        """`StorageError` unless the blob is there, whole and unchanged; it is read piece by piece."""
+        """`StorageError` unless the blob exists and is intact; it is read in pieces."""
         path = self.path(digest)
         try:
             with path.open("rb") as file:
@@ -78,7 +80,7 @@ class Blobs:
             raise self._unreadable(digest, error) from error
 
     def size(self, digest: str) -> int:
-        """How many bytes a blob has."""
+        """Size of a blob in bytes."""
         try:
             return self.path(digest).stat().st_size
         except OSError as error:
@@ -92,7 +94,7 @@ class Blobs:
         return StorageError(f"blob {digest[:12]}… in {self.folder} is damaged; {WAY_OUT}")
 
     def begin(self, digest: str, held: Path | bytearray) -> None:
-        """Let a finished file, or bytes, which have the digest and do not change any more, become a blob."""
+        """Start turning a complete file, or bytes, with this digest into a blob; it must not change any more."""
         data = None if isinstance(held, Path) else held
         file = self._begun[digest] = held if isinstance(held, Path) else self.folder / f".{digest}"
         self._next.append((file, data))
@@ -100,7 +102,7 @@ class Blobs:
             self._hand_over()
 
     def adopt(self) -> None:
-        """Make everything that was begun a blob; the files are gone afterwards. On an error all of it is forgotten."""
+        """Finish all blobs that were begun; their files are moved. On an error all of them are dropped."""
         begun, self._begun = self._begun, {}
         if not begun:
             return
@@ -116,7 +118,7 @@ class Blobs:
             raise
 
     def collect(self, named: Iterable[str]) -> int:
-        """Delete every blob that is not `named`, and what an interrupted `put` left; how many went."""
+        """Delete every blob that is not `named`, and leftovers of an interrupted `put`; returns their number."""
         keep = set(named)
         gone = 0
         for entry in list(os.scandir(self.folder)):
@@ -127,7 +129,7 @@ class Blobs:
         return gone
 
     def close(self) -> None:
-        """End the threads that sync."""
+        """Stop the sync threads."""
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -145,7 +147,7 @@ class Blobs:
         finally:
             wait(syncs)
         for done in syncs:
-            done.result()  # raises what it raised
+            done.result()  # re-raises its exception
 
 
 def _sync_all(files: Iterable[tuple[Path, bytearray | None]]) -> None:
@@ -157,7 +159,7 @@ def _sync_all(files: Iterable[tuple[Path, bytearray | None]]) -> None:
 
 
 def _write_synced(path: Path, data: bytearray) -> None:
-    """A new file, on the disk; its name is made durable by whoever renames it."""
+    """Write and sync a new file; the caller makes its name durable."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         write_all(file, [data])

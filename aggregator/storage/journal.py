@@ -1,4 +1,4 @@
-"""The aggregator's memory: what must be known after a power cut, in one SQLite file.
+"""The aggregator's durable state, in one SQLite file.
 
 Writes belong in `with journal.transaction():` and are durable when the block ends. One process writes rounds, updates
 and models, the service; others read, or leave a `Command` for it.

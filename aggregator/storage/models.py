@@ -1,4 +1,4 @@
-"""Published models: find one, put an older one back, export one for other tools."""
+"""Published models: lookup, rollback, export for other tools."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def roll_back(
         round=number,
         recipe="rollback",
         parents=(newest.digest, old.digest),
-        metrics=dict(old.metrics),  # the journal's: a header of an older edgestill has other names
+        metrics=dict(old.metrics),  # from the journal: a header of an older version has other names
     )
     sealed = seal_artifact(header, body, key=key, fleet=fleet)
     row = ModelRow(
@@ -85,7 +85,7 @@ def roll_back(
 
 
 def export_model(sealed: bytes, kind: str, path: Path, *, calibration: Path | None = None) -> dict[str, Any]:
-    """Write an artifact's model for other tools; what was written. ONNX needs torch, int8 also calibration samples."""
+    """Export an artifact's model; returns a description. ONNX needs torch, int8 also calibration samples."""
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}; known: {' '.join(FORMATS)}")
     header, body = open_artifact(sealed)

@@ -1,4 +1,4 @@
-"""What the journal holds, as values: one frozen record per table."""
+"""The journal's rows as values: one frozen record per table."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wire.refusals import RefusalReason
 
 __all__ = ["Answer", "Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow"]
 
-_SEPARATOR = "\x1f"  # between the text and the code of a refusal; no text holds it
-_FAILED = "error: "  # before the answer to a command that could not be done
+_SEPARATOR = "\x1f"  # between the text and the code of a refusal; never part of a text
+_FAILED = "error: "  # prefix of the answer to a failed command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """A device, and how it has behaved."""
+    """A device and its counters."""
 
     id: str
     prototype: str | None = None
@@ -35,7 +35,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRow:
-    """A round: what its jobs said, and how far it has come."""
+    """A round: the contents of its jobs, and its phase."""
 
     number: int
     phase: str  # open, fusing, closed or abandoned
@@ -52,7 +52,7 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """A device that a round has asked, and the model it starts from."""
+    """A device invited to a round, and the model it starts from."""
 
     device: str
     prototype: str
@@ -75,14 +75,14 @@ class UpdateRow:
     received: float
     late: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
-    excluded: str = ""  # why it was taken out of its round again
+    excluded: str = ""  # why it was excluded from its round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An update that was refused, and why. `why` is None for what an older edgestill has stored.
+    """A refused update. `why` is None in rows of older versions.
 
-    The code shares the column of the text, after a unit separator (U+001F), so that the schema stays.
+    The code is stored in the column of the text, after a unit separator (U+001F), so that the schema is unchanged.
     """
 
     device: str
@@ -106,7 +106,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A published model and where it came from; its sealed bytes are the blob `digest`."""
+    """A published model and its lineage; its sealed bytes are the blob `digest`."""
 
     digest: str
     prototype: str
@@ -122,7 +122,7 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What another process asks of the service."""
+    """A request of another process to the service."""
 
     id: int
     verb: str
@@ -131,7 +131,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a command."""
+    """The result of a command."""
 
     text: str
     failed: bool = False

@@ -1,8 +1,8 @@
-"""The tables of the journal, how a connection to it is opened, and how an older journal becomes a newer one.
+"""The tables of the journal, its connections, and migrations of older journals.
 
 SQLite in WAL mode with synchronous=FULL: a committed transaction survives a power cut, readers never wait for the
-writer. The schema has a version (`PRAGMA user_version`). A journal of an older one is migrated in one transaction when
-the service opens it, after a copy of it was put beside it; one of a newer schema is refused, not guessed at.
+writer. The schema has a version (`PRAGMA user_version`). An older journal is migrated in one transaction when the
+service opens it, after saving a copy in the same folder; a newer one is refused.
 
     1   edgestill 0.1
     2   updates.excluded
@@ -77,7 +77,7 @@ CREATE TABLE commands (
 
 
 def connect(path: Path, *, read_only: bool = False, timeout: float = 10.0) -> sqlite3.Connection:
-    """A connection in autocommit mode to the journal at `path`, which is made if it is not there.
+    """A connection in autocommit mode to the journal at `path`, which is created if missing.
 
     `timeout` is how long a statement waits for another process that writes, in seconds.
     """
@@ -97,7 +97,7 @@ def connect(path: Path, *, read_only: bool = False, timeout: float = 10.0) -> sq
             db.close()
         if isinstance(error, ConfigError):
             raise
-        busy = isinstance(error, sqlite3.OperationalError)  # locked, no rights, no room: it may be whole
+        busy = isinstance(error, sqlite3.OperationalError)  # locked, no permission, no space: it may be intact
         advice = "" if busy else "; it is damaged: put a backup back with `edgestill aggregator restore --force`"
         raise ConfigError(f"{path}: the journal cannot be opened: {error}{advice}") from error
     return db
@@ -122,7 +122,7 @@ def _check_schema(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
 
 
 def _upgrade(db: sqlite3.Connection) -> None:
-    """The tables of today, from nothing or from an older schema, unless another process has been faster."""
+    """Create the current tables, or migrate an older schema, unless another process already has."""
     db.execute("BEGIN IMMEDIATE")
     try:
         while (found := _version(db)) < SCHEMA:
@@ -136,7 +136,7 @@ def _upgrade(db: sqlite3.Connection) -> None:
 
 
 def _copy_aside(db: sqlite3.Connection, path: Path, version: int) -> None:
-    """The journal as it is, in a file beside it: the way back to the edgestill that made it."""
+    """Save a copy of the journal in the same folder, for a downgrade to the version that created it."""
     kept, making = (path.with_name(f"{path.name}{end}") for end in (f".schema-{version}", ".copying"))
     if kept.exists():
         return

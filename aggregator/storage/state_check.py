@@ -1,8 +1,8 @@
-"""Whether a state folder can be served from: the journal is whole, and the blobs that it names are there.
+"""Checks that a state folder is usable: the journal is intact, and the blobs that it names exist.
 
-A journal that is gone or damaged beside the blobs of a fleet is refused: beginning anew would give up every model of
-it. SQLite has no checksums, so a flipped byte inside a value is found only where it makes a value impossible (its
-type, its form, a name that nothing has, a digest that no blob has); blobs are compared by their SHA-256.
+A missing or damaged journal is refused if the blobs of a fleet exist: a new journal would lose all of its models.
+SQLite has no checksums, so a flipped byte inside a value is detected only if the value becomes invalid (its type, its
+form, an unknown name, a digest without a blob); blobs are verified by their SHA-256.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from wire.ids import DIGEST
 __all__ = ["RESTORE", "RESTORING", "check_before_opening", "check_state", "problems_of"]
 
 log = logging.getLogger("edgestill.aggregator")
-RESTORING = "restoring"  # a file that is there while a backup is put back
+RESTORING = "restoring"  # a file that exists while a backup is restored
 
 
 def check_before_opening(state: Path) -> None:
-    """Refuse to make a new journal beside the blobs of an older one."""
+    """Refuse to create a new journal if blobs of an older one exist."""
     journal = state / "journal.db"
     if (state / RESTORING).exists():
         raise StorageError(f"{state}: a restore was interrupted; run `edgestill aggregator restore --force` again")
@@ -40,7 +40,7 @@ def check_before_opening(state: Path) -> None:
 
 
 def check_state(journal: Journal, blobs: Blobs, state: Path) -> None:
-    """Refuse a journal that is damaged, and models that devices could not get; log what else is missing."""
+    """Refuse a damaged journal, and current models that are missing; log other missing blobs."""
     for problem in problems_of(journal):
         raise StorageError(f"{state / 'journal.db'}: the journal is damaged: {problem}; {RESTORE}")
     current = {model.digest for model in journal.current().values()}
@@ -57,7 +57,7 @@ def check_state(journal: Journal, blobs: Blobs, state: Path) -> None:
 
 
 def problems_of(journal: Journal) -> Iterator[str]:
-    """What is wrong with the journal, as SQLite and its own records see it."""
+    """Problems of the journal found by SQLite and by decoding its records."""
     try:
         for (text,) in journal.db.execute("PRAGMA integrity_check(3)"):
             if text != "ok":
@@ -70,7 +70,7 @@ def problems_of(journal: Journal) -> Iterator[str]:
 
 
 def _unreadable(journal: Journal) -> Iterator[str]:
-    """Records that do not decode, or hold what they cannot hold."""
+    """Records that do not decode or have invalid values."""
     try:
         rounds = journal.rounds()
         updates = [row for r in rounds for late in (False, True) for row in journal.updates(r.number, late=late)]
@@ -91,7 +91,7 @@ def _unreadable(journal: Journal) -> Iterator[str]:
 
 
 def _can_go_back(journal: Journal, blobs: Blobs, prototype: str) -> bool:
-    """Whether an older model of the prototype is whole, so that the operator can roll back to it."""
+    """Whether an older model of the prototype is intact, so that the operator can roll back to it."""
     for model in reversed(journal.models(prototype)):
         try:
             blobs.check(model.digest, model.size)

@@ -1,4 +1,4 @@
-"""The torch process, `python -m aggregator.worker`: fusion apart from the service, so that the service stays prompt.
+"""The torch process, `python -m aggregator.worker`: fusion is separate from the service, which stays responsive.
 
 `supervisor` is the service's side and imports no torch; the rest runs in the worker.
 """

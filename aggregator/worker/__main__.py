@@ -1,8 +1,8 @@
-"""`python -m aggregator.worker`: fusion in a process of its own, so that the service stays prompt and small.
+"""`python -m aggregator.worker`: fusion in a separate process, so that the service stays responsive and small.
 
-It reads one JSON request per line from stdin and writes one JSON answer per line to stdout; it ends with its stdin.
-It reads the journal, reads and writes blobs, and keeps nothing in between: killed at any moment, it is started again
-and comes to the same bits.
+It reads one JSON request per line from stdin and writes one JSON answer per line to stdout; it exits when stdin is
+closed. It reads the journal, reads and writes blobs, and is stateless: killed at any moment, it is restarted and
+produces the same bits.
 
     {"task": "start", "prototypes": ["cnn:w1"]}   builds the first models of these prototypes
     {"task": "fuse", "round": 3}                  fuses round 3, every prototype that has updates
@@ -10,7 +10,7 @@ and comes to the same bits.
     answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]}
             of a fused round also "report": {"devices": {...}, "seconds": {...}}
             of an examination {"task": ..., "culprits": {device: reason}}
-            {"error": "..."}; with "storage": true it is the disk's, and trying again later may help
+            {"error": "..."}; with "storage": true it is a disk error, and a retry may help
 
 The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
 """
@@ -61,7 +61,7 @@ class Worker:
         self.memories = Memories(self.state / "memory")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what is asked."""
+        """Execute a request."""
         if request["task"] == "start":
             made = [self.fuser.start(self._spec(name), self.setup["seed"]) for name in request["prototypes"]]
             return {**request, "models": [_facts(digest, header) for digest, header in made]}
@@ -72,7 +72,7 @@ class Worker:
         return {**request, **self._fuse(number)}
 
     def _round(self, number: int) -> tuple[Recipe, list[StoredGroup], Memory, int]:
-        """All that a round is fused from, and the number of the last closed round before it."""
+        """The inputs of a round, and the number of the last closed round before it."""
         journal = Journal(self.state / "journal.db", read_only=True)
         try:
             rounds = journal.rounds()
@@ -128,7 +128,7 @@ def main() -> None:
             answer = {"error": f"{type(error).__name__}: {error}"}
         try:
             write_json(answers, answer)
-        except BrokenPipeError:  # the service was killed: nobody is there to answer, or to read why
+        except BrokenPipeError:  # the service was killed: there is no reader
             os._exit(0)
 
 

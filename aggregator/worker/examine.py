@@ -1,9 +1,9 @@
-"""Which update of a round cannot be fused: each is fused alone, in a process that may die of it.
+"""Finds the updates of a round that cannot be fused: each is fused alone, in a process that may crash.
 
-What intake has accepted should never end the worker. If something does all the same, the round must not be lost, and
-no honest device be blamed for a full disk or a missing file. So the published model itself is fused first, as if a
-device had sent it back unchanged: if not even that works, the fault is not in the updates. An update is a culprit if it
-fails twice, and the published model still passes after it.
+An accepted update should never crash the worker. If one does anyway, the round must not be lost, and no honest device
+may be blamed for a full disk or a missing file. So the published model itself is fused first as a control, as if a
+device had sent it back unchanged: if that fails, the updates are not the cause. An update is a culprit if it fails
+twice, and the control still passes afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["examine", "outcome_of"]
 
-STEPS = 5  # of distillation and of the generator: what an update does to them shows at once
+STEPS = 5  # of distillation and of the generator: a bad update fails at once
 REASON = 300  # characters
 
 
@@ -53,7 +53,7 @@ def examine(fuser: Fuser, recipe: Recipe, number: int, groups: Sequence[StoredGr
 
 
 def _each_alone(groups: Sequence[StoredGroup]) -> Iterator[tuple[str, str, StoredGroup]]:
-    """Prototype, device, and the group with the update of this device alone."""
+    """Prototype, device, and the group with only the update of this device."""
     for group in groups:
         for row in group.rows:
             yield str(group.spec), row.device, dataclasses.replace(group, rows=(row,), late=())
@@ -71,11 +71,11 @@ def _cheap(recipe: Recipe) -> Recipe:
 def _fuse(fuser: Fuser, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> None:
     fused = fuser.compute(recipe, number, groups, memory)
     for state in fused.states.values():
-        encode(pack_state(dict(state), floats="fp32"))  # refuses what is not finite
+        encode(pack_state(dict(state), floats="fp32"))  # refuses non-finite values
 
 
 def outcome_of(work: Callable[[], None]) -> str:
-    """Why `work` fails, or nothing; it runs in a fork of this process, which has nothing of its own to lose."""
+    """Why `work` fails, or an empty string; it runs in a fork of this process."""
     read, write = os.pipe()
     child = os.fork()
     if not child:

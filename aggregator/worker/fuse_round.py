@@ -1,7 +1,7 @@
-"""A round, fused: updates from disk in, the next model of every prototype, its scores and its artifact out.
+"""Fuses a stored round: updates from disk in, the next model of every prototype, its scores and its artifact out.
 
-A model's artifact holds its full-precision state, as float16 for prototypes whose devices quantize it anyway. The
-same updates give the same bits: they are taken in the order of their device ids, and nothing here depends on a clock.
+A model's artifact has its full-precision state, as float16 for prototypes whose devices quantize it anyway. The same
+updates give the same bits: they are processed in the order of their device ids, and nothing depends on the time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wire.tensors import encode
 
 __all__ = ["Fuser", "StoredGroup", "round_groups", "wire_floats"]
 
-PARENTS = 900  # that a header can name; the journal names all
+PARENTS = 900  # limit of a header; the journal has all of them
 State = dict[str, torch.Tensor]
 
 
@@ -48,13 +48,13 @@ def wire_floats(spec: PrototypeSpec) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGroup:
-    """One prototype in one round as the journal has it; rows are in the order of their device ids."""
+    """One prototype in one round according to the journal; rows are in the order of their device ids."""
 
     spec: PrototypeSpec
-    base: str  # the model that was published
+    base: str  # the published model
     rows: Sequence[UpdateRow]
     late: Sequence[tuple[UpdateRow, str]] = ()  # of an earlier round, each with the model that it started from
-    unchanged: bool = False  # and the published model, as if a device had sent it back; see examine.py
+    unchanged: bool = False  # add the published model, as if a device had sent it back; see examine.py
 
 
 class _Bases(dict[str, dict[str, NDArray[Any]]]):
@@ -71,17 +71,17 @@ class _Bases(dict[str, dict[str, NDArray[Any]]]):
 
 @dataclass(slots=True)
 class Fuser:
-    """What all prototypes and rounds have in common."""
+    """Inputs shared by all prototypes and rounds."""
 
     blobs: Blobs
     key: Ed25519PrivateKey
     fleet: str
     validation: tuple[torch.Tensor, torch.Tensor] | None = None  # to score published models on
-    server: Server = field(default_factory=Server)  # what fusion itself works with
+    server: Server = field(default_factory=Server)  # the aggregator's inputs of fusion
     models: dict[PrototypeSpec, Prototype] = field(default_factory=dict)  # to score with; their weights are replaced
 
     def start(self, spec: PrototypeSpec, seed: int) -> tuple[str, ModelHeader]:
-        """The first model of a prototype; the seed and the prototype decide it."""
+        """The initial model of a prototype, determined by seed and prototype."""
         model = build(spec, generator=torch_rng(seed, "init", str(spec)))
         state = unpack(pack_state(model.state_dict(), floats="fp32"))
         return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
@@ -89,13 +89,13 @@ class Fuser:
     def fuse(
         self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
     ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
-        """The next model of every prototype of which updates came in time, and what fusion says of the round."""
+        """The next model of every prototype with timely updates, and the fusion report of the round."""
         bases = _Bases(self.blobs)
         fused = self.compute(recipe, number, groups, memory, bases)
         made = []
         for group in groups:
             if not group.rows:
-                continue  # late teachers alone: the prototype's model stays
+                continue  # only late teachers: the prototype's model does not change
             name = str(group.spec)
             parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
             metrics = {**_train_loss(group.rows, fused), **fused.metrics[name]}
@@ -121,7 +121,7 @@ class Fuser:
         memory: Memory,
         bases: _Bases | None = None,
     ) -> Fused:
-        """What fusion makes of the round; nothing is written."""
+        """The result of fusion; nothing is written."""
         models = _Bases(self.blobs) if bases is None else bases
         taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
         return fuse_round(recipe, taken, self.server, number, memory)
@@ -146,7 +146,7 @@ class Fuser:
         return self.models[spec]
 
     def _scores(self, model: Prototype, state: State) -> dict[str, float]:
-        """Of a model as boards receive it, where there are labelled samples to tell."""
+        """Scores of a model as boards receive it, if there are labelled samples."""
         if self.validation is None:
             return {}
         return score_state(model, state, *self.validation, floats=wire_floats(model.spec))
@@ -184,7 +184,7 @@ def _train_loss(rows: Sequence[UpdateRow], fused: Fused) -> dict[str, float]:
 
 
 def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[Any]]) -> State:
-    """`state` with integers where the model before has integers: a mean of them is a float."""
+    """`state` with integer tensors where the previous model has them: their mean is a float."""
     dtypes = {
         name: torch.from_numpy(np.empty(0, base[name].dtype)).dtype for name in state if base[name].dtype.kind != "f"
     }
@@ -192,7 +192,7 @@ def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[
 
 
 def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:
-    """A round as the journal has it, by prototype, with the late updates that were noted when it began to fuse."""
+    """A round according to the journal, by prototype, with the late updates recorded when fusing began."""
     rows: dict[str, list[UpdateRow]] = defaultdict(list)
     for row in journal.updates(number):
         rows[row.prototype].append(row)

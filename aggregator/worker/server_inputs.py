@@ -1,4 +1,4 @@
-"""What the aggregator brings to fusion (`Server`), from what the worker is told: samples, teachers, a device."""
+"""Builds the server-side inputs of fusion (`Server`) from the worker's setup: samples, teachers, compute device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.spec import PrototypeSpec
 
 __all__ = ["Labelled", "bring", "load_labelled"]
 
-MAX_GRAPH = 2**31  # bytes: protobuf has no larger ones
+MAX_GRAPH = 2**31  # bytes: protobuf's limit
 
 Labelled = tuple[torch.Tensor, torch.Tensor]
 

@@ -1,6 +1,6 @@
-"""Accepted updates as fusion takes them (`Received`), each read from its blob when its tensors are asked for.
+"""Accepted updates as inputs of fusion (`Received`), each loaded lazily from its blob.
 
-So a round of a thousand updates needs the memory of one. A part that goes over them twice reads them twice.
+So a round of a thousand updates needs the memory of one. A part that iterates twice reads them twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def base_arrays(sealed: bytes) -> dict[str, NDArray[Any]]:
 
 
 def received(row: UpdateRow, blobs: Blobs, base: Arrays, *, late: bool = False, label_counts: bool = False) -> Received:
-    """The update of `row`; `base` is the model that the device started from. `label_counts` has those read now."""
+    """The update of `row`; `base` is the model that the device started from. `label_counts` are read immediately."""
 
     def read() -> tuple[UpdateHeader, Mapping[str, Tensor], Mapping[str, Tensor]]:
         header, body = decode_update(payload_of(blobs.read(row.digest)))

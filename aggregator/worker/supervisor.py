@@ -1,4 +1,4 @@
-"""The worker process as the service sees it: ask, and later take the answer, or learn that it died."""
+"""The service's side of the worker process: send a request, later take the answer, and handle its death."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from core.processes.python_child import module_arguments
 __all__ = ["WorkerProcess"]
 
 log = logging.getLogger("edgestill.aggregator")
-TRIES = 2  # of one request; then whoever asked must find out why
+TRIES = 2  # of one request; then the caller must examine why
 
 
 class WorkerProcess:
-    """Starts `python -m aggregator.worker` when it is needed, again if it died, and keeps it for the next request.
+    """Starts `python -m aggregator.worker` on demand, restarts it if it died, and keeps it for the next request.
 
-    Importing torch takes a second or two: `warm` starts the process while the devices still train. A request that was
-    not answered is asked again of the next process, once: what it does is in the journal, not in the process.
+    Importing torch takes a second or two: `warm` starts the process while the devices still train. An unanswered
+    request is sent again to the next process, once: its state is in the journal, not in the process.
     """
 
     def __init__(self, setup: Mapping[str, Any], on_answer: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class WorkerProcess:
         self._process: Child | None = None
         self._answers: SimpleQueue[tuple[int, dict[str, Any] | None]] = SimpleQueue()
         self._asked: dict[str, Any] | None = None
-        self._sent = False  # whether a living process was asked
+        self._sent = False  # whether the request was sent to a living process
         self._starts = 0
         self.deaths = 0  # in a row
 
@@ -41,25 +41,25 @@ class WorkerProcess:
         return self._asked is not None
 
     def warm(self) -> None:
-        """Have a process ready."""
+        """Start a process in advance."""
         if self._process is None:
             self._start()
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Have this done; if no process can be started now, `take` tries again."""
+        """Send a request; if no process can be started now, `take` tries again."""
         assert self._asked is None, "one request at a time"
         self._asked, self._sent, self.deaths = request, False, 0
         self._deliver()
 
     def take(self) -> dict[str, Any] | None:
-        """The answer, once it is there; a process that died is replaced and asked again."""
+        """The answer, once available; a process that died is replaced and the request sent again."""
         while True:
             try:
                 number, answer = self._answers.get_nowait()
             except Empty:
                 break
             if number != self._starts:
-                continue  # of a process that was replaced
+                continue  # from a replaced process
             if answer is None:
                 if self._died():
                     return {"error": f"the worker process died {TRIES} times in a row; its words are in the log above"}
@@ -71,12 +71,12 @@ class WorkerProcess:
         return None
 
     def cancel(self) -> None:
-        """Want no answer any more: what was asked for is given up, and the process with it."""
+        """Cancel the request and kill the process."""
         self._asked = None
         self.close()
 
     def close(self) -> None:
-        """End the process; what it was doing is done again after the next start."""
+        """Kill the process; its work is repeated after the next start."""
         process, self._process = self._process, None
         self._starts += 1
         if process is not None:
@@ -86,14 +86,14 @@ class WorkerProcess:
         assert self._asked is not None
         try:
             self.warm()
-        except OSError as error:  # no memory, no process number, no file number: a matter of time
+        except OSError as error:  # no memory, process id or descriptor available: temporary
             log.error("the worker process cannot be started: %s; it is tried again", error)
             return
         self._sent = True
         self._send(self._asked)
 
     def _start(self) -> None:
-        # a crash point in the worker is met once, not by every process that follows
+        # a crash point in the worker applies to the first process only
         env = environment(crash_points=not self._starts)
         self._starts += 1
         self._process = start_python(module_arguments("aggregator.worker"), env=env)
@@ -102,7 +102,7 @@ class WorkerProcess:
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None
-        send(self._process, json.dumps(message).encode() + b"\n")  # if it has died, the listener tells
+        send(self._process, json.dumps(message).encode() + b"\n")  # if it has died, the listener reports it
 
     def _listen(self, process: Child, number: int) -> None:
         assert process.stdout is not None
@@ -114,7 +114,7 @@ class WorkerProcess:
         self._on_answer()
 
     def _died(self) -> bool:
-        """Start again; True if that has failed too often."""
+        """Restart; True if it has failed too often."""
         code = self._process.poll() if self._process else None
         self._process = None
         self.deaths += 1
@@ -124,5 +124,5 @@ class WorkerProcess:
         if self.deaths >= TRIES:
             self._asked = None
             return True
-        self._sent = False  # asked again, by `take`
+        self._sent = False  # sent again by `take`
         return False

@@ -1,7 +1,7 @@
 """Board profiles: one TOML file per board, checked when it is read.
 
-A profile says what a board is (architecture, memory, accelerator, which OS families run on it, how torch is had there)
-and what sensible settings of an agent are on it. `models` are starts of what `/proc/device-tree/model` says.
+A profile describes a board (architecture, memory, accelerator, supported OS families, source of torch) and sensible
+agent settings for it. `models` are prefixes of `/proc/device-tree/model`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def board(name: str) -> Board:
 
 
 def board_of_model(model: str, arch: str) -> Board | None:
-    """The profile of a board that calls itself `model`; else the generic one of its architecture, if there is one."""
+    """The profile of a board with this `model`; else the generic one of its architecture, if there is one."""
     found = [(len(start), b.name) for b in boards().values() for start in b.models if model.startswith(start)]
-    name = max(found)[1] if found else f"generic-{arch}"  # the longest start is the most exact
+    name = max(found)[1] if found else f"generic-{arch}"  # the longest prefix is the most specific
     return boards().get(name)

@@ -1,14 +1,14 @@
-"""install.sh of OUT/_fleet/broker: puts a fleet's broker files where Mosquitto reads them, owned by its user.
+"""install.sh of OUT/_fleet/broker: installs a fleet's broker files where Mosquitto reads them, owned by its user.
 
-`edgestill broker install` runs it here; on another machine it is run from a copy of the folder. It may be run again, as
-after a revocation. A machine has the former files or the new ones, never a mixture:
+`edgestill broker install` runs it on this machine; on another one it is run from a copy of the folder. It is
+idempotent, and is run again after a revocation, for example. The change is atomic:
 
-    /etc/mosquitto/.edgestill-XXXXXX/    the files, mode 0600, of the user that Mosquitto becomes: it reads them after
-                                         it has dropped root's rights, and again at every reload
-    /etc/mosquitto/edgestill             a link to that folder, put in place by one rename
-    /etc/mosquitto/conf.d/edgestill.conf the configuration in the form of the Mosquitto that is installed
+    /etc/mosquitto/.edgestill-XXXXXX/    the files, mode 0600, owned by Mosquitto's user: it reads them after dropping
+                                         root privileges, and again at every reload
+    /etc/mosquitto/edgestill             a symbolic link to that folder, replaced by one rename
+    /etc/mosquitto/conf.d/edgestill.conf the configuration for the installed version of Mosquitto
 
-Before the link is changed, Mosquitto is started with the new files on a loopback port, as the user that it will be.
+Before the link is changed, Mosquitto is started with the new files on a loopback port, as its own user.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class InstallOptions:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the script said."""
+    """The output of the script."""
 
     lines: tuple[str, ...]
 
@@ -209,7 +209,7 @@ def install_broker(folder: Path, options: InstallOptions) -> Installed:
 
 
 def _check(folder: Path) -> None:
-    """Refuse a folder that is not what `edgestill provision` makes, before anything runs."""
+    """Refuse a folder that `edgestill provision` did not create, before anything runs."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; give --from KITS/_fleet/broker of `edgestill provision`")
     try:

@@ -1,15 +1,16 @@
-"""Mosquitto for one fleet: TLS only, client certificates required, each device on its own level.
+"""Mosquitto configuration of one fleet: TLS only, client certificates required, each device limited to its topics.
 
-`render` gives the files of one folder, which is copied to where the broker runs. Mosquitto 2.1 has its access list in
-a plugin, 2.0 has it built in; the list itself is the same.
+`render` returns the files of one folder, which is copied to the broker's machine. Mosquitto 2.1 has access lists in a
+plugin, 2.0 has them built in; the list itself is the same.
 
-What one device can make the broker hold is bounded. No Mosquitto limits how many messages a client may have retained;
-the access list does, because it has no wildcard in what a device writes: at most one message on each of `_UP`.
+The resources that one device can occupy at the broker are bounded. Mosquitto does not limit the number of retained
+messages of a client; the access list does, because it has no wildcard in the topics that a device may write: at most
+one message on each of `_UP`.
 
-    retained   len(_UP) * MAX_PACKET bytes for each device, whatever it sends and for how long
+    retained   len(_UP) * MAX_PACKET bytes for each device
     queued     QUEUE_MESSAGES messages and QUEUE_BYTES bytes for each client that does not read
     sessions   one for each certificate: its common name is the client id
-    the rest   subscriptions, which Mosquitto does not limit either, and all of the above together: `memory_limit`
+    total      subscriptions, which Mosquitto does not limit either, and all of the above: `memory_limit`
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FOLDER = "/etc/mosquitto/edgestill"
 #: Where Mosquitto's own images have it; the configuration says where Debian's package has it.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
 _UP = ("state", "about", "metrics", "reported", "up")
-_DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent contradicts a will that comes late
+_DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent corrects a late will
 #: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/intake/access.py: 256
 # KiB).
 MAX_PACKET = 300_000
@@ -99,9 +100,10 @@ def conf(
 
 
 def acl(fleet: str, enrolling: Collection[str] = ()) -> str:
-    """Who may say and hear what; user names are the common names of certificates.
+    """The access list; user names are the common names of certificates.
 
-    Patterns are for everybody, so what a board of `enrolling` may not do with its claim alone is denied to it by name.
+    Patterns apply to all users, so topics that a board of `enrolling` must not access with only its claim are denied by
+    name.
     """
     base = f"{ROOT}/{VERSION}/{fleet}"
     lines = ["user aggregator", f"topic readwrite {base}/#", ""]

@@ -1,4 +1,4 @@
-"""Which kits of a folder have been flashed: `flashed.json` beside them, for `--next`.
+"""The record of flashed kits: `flashed.json` in the folder of kits, for `--next`.
 
 {"pi-01": {"kit": "<SHA-256 of kit.json>", "when": "2026-11-16T10:00:00Z", "target": "/media/me/bootfs"}}
 """
@@ -28,7 +28,7 @@ MAX_RECORD = 16 * 2**20
 
 
 class Flashed(msgspec.Struct, frozen=True):
-    """One device that has its card."""
+    """A device whose card was written."""
 
     kit: str
     when: str
@@ -52,7 +52,7 @@ def read_flashed(kits: Path) -> dict[str, Flashed]:
 
 
 def remember(kits: Path, device: str, manifest: bytes, target: Path) -> None:
-    """Note that the device has its card."""
+    """Record that the device's card was written."""
     when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     record = {**read_flashed(kits), device: Flashed(digest_of(manifest), when, str(target))}
     pretty = msgspec.json.format(msgspec.json.encode(dict(sorted(record.items()))), indent=2)
@@ -78,11 +78,11 @@ def next_kit(kits: Path, family: str, key: str | None = None) -> Path:
 
 
 def _is_for(kit: Path, family: str) -> bool:
-    """What the kit says of itself; whether that is true is checked before it is used."""
+    """The kit's unverified metadata; it is verified before the kit is used."""
     try:
         return family in msgspec.json.decode(read_part(kit / MANIFEST, MAX_MANIFEST), type=_Families).os
     except (EdgestillError, msgspec.MsgspecError):
-        return True  # it is told what is wrong with it when its turn has come
+        return True  # the problem is reported when this kit is used
 
 
 def _is_revoked(kit: Path, kits: Path, key: str | None) -> bool:
@@ -94,8 +94,8 @@ def _is_revoked(kit: Path, kits: Path, key: str | None) -> bool:
 
 @contextmanager
 def only_one(kits: Path) -> Iterator[None]:
-    """Hold off a second `edgestill flash` on these kits: two cards must not get one identity."""
-    # not through a link, which could be to anything: it is made here, or was made here before
+    """Lock these kits against a second `edgestill flash`: two cards must not get the same identity."""
+    # do not follow a link, which could point anywhere
     handle = os.open(kits / ".flash.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+b", buffering=0) as lock:
         try:

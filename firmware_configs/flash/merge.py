@@ -1,12 +1,12 @@
-"""Joining a kit's boot settings to what the user has on the card: pure functions from bytes to bytes.
+"""Merges a kit's boot settings with the user's files on the card: pure functions from bytes to bytes.
 
-`cmdline.txt` is one line of words. Ours run the kit's script once, as Raspberry Pi Imager does it; a script of the
-user's that waits there too stays, and runs first: systemd runs every `systemd.run=` in order.
+`cmdline.txt` is one line of words. Ours run the kit's script once, as Raspberry Pi Imager does; a first-boot script of
+the user is kept, and runs first: systemd runs every `systemd.run=` in order.
 
-`user-data` of the user's, whatever its form, becomes one part of a MIME archive and the kit's the other, as cloud-init
-reads them; nothing of it is parsed or written anew. Only our own part is replaced when a card is flashed again.
+The user's `user-data`, in any form, becomes one part of a MIME archive for cloud-init and the kit's the other; the
+user's part is neither parsed nor rewritten. Only our own part is replaced when a card is flashed again.
 
-`meta-data` is YAML of which only the top keys that the kit has are replaced.
+`meta-data` is YAML, in which only the top-level keys of the kit are replaced.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from core.errors import ConfigError
 __all__ = ["active_lines", "merge_cmdline", "merge_meta_data", "merge_user_data"]
 
 PART = "edgestill.cfg"
-#: How cloud-init joins our part: lists (runcmd) grow, and what the user has set stays.
+#: How cloud-init merges our part: lists (runcmd) are appended, and the user's values win.
 MERGE = "list(append)+dict(no_replace,recurse_list)+str()"
 MARK = b"# edgestill: this part is replaced by `edgestill flash`\n"
 OURS = re.compile(r"systemd\.run=/boot/firmware/edgestill/\S*")
 FIXED = ("systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target")
-#: First lines by which cloud-init knows what user-data is, and the MIME type that says the same of a part.
+#: First lines by which cloud-init recognises user-data, and the corresponding MIME types.
 FORMS = {
     b"#cloud-config-archive": "text/cloud-config-archive",
     b"#cloud-config": "text/cloud-config",
@@ -48,7 +48,7 @@ def merge_cmdline(existing: bytes, script: str) -> bytes:
 
 
 def merge_user_data(existing: bytes | None, ours: bytes) -> bytes:
-    """user-data with the user's own and ours: ours alone if there is nothing else."""
+    """user-data with the user's part and ours: only ours if there is nothing else."""
     ours = _marked(ours)
     theirs = [part for part in _parts(existing or b"") if part.get_filename() != PART]
     if not theirs:
@@ -62,7 +62,7 @@ def merge_user_data(existing: bytes | None, ours: bytes) -> bytes:
 
 
 def merge_meta_data(existing: bytes | None, ours: bytes) -> bytes:
-    """meta-data with our keys in place of the user's of the same name; the rest stays, comments too."""
+    """meta-data with our keys in place of the user's of the same name; the rest is kept, including comments."""
     text = (existing or b"").decode()
     for line in ours.decode().splitlines():
         key = line.partition(":")[0]
@@ -77,7 +77,7 @@ def merge_meta_data(existing: bytes | None, ours: bytes) -> bytes:
 
 
 def active_lines(text: bytes) -> list[str]:
-    """The lines that say something: no comments, no blanks."""
+    """The lines without comments and blanks."""
     lines = text.decode(errors="replace").splitlines()
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
@@ -90,7 +90,7 @@ def _marked(ours: bytes) -> bytes:
 
 
 def _parts(existing: bytes) -> list[Message]:
-    """What user-data consists of; nothing if it says nothing."""
+    """The parts of user-data; none if it is empty."""
     if re.match(rb"(?i)(content-type|mime-version):", existing):
         message = message_from_bytes(existing)
         parts = message.get_payload() if message.is_multipart() else [message]

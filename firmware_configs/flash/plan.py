@@ -1,8 +1,8 @@
-"""What a kit means for a card: which files go where, decided before anything is written.
+"""The plan for writing a kit to a card: which files go where, decided before anything is written.
 
 The kit goes into a folder named after its device and its content, so a new kit never overwrites the one that the card
-boots with. What then makes the board use it is small, and put in place last: a word of `cmdline.txt` (bookworm),
-`user-data` (cloud-init), a unit (jetson). In a kit's boot files, `@KIT@` stands for the folder.
+boots with. It is activated by a small change, written last: a word of `cmdline.txt` (bookworm),
+`user-data` (cloud-init), a unit (jetson). In a kit's boot files, `@KIT@` is a placeholder for the folder.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PLACES = ("cmdline.txt", "network-config", "meta-data", "user-data", f"{UNITS}/{
 
 
 def kit_tag(kit: Kit, manifest: bytes) -> str:
-    """The folder of a kit: its device and eight digits of what it holds."""
+    """The folder of a kit: its device and eight digits of its digest."""
     return f"{kit.device}-{digest_of(manifest)[:8]}"
 
 
 def home_of(family: str) -> str:
-    """The folder of a card below which kits have theirs."""
+    """The parent folder of all kits on a card."""
     return JETSON_HOME if family == "jetson" else HOME
 
 
 def on_board(family: str, path: str) -> str:
-    """Where a path of the card is on the running board; Bookworm, Trixie and Ubuntu mount it alike."""
+    """The path on the running board of a path on the card; Bookworm, Trixie and Ubuntu use the same mount point."""
     return f"/{path}" if family == "jetson" else f"/boot/firmware/{path}"
 
 
@@ -48,7 +48,7 @@ def make_plan(kit: Kit, signed: Mapping[str, bytes], family: str, card: Card) ->
     home, number = home_of(family), 1
     tag = folder = f"{home}/{kit_tag(kit, signed[MANIFEST])}"
     files = _files(kit, signed, family, folder)
-    while _damaged(card, folder, files):  # it may be what the card boots with, so it is not written over
+    while _damaged(card, folder, files):  # the card may boot with it, so it is not overwritten
         number += 1
         folder = f"{tag}-{number}"
         files = _files(kit, signed, family, folder)
@@ -69,16 +69,16 @@ def make_plan(kit: Kit, signed: Mapping[str, bytes], family: str, card: Card) ->
 
 
 def _files(kit: Kit, signed: Mapping[str, bytes], family: str, folder: str) -> dict[str, KitFile]:
-    """What the kit's folder holds on the card."""
+    """The files of the kit's folder on the card."""
     files = {**kit.payload(), **{name: KitFile(data) for name, data in signed.items()}}
-    if family == "bookworm":  # the script is run where the kit is
+    if family == "bookworm":  # the script runs from the kit's folder
         for name, file in kit.boot(family).items():
             files[name] = KitFile(_named(file.data, family, folder), file.mode)
     return files
 
 
 def _named(text: bytes, family: str, folder: str) -> bytes:
-    """A boot file that knows where the kit is on the running board."""
+    """A boot file with the path of the kit on the running board filled in."""
     return text.replace(KIT.encode(), on_board(family, folder).encode())
 
 
@@ -102,7 +102,7 @@ def _cloud_init(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[lis
     merged = merge_user_data(card.read("user-data"), boot["user-data"])
     if not merged.startswith(b"#cloud-config"):
         notes.append("user-data of your own stays, as a part beside edgestill's")
-    return [*puts, Put("user-data", merged)], notes  # last: it is what starts the kit's installer
+    return [*puts, Put("user-data", merged)], notes  # last: it starts the kit's installer
 
 
 def _jetson(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[list[Put], list[str]]:
@@ -124,7 +124,7 @@ def _is_there(card: Card, put: Put) -> bool:
 
 
 def _before(card: Card, puts: tuple[Put, ...]) -> dict[str, bytes]:
-    """What the user had, unless an earlier flashing has kept it."""
+    """The user's files to keep, unless an earlier run has already kept them."""
     kept = set(card.names(BEFORE))
     found = {put.path: card.read(put.path) for put in puts if put.path not in kept}
     return {path: data for path, data in found.items() if data is not None}
@@ -135,6 +135,6 @@ def _names_wifi(network: bytes) -> bool:
 
 
 def _ours(card: Card, network: bytes) -> bool:
-    """Whether an earlier flashing put it there: then what was before is kept, and differs."""
+    """Whether an earlier run wrote it: then the original is kept, and differs."""
     before = card.read(f"{BEFORE}/network-config")
     return before is not None and before != network

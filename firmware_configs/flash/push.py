@@ -1,9 +1,9 @@
 """A kit to a running board over the system's ssh: one connection, the files on its stdin, a script that does the rest.
 
-The script runs on the board to its end even if the connection is lost. It keeps what was installed, runs the kit's
-install.sh, and waits until the agent has reported, that is, until systemd shows a new process that has connected to its
-broker. Otherwise it puts back what was there and starts that. The package itself is not put back: pip may have upgraded
-it, and every version reads the configuration of the ones before.
+The script runs on the board to its end even if the connection is lost. It saves the current installation, runs the
+kit's install.sh, and waits until systemd shows a new agent process that has connected to its broker. Otherwise it
+restores the previous installation and starts it. The package itself is not downgraded: pip may have upgraded it, and
+every version reads the configuration of earlier ones.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ exit {ROLLED_BACK}
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What the board said."""
+    """The output of the board."""
 
     lines: tuple[str, ...]
 
 
 def archive(kit: Kit, signed: Mapping[str, bytes]) -> bytes:
-    """The kit as a tar, in a folder of its own, with the modes of its files."""
+    """The kit as a tar file with a single top folder and the modes of its files."""
     files = {**kit.payload(), **{name: KitFile(data) for name, data in signed.items()}}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -98,7 +98,7 @@ def archive(kit: Kit, signed: Mapping[str, bytes]) -> bytes:
 
 
 def remote_command(tag: str, seconds: int) -> str:
-    """What the board's shell is asked to run, as root."""
+    """The command for the board's shell, run as root."""
     run = f"sh -c {shlex.quote(SCRIPT)} push {shlex.quote(tag)} {seconds}"
     may = f"sudo -n true 2>/dev/null || exit {NO_SUDO}"
     return f'if [ "$(id -u)" = 0 ]; then exec {run}; else {may}; exec sudo -n {run}; fi'
@@ -107,7 +107,7 @@ def remote_command(tag: str, seconds: int) -> str:
 def push_kit(
     kit: Kit, signed: Mapping[str, bytes], host: str, *, seconds: int = 60, ssh: Sequence[str] = ("ssh",)
 ) -> Pushed:
-    """Install the kit on the board at `host` (user@host); DeviceError if its agent is not what runs there now."""
+    """Install the kit on the board at `host` (user@host); DeviceError if its agent does not run there afterwards."""
     if host.startswith("-"):
         raise ConfigError(f"host {host!r}: write user@host")
     command = [*ssh, "-o", "BatchMode=yes", "-T", "--", host, remote_command(kit_tag(kit, signed[MANIFEST]), seconds)]

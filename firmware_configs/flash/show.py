@@ -1,4 +1,4 @@
-"""What a card holds, in words that anybody may read: whose kit, whether it is whole, whether the board will use it."""
+"""The kits on a card, without secrets: device, completeness, and whether the board will use it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The fleet's certificate authority: a folder that only its owner may read.
 
     ca.pem, ca.key     its certificate and key (ECDSA P-256)
-    issued.json        every certificate it has issued: serial, name, purpose, ends, when it was revoked; and of which
-                       device a claim is, or by which claim a device got its certificate
-    crl.pem            those revoked, for the broker
+    issued.json        the ledger of all issued certificates: serial, name, purpose, expiry, time of revocation; and
+                       the device of a claim, or the claim of a device's certificate
+    crl.pem            the revoked ones, for the broker
 
-A device's certificate has its id as common name and serves clients only; the broker's serves servers only, so neither
-can be used in the place of the other. Boards often start with a clock in the past, so certificates begin a day early.
+A device's certificate has its id as common name and is valid for clients only, the broker's for servers only, so
+neither can replace the other. Boards often start with a clock in the past, so certificates are valid from a day
+earlier.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ MAX_PEM, MAX_LEDGER = 64 * 1024, 256 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """One certificate, as the ledger has it."""
+    """One certificate in the ledger."""
 
     serial: str  # hex
     name: str
     purpose: Purpose
     ends: str  # UTC, ISO 8601
     revoked: str | None = None
-    device: str = ""  # whose claim it is
-    enrol: str = ""  # of a claim: "approve", or "claim" if nobody has to
+    device: str = ""  # device of a claim
+    enrol: str = ""  # of a claim: "approve", or "claim" if no approval is needed
     claim: str = ""  # the serial of the claim that it was issued for
     keys: str = ""  # and the fingerprint of the board's keys: wire/enrolment.py
-    undone: str = ""  # when the device was let in again; the certificate itself stays revoked
+    undone: str = ""  # when the device was readmitted; the certificate itself stays revoked
 
 
 class Authority:
-    """Issues and revokes; what it did is in the ledger once `save` returns."""
+    """Issues and revokes certificates; changes are in the ledger once `save` returns."""
 
     def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey, cert: x509.Certificate) -> None:
         self.folder, self._key, self.cert = folder, key, cert
@@ -78,7 +79,8 @@ class Authority:
         alternatives: Sequence[str] = (),
         **facts: str,
     ) -> x509.Certificate:
-        """A certificate of `name` for the key; it ends before the authority's own. `facts` go into the ledger."""
+        """A certificate of `name` for the key; it expires before the authority's own. `facts` are stored in the
+        ledger."""
         now = _now()
         ends = min(now + timedelta(days=days), self.cert.not_valid_after_utc)
         builder = _builder(_name(name), self.cert.subject, public_key, now - EARLY, ends)
@@ -96,7 +98,7 @@ class Authority:
         return cert
 
     def revoke(self, name: str, *, but: str = "") -> list[Issued]:
-        """Take back every certificate of `name`, and its claims `but` one serial; those not taken back before."""
+        """Revoke every certificate of `name`, and its claims `but` one serial; returns the newly revoked ones."""
         named = [entry for entry in self.issued if name in (entry.name, entry.device)]
         taken = [entry for entry in named if entry.revoked is None and entry.serial != but]
         when = _now().isoformat()
@@ -104,24 +106,24 @@ class Authority:
         return taken
 
     def readmit(self, name: str) -> None:
-        """Let a device that was put out get new certificates; those taken back stay so."""
+        """Readmit a revoked device, which may get new certificates; the revoked ones stay revoked."""
         when = _now().isoformat()
         mine = [e for e in self.issued if name in (e.name, e.device) and e.revoked is not None and not e.undone]
         self.issued = [replace(entry, undone=when) if entry in mine else entry for entry in self.issued]
 
     def is_out(self, name: str) -> bool:
-        """Whether a device was put out of the fleet: all that it had was taken back, and nobody has undone that."""
+        """Whether a device was revoked: all of its certificates are revoked, and it was not readmitted."""
         mine = [entry for entry in self.issued if name in (entry.name, entry.device)]
         return bool(mine) and all(e.revoked is not None for e in mine) and any(not e.undone for e in mine)
 
     def revoked(self, serial: int) -> bool:
-        """Whether a certificate was taken back."""
+        """Whether a certificate is revoked."""
         return any(entry.revoked is not None for entry in self.issued if entry.serial == f"{serial:x}")
 
     def crl(self) -> bytes:
         """The revoked certificates, in PEM.
 
-        It ends with the authority: a broker whose list has ended refuses every device, which is the worse failure.
+        It expires with the authority: a broker with an expired list refuses every device, which is the worse failure.
         """
         builder = x509.CertificateRevocationListBuilder().issuer_name(self.cert.subject)
         builder = builder.last_update(_now() - EARLY).next_update(self.cert.not_valid_after_utc)
@@ -134,7 +136,7 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def save(self) -> None:
-        """Write ledger and list: whole, or as they were."""
+        """Write ledger and revocation list atomically."""
         ledger = msgspec.json.format(msgspec.json.encode(self.issued), indent=1)
         write_atomic(self.folder / "issued.json", ledger, mode=0o600)
         write_atomic(self.folder / "crl.pem", self.crl())
@@ -142,7 +144,7 @@ class Authority:
 
 @contextmanager
 def open_authority(folder: Path, fleet: str, *, days: float | None = None) -> Iterator[Authority]:
-    """The authority in `folder`, for this process alone; with `days` it is made if it is not there."""
+    """The authority in `folder`, locked by this process; with `days` it is created if missing."""
     if days is not None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     elif not (folder / "ca.pem").exists():
@@ -155,7 +157,7 @@ def open_authority(folder: Path, fleet: str, *, days: float | None = None) -> It
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A TLS key: P-256, which every board and broker has."""
+    """A TLS key: P-256, which every board and broker supports."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -177,11 +179,11 @@ def _make(folder: Path, fleet: str, days: float) -> None:
     builder = builder.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
     cert = builder.sign(key, hashes.SHA256())
     write_atomic(folder / "ca.key", private_pem(key), mode=0o600)
-    write_atomic(folder / "ca.pem", public_pem(cert))  # last: it says that the authority is there
+    write_atomic(folder / "ca.pem", public_pem(cert))  # last: it marks the authority as complete
 
 
 def _refuse_part(folder: Path) -> None:
-    """A part of an authority is not a new one: what it has issued and revoked would be forgotten."""
+    """Refuse an incomplete authority: a new one would lose the record of issued and revoked certificates."""
     ca, ledger, crl = (folder / name for name in ("ca.pem", "issued.json", "crl.pem"))
     lost = ca if os.path.lexists(ca) or os.path.lexists(ledger) else None
     lost = None if ca.exists() else lost
@@ -212,7 +214,7 @@ def _load(folder: Path, fleet: str) -> Authority:
 def _locked(path: Path) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # two that issue at once would lose each other's entries
+        fcntl.flock(handle, fcntl.LOCK_EX)  # concurrent processes would lose each other's entries
         yield
     finally:
         os.close(handle)

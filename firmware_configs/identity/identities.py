@@ -1,4 +1,4 @@
-"""What a device, the aggregator and the broker prove who they are with: TLS keys and certificates, signing keys."""
+"""Identities of devices, aggregator and broker: TLS keys and certificates, signing keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def make_tls(
 def serves(
     pem: bytes, authority: Authority, *, alternatives: Sequence[str] = (), margin: timedelta = RENEW_BEFORE
 ) -> bool:
-    """Whether a certificate is this authority's, not revoked, good for a while, and for all these names."""
+    """Whether a certificate was issued by this authority, is not revoked, does not expire soon, and has all these
+    names."""
     cert = _certificate(pem)
     if cert.issuer != authority.cert.subject or authority.revoked(cert.serial_number):
         return False
@@ -51,7 +52,7 @@ def serves(
 
 
 def ends(pem: bytes) -> datetime:
-    """When a certificate ends."""
+    """When a certificate expires."""
     return _certificate(pem).not_valid_after_utc
 
 
@@ -64,7 +65,8 @@ def tls_files(
     days: float,
     alternatives: Sequence[str] = (),
 ) -> bool:
-    """`ca.pem`, `NAME.pem` and `NAME.key` in `folder`; made again when they no longer serve. Whether they were made."""
+    """`ca.pem`, `NAME.pem` and `NAME.key` in `folder`; created again when no longer usable. Returns whether they were
+    created."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     if cert.exists() and key.exists() and serves(_read(cert), authority, alternatives=alternatives):
@@ -84,8 +86,8 @@ def _read(path: Path) -> bytes:
 
 
 def key_of_file(path: Path) -> Ed25519PrivateKey:
-    """The signing key in the file, made if there is none."""
-    if os.path.lexists(path):  # a link to a disk that is not mounted is no reason for another key
+    """The signing key in the file, generated if there is none."""
+    if os.path.lexists(path):  # a link to an unmounted disk must not cause a new key
         return load_private_key(path)
     if not path.parent.is_dir():
         raise ConfigError(f"key {path}: there is no folder {path.parent}; make it first")

@@ -13,5 +13,5 @@ COMMENT = "Made by `edgestill provision` from the fleet's manifest, which is the
 
 
 def agent_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The tables as a file; empty ones are left out."""
+    """The text of the file; empty tables are omitted."""
     return toml_text({name: table for name, table in tables.items() if table}, comment=COMMENT)

@@ -1,12 +1,12 @@
-"""What a board finds at its first boot, by OS family.
+"""Files for a board's first boot, by OS family.
 
-    bookworm     firstrun.sh       run once from the kernel command line, before the network is there
+    bookworm     firstrun.sh       run once from the kernel command line, before the network is up
     cloud-init   user-data, meta-data, network-config     read by cloud-init (Raspberry Pi OS Trixie, Ubuntu)
     jetson       edgestill-firstboot.service              a unit for /etc/systemd/system of the root file system
 
-All three end in install.sh of the kit, run once the network is up, and tried again every minute until it succeeds. On
-a Pi the kit is first moved from the boot partition, which whoever holds the card can read, to /var/lib/edgestill-kit.
-Where a kit was put is known to who puts it there: `@KIT@` stands for its path on the running board.
+All three run install.sh of the kit once the network is up, and retry every minute until it succeeds. On a Pi the kit is
+first moved from the boot partition, which anyone with the card can read, to /var/lib/edgestill-kit. `@KIT@` is a
+placeholder for the path of the kit on the running board, filled in when it is flashed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _cloud_init(device: str, wifi: Wifi | None, instance: str) -> dict[str, str]
 
 
 def _fill(text: str, marks: Mapping[str, str]) -> str:
-    """Every mark replaced, in one pass: what is put in may look like a mark. `@KIT@` stays."""
+    """Replace all placeholders in one pass, because values may look like placeholders. `@KIT@` stays."""
     return MARK.sub(lambda found: {KIT: KIT, **marks}[found[0]], text)
 
 

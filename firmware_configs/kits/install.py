@@ -1,9 +1,9 @@
-"""install.sh of a kit: makes a running board with systemd an agent of the fleet.
+"""install.sh of a kit: installs the agent on a running board with systemd.
 
-It may be run again, with the same kit or a newer one. The package comes from `wheels/` beside the script or from
+It may be run again, with the same kit or a newer one. The package comes from `wheels/` next to the script or from
 `edgestill/wheels` of the boot partition, if there is such a folder, else from pip's index. Configuration and keys are
-replaced by one rename; the former ones stay as /etc/edgestill.old. EDGESTILL_ROOT puts everything below another folder
-and leaves users and services alone: for images that are prepared in a chroot, and for tests.
+replaced by one rename; the previous ones stay as /etc/edgestill.old. EDGESTILL_ROOT installs everything below another
+folder without changing users and services: for images prepared in a chroot, and for tests.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ fi
 
 
 def install_script(package: str, extra: str) -> str:
-    """The script for a package that pip knows by `package`; `extra` may be empty."""
+    """The script for the pip requirement `package`; `extra` may be empty."""
     values = {"@PACKAGE@": shlex.quote(_with_extra(package, extra)), "@EXTRA@": shlex.quote(extra), "@UNIT@": NAME}
     return re.sub(r"@[A-Z]+@", lambda found: values[found[0]], _SCRIPT)
 

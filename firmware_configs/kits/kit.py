@@ -1,14 +1,14 @@
-"""Kits: everything one board needs, in a folder that says what it holds and is signed by its fleet.
+"""Kits: all files that one board needs, in a folder with a manifest signed by the fleet.
 
-    kits/fleet-kit.pub        the key that checks the kits of this fleet
+    kits/fleet-kit.pub        the key that verifies the kits of this fleet
     kits/pi-07/kit.json       {"schema": 1, "fleet", "device", "board", "os": [...], "created", "files": {...}}
     kits/pi-07/kit.sig        Ed25519 over the bytes of kit.json, 64 bytes
     kits/pi-07/...            every file that kit.json names: {"agent.toml": {"sha256": "...", "mode": "0644"}, ...}
 
 A path in `files` is relative, with '/' between its parts. Files below `boot/FAMILY/` are for the first boot of one OS
-family (`os` says which were rendered); all others belong together in one folder of the board: an installer finds
-`agent.toml`, `tls/`, the keys and the unit beside `install.sh`. Nothing of a kit is used before its signature and every
-hash have been checked: `load_kit` gives the very bytes that it has hashed.
+family (`os` lists the rendered ones); all others belong together in one folder of the board: `agent.toml`, `tls/`, the
+keys and the unit are next to `install.sh`. Nothing of a kit is used before its signature and every hash have been
+checked: `load_kit` returns exactly the bytes that it has hashed.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 @dataclass(frozen=True, slots=True)
 class KitFile:
-    """The bytes of one file, and who may read them."""
+    """The bytes and the mode of one file."""
 
     data: bytes
     mode: int = 0o644
 
     @property
     def secret(self) -> bool:
-        """Whether it is for its owner alone."""
+        """Whether only its owner may read it."""
         return not self.mode & 0o077
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """One device's kit, checked."""
+    """One device's kit, verified."""
 
     fleet: str
     device: str
@@ -111,7 +111,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
-    """Put the kit at `folder`, in place of one that is there: the old one or the new one, never a mixture."""
+    """Write the kit to `folder`, replacing an existing one atomically."""
     folder = Path(folder)
     staging, former = _beside(folder)
     recover_kit(folder)
@@ -127,7 +127,7 @@ def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
 
 
 def recover_kit(folder: Path | str) -> None:
-    """Make good what a `write_kit` that was interrupted has left: the old kit is back, if the new one is not there."""
+    """Recover from an interrupted `write_kit`: restore the old kit, if the new one is not in place."""
     folder = Path(folder)
     staging, former = _beside(folder)
     if former.exists() and not folder.exists():
@@ -137,7 +137,7 @@ def recover_kit(folder: Path | str) -> None:
 
 
 def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
-    """The kit at `folder`; SignatureError if the signature, a hash, or the set of files is not right."""
+    """The kit at `folder`; SignatureError if the signature, a hash, or the set of files is wrong."""
     folder = Path(folder)
     raw = read_part(folder / MANIFEST, MAX_MANIFEST)
     try:
@@ -197,7 +197,7 @@ def _refuse_others(folder: Path, known: set[str]) -> None:
 
 
 def read_part(path: Path, most: int) -> bytes:
-    """A file of a kit: plain, not through a link, not larger than it may be."""
+    """Read a file of a kit: a plain file, not a link, within the size limit."""
     try:
         return read_regular(path, most, follow=False)
     except OSError as error:

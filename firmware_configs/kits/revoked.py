@@ -1,7 +1,7 @@
-"""Kits of devices that were revoked are not handed out: the list that the broker has says which those are.
+"""Kits of revoked devices are withheld, according to the broker's certificate revocation list.
 
-It lies beside the kits, in `_fleet/broker/crl.pem`, and is signed by the authority whose certificate every kit holds.
-Where kits are flashed on a machine that has no list, nothing is known: the broker refuses such a device all the same.
+The list is next to the kits, in `_fleet/broker/crl.pem`, and is signed by the authority whose certificate is in every
+kit. On a machine without the list nothing is known, but the broker refuses such a device anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CERTIFICATES = ("tls/device.pem", "tls/claim.pem")
 
 
 def check_kit(kit: Kit, kits: Path) -> None:
-    """Refuse the kit of a revoked device; `kits` is the folder that kits lie in."""
+    """Refuse the kit of a revoked device; `kits` is the folder of kits."""
     if is_revoked(kit, kits):
         raise ConfigError(
             f"kit {kit.device}: its certificate was revoked; to bring the device back:"
@@ -32,7 +32,7 @@ def check_kit(kit: Kit, kits: Path) -> None:
 
 
 def is_revoked(kit: Kit, kits: Path) -> bool:
-    """Whether the list beside the kits has the kit's certificate, or its claim."""
+    """Whether the revocation list has the kit's certificate, or its claim."""
     path = kits / LIST
     held = [kit.files[name].data for name in CERTIFICATES if name in kit.files]
     if not path.exists() or not held or "tls/ca.pem" not in kit.files:

@@ -1,4 +1,4 @@
-"""Opening a kit for use: the key that must have signed it, and the bytes that were signed."""
+"""Opens a kit for use: the expected signing key, and the signed bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ KIT_KEY = "fleet-kit.pub"
 
 
 def kit_key(folder: Path, said: str | None) -> Ed25519PublicKey:
-    """The key that checks the kit at `folder`: what the user pins, in hex or as a file, else the one beside the kit."""
+    """The key that verifies the kit at `folder`: pinned by the user, in hex or as a file, else the one next to the
+    kit."""
     if not folder.is_dir():
         raise ConfigError(f"kit {folder}: there is no such folder; kits are made by `edgestill provision`")
     if said is not None:

@@ -1,7 +1,7 @@
-"""The agent's systemd unit: restarted indefinitely, watched, and with no more rights than it uses.
+"""The agent's systemd unit: restarted indefinitely, with a watchdog and minimal privileges.
 
-What is not locked, and why: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the
-devices of boards with an accelerator; `/proc/cpuinfo`, which torch reads.
+Not restricted: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the devices of
+boards with an accelerator; `/proc/cpuinfo`, which torch reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wheels for boards that have no network at their first boot: pip's own download, for another platform."""
+"""Wheels for boards without a network at their first boot: downloaded by pip for another platform."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from firmware_configs.boards import Board
 __all__ = ["collect_wheels", "platforms"]
 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
-NEWEST_GLIBC = 36  # Debian 12, which Bookworm and its boards have at least; JetPack 6 has 2.35
+NEWEST_GLIBC = 36  # Debian 12, the minimum of Bookworm boards; JetPack 6 has 2.35
 
 
 def platforms(arch: str, newest: int = NEWEST_GLIBC) -> Iterator[str]:
-    """The platform tags that a board takes, newest first; pip does not work out the older ones by itself."""
+    """The platform tags of a board, newest first; pip does not derive the older ones by itself."""
     machine = _MACHINES[arch]
     yield from (f"manylinux_2_{minor}_{machine}" for minor in range(newest, 16, -1))
     yield f"manylinux2014_{machine}"
@@ -25,9 +25,9 @@ def platforms(arch: str, newest: int = NEWEST_GLIBC) -> Iterator[str]:
 
 
 def collect_wheels(board: Board, python: str, out: Path, *, package: str = "edgestill") -> list[Path]:
-    """Everything that an agent on this board needs, as wheels in `out`; their paths.
+    """Download all wheels that an agent on this board needs to `out`; returns their paths.
 
-    `package` is what pip calls edgestill: a name of its index, or the path of a source tree or wheel.
+    `package` is the pip requirement for edgestill: a name of its index, or the path of a source tree or wheel.
     """
     out.mkdir(parents=True, exist_ok=True)
     extra = f"[{board.extra}]" if board.extra else ""

@@ -1,4 +1,4 @@
-"""BatchNorm's running statistics in averages, and FedDF's way with them."""
+"""BatchNorm's running statistics in averages, and FedDF's treatment of them."""
 
 from __future__ import annotations
 

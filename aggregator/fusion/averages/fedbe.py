@@ -1,6 +1,6 @@
-"""FedBE: models drawn from a distribution around the devices' models (Chen & Chao 2021, arXiv:2009.01974).
+"""FedBE: models sampled from a distribution around the devices' models (Chen & Chao 2021, arXiv:2009.01974).
 
-Together with the received models and their mean they are a Bayesian model ensemble; its mean probabilities teach.
+Together with the received models and their mean they form a Bayesian model ensemble, whose mean probabilities teach.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALPHA = 0.1  # of the Dirichlet distribution, as in FedRAD's comparison
 
 
 def sampled_models(view: View, weights: Sequence[float], how: str, count: int) -> list[State]:
-    """`count` models of the prototype's round; updates of weight 0 have no part in them. Option: `fedbe_alpha`."""
+    """`count` models of the prototype's round, without updates of weight 0. Option: `fedbe_alpha`."""
     alpha = number(view, "fedbe_alpha", ALPHA, low=1e-3)
     positive = [weight for weight in weights if weight > 0]
     return sample_models(trusted(view, weights), positive, how, count, view.rng("fedbe"), alpha=alpha)
@@ -51,8 +51,8 @@ def gaussian_models(
 ) -> list[State]:
     """w ~ N(mu, diag(sigma^2)),  mu = sum_k p_k w_k,  sigma^2 = sum_k p_k (w_k - mu)^2      (section 3.3)
 
-    p_k are the weights over their sum. What must not fall below 0 (running statistics, scales of activations) has its
-    mean in every model.
+    p_k are the normalized weights. Tensors that must not become negative (running statistics, scales of activations)
+    are set to their mean in every model.
     """
     mean = weighted_mean(states, weights)
     spread = _spread(states, weights, mean)
@@ -66,7 +66,7 @@ def gaussian_models(
 
 
 def _spread(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float], mean: State) -> State:
-    """sigma of every coordinate that may have any value."""
+    """sigma of every unconstrained coordinate."""
     total = float(sum(weights))
     variance = {name: torch.zeros_like(w) for name, w in mean.items() if not _positive(name)}
     for state, weight in zip(states, weights, strict=True):
@@ -89,14 +89,15 @@ def dirichlet_models(
 ) -> list[State]:
     """w = sum_k gamma_k p_k w_k / sum_k gamma_k p_k,  gamma ~ Dirichlet(alpha 1)      (section 3.3 and appendix)
 
-    One gamma per model, for all of its coordinates. The smaller alpha, the nearer each model is to a single device's.
+    One gamma per model, for all of its coordinates. The smaller alpha, the closer each sample is to a single device's
+    model.
     """
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
     share = np.asarray(weights, dtype=np.float64)
     mixed = rng.dirichlet([alpha] * len(share), size=count) * share  # (count, K)
     mixed /= mixed.sum(axis=1, keepdims=True)
     models: list[State] = [{} for _ in range(count)]
-    for state, column in zip(states, mixed.T, strict=True):  # states may lie on disk: each is read once
+    for state, column in zip(states, mixed.T, strict=True):  # states may be on disk: each is read once
         for model, part in zip(models, column.tolist(), strict=True):
             for name, w in state.items():
                 model.setdefault(name, torch.zeros_like(w, dtype=torch.float32)).add_(w, alpha=part)

@@ -1,19 +1,19 @@
 """FedMA: matched averaging (Wang et al. 2020, arXiv:2002.06440).
 
-The hidden units of a layer have no order of their own. Two devices may learn the same features in different places, and
-their mean then has neither. So, layer by layer from the input, the units of each device are put into the order in
-which they are nearest to those of the others:
+The hidden units of a layer have no intrinsic order. Two devices may learn the same features in different units, and
+their mean then has neither. So, layer by layer from the input, the units of each device are permuted to match those of
+the others:
 
     pi_k = argmin_pi  sum_i || theta_i - w_k[pi(i)] ||^2       theta: mean of the devices matched before
-    w_k[l] <- pi_k w_k[l] pi_k[l-1]^T                          its inputs follow the layer before
+    w_k[l] <- pi_k w_k[l] pi_k[l-1]^T                          its inputs follow the previous layer
 
 A unit's vector is its incoming weights and bias. The assignment is solved exactly (SciPy), in O(n^3) of the width n.
 
-What of the paper is done: the matching by layer with the Hungarian algorithm, convolutions by channel, the step from
-convolution to linear layer, the weighted mean of what matches, the last layer in the order of its classes. What is
-not: layers that grow by the Beta-Bernoulli process (widths stay, so every unit is matched), several sweeps over the
-devices, and FedMA's own rounds, in which devices train on with the matched layers frozen: here a round matches all
-layers at once.
+Implemented from the paper: matching by layer with the Hungarian algorithm, convolutions by channel, the transition from
+convolution to linear layer, the weighted mean of matched units, the last layer in the order of its classes. Not
+implemented: layers that grow by the Beta-Bernoulli process (widths are fixed, so every unit is matched), several sweeps
+over the devices, and FedMA's own rounds, in which devices continue training with the matched layers frozen: here a
+round matches all layers at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["align", "best_order", "matched", "matched_mean"]
 def matched(view: View, weights: Sequence[float]) -> State:
     """The part `matched`: for prototypes of convolutions and linear layers in sequence, without norms.
 
-    The heaviest device comes first and gives the order; ties go by the order of updates.
+    The device with the largest weight is the reference; ties are broken by the order of updates.
     """
     names = chain_of(view.spec)
     missing = [name for name in names if f"{name}.weight" not in view.previous]
@@ -47,9 +47,9 @@ def matched(view: View, weights: Sequence[float]) -> State:
 
 
 def matched_mean(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float], names: Sequence[str]) -> State:
-    """The weighted mean of `states`, each aligned to the mean of those before; the heaviest is first.
+    """The weighted mean of `states`, each aligned to the mean of the previous ones; the heaviest is first.
 
-    Tensors outside the layers `names` (scales of activations) have no units and are averaged as they are.
+    Tensors outside the layers `names` (scales of activations) have no units and are averaged without matching.
     """
     total = float(sum(weights))
     mean: State = {}
@@ -63,7 +63,7 @@ def matched_mean(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float
 
 
 def align(target: Mapping[str, Tensor], state: Mapping[str, Tensor], names: Sequence[str]) -> State:
-    """`state` with the hidden units of every layer in the order in which they match those of `target`, of any scale."""
+    """`state` with the hidden units of every layer permuted to match those of `target`, of any scale."""
     made = dict(state)
     for name, following in pairwise(names):
         order = best_order(rows(target, name), rows(made, name))
@@ -73,10 +73,10 @@ def align(target: Mapping[str, Tensor], state: Mapping[str, Tensor], names: Sequ
 
 
 def best_order(target: Tensor, units: Tensor) -> Tensor:
-    """pi with the least sum_i ||target_i - units_pi(i)||^2.
+    """pi with the smallest sum_i ||target_i - units_pi(i)||^2.
 
-    The squares of the norms are the same for every order, so this is the greatest sum of products; and so the scale
-    of `target` does not matter: a mean that is not complete yet serves.
+    The squared norms are the same for every order, so this maximizes the sum of products, and the scale of `target`
+    does not matter: a partial sum can be used.
     """
     _, order = linear_sum_assignment((target @ units.T).numpy(), maximize=True)
     return torch.from_numpy(order)

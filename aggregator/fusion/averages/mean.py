@@ -17,7 +17,7 @@ __all__ = ["keep_previous", "mean", "trusted", "weighted_mean"]
 def mean(view: View, weights: Sequence[float]) -> State:
     """The part `mean`: `weighted_mean` of the round's updates, one of them in memory at a time.
 
-    Weights that are all 0 say that nobody is to be trusted (a round of blocked devices only): the model stays.
+    If all weights are 0, no device is trusted (a round of only blocked devices), and the model does not change.
     """
     if not any(weights):
         return keep_previous(view)
@@ -30,7 +30,7 @@ def keep_previous(view: View) -> State:
 
 
 def trusted(view: View, weights: Sequence[float]) -> States:
-    """The states whose weight is not 0: what averages that know no weights go by."""
+    """The states with a non-zero weight, for averages that ignore weights."""
     if len(weights) != len(view.updates):
         raise RoundError(f"{view.spec}: {len(weights)} weights of {len(view.updates)} updates")
     return States([update for update, weight in zip(view.updates, weights, strict=True) if weight > 0])
@@ -41,9 +41,9 @@ def weighted_mean(updates: Sequence[Mapping[str, Tensor]], weights: Sequence[flo
 
     w_{t+1} = sum_{k in S_t} (n_k / n) w_{t+1}^k      McMahan et al. 2017, Algorithm 1, arXiv:1602.05629
 
-    n is summed over S_t, the devices that answered. BatchNorm's running statistics are tensors like any other and are
-    averaged too. Inputs are untouched; the sum runs in the given order, so the same order gives the same bits. Updates
-    of weight 0 are not read: an infinity among their values would make the sum NaN.
+    n is summed over S_t, the devices that answered. BatchNorm's running statistics are averaged like other tensors.
+    Inputs are not modified; the sum runs in the given order, so the same order gives the same bits. Updates of weight 0
+    are not read: an infinite value in them would make the sum NaN.
     """
     total = float(sum(weights))
     if len(updates) != len(weights) or not updates or not total > 0:

@@ -23,8 +23,9 @@ def median(view: View, weights: Sequence[float]) -> State:
 def coordinate_median(states: Sequence[Mapping[str, Tensor]], *, values: int = VALUES) -> State:
     """w[c] = median_k w_k[c] for every coordinate c      Yin et al. 2018, Definition 1, arXiv:1803.01498
 
-    Of an even number of values it is the lower middle one, as in FedRAD's comparison. At most about `values` numbers
-    are held at once; where all updates together have more, coordinates go in blocks and the updates are read again.
+    For an even number of values it is the lower median, as in FedRAD's comparison. At most about `values` numbers are
+    in memory at once; if all updates together have more, coordinates are processed in blocks and the updates are read
+    again.
     """
     parts = [block.median(dim=0).values for block in blocks(states, values=values)]
     return to_state(torch.cat(parts), states[0])

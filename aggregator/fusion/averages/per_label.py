@@ -1,4 +1,4 @@
-"""Predictors averaged label by label: who has a label has a say in its row."""
+"""Predictors averaged label by label: only devices that have a label contribute to its row."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WEIGHT, BIAS = "predictor.weight", "predictor.bias"
 
 
 def by_label(view: View, weights: Sequence[float]) -> State:
-    """The part `by-label`: the mean, but row c of the predictor weighs device k by its label counts.
+    """The part `by-label`: the mean, except that row c of the predictor weighs device k by its label counts.
 
         theta_c = sum_k v_kc theta_kc / sum_k v_kc,     v_kc = w_k count_k(c) / sum_c' count_k(c')
 
-    With w_k = n_k it is count_k(c) itself. A device that never saw label c only lowers that row, and has no say in it
-    here. A label that nobody has is averaged by w_k.
+    With w_k = n_k it is count_k(c) itself. A device that never saw label c would only lower that row, and is excluded
+    from it. A label that no device has is averaged by w_k.
     """
     if not any(weights):
         return keep_previous(view)
@@ -38,6 +38,6 @@ def by_label(view: View, weights: Sequence[float]) -> State:
 
 
 def _shares(have: Tensor, trust: Tensor) -> Tensor:
-    """Columns that sum to 1; those of labels that nobody has are the weights'."""
+    """Columns that sum to 1; for labels that no device has, the normalized weights."""
     total = have.sum(0, keepdim=True)
     return torch.where(total > 0, have / total.clamp(min=1e-30), trust / trust.sum())

@@ -17,7 +17,7 @@ __all__ = ["momentum_step", "server_momentum"]
 def server_momentum(view: View, average: State, beta: float) -> State:
     """The next model from the round's average; the velocity is kept as `momentum/<prototype>/<tensor>`.
 
-    It starts at 0. Without momentum the average is returned as it is, bit by bit.
+    It starts at 0. Without momentum the average is returned unchanged.
     """
     if not 0 <= beta < 1:
         raise ConfigError(f"server_momentum = {beta} must be at least 0 and below 1")
@@ -28,7 +28,8 @@ def server_momentum(view: View, average: State, beta: float) -> State:
     velocity = {
         name: kept[prefix + name]
         for name, w in average.items()
-        if prefix + name in kept and kept[prefix + name].shape == w.shape  # a prototype may be rebuilt under its name
+        if prefix + name in kept
+        and kept[prefix + name].shape == w.shape  # a prototype may be redefined under the same name
     }
     state, velocity = momentum_step(view.previous, average, velocity, beta)
     kept.update({prefix + name: v for name, v in velocity.items()})
@@ -38,7 +39,7 @@ def server_momentum(view: View, average: State, beta: float) -> State:
 def momentum_step(
     previous: Mapping[str, Tensor], average: Mapping[str, Tensor], velocity: Mapping[str, Tensor], beta: float
 ) -> tuple[State, State]:
-    """The next model and the next velocity; a velocity that is missing is 0.
+    """The next model and the next velocity; a missing velocity is 0.
 
         v <- beta v + (w_prev - w_avg)
         w <- w_prev - v                    Hsu et al. 2019, section 4.3, arXiv:1909.06335

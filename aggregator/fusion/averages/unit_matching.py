@@ -1,7 +1,7 @@
-"""Networks as chains of layers whose hidden units can be reordered without changing what the network computes.
+"""Networks as chains of layers whose hidden units can be permuted without changing the network's function.
 
-A unit is a row of its layer's weight and bias, and a column of the next layer's weight. Where a convolution is
-flattened into a linear layer, each of its channels has as many columns there as the map has positions.
+A unit is a row of its layer's weight and bias, and a column of the next layer's weight. If a convolution is flattened
+into a linear layer, each of its channels has as many columns there as the map has positions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["chain_of", "reorder_inputs", "reorder_outputs", "reordered", "rows"]
 def chain_of(spec: PrototypeSpec) -> tuple[str, ...]:
     """The names of the prototype's layers, from input to output; `ConfigError` if they are not such a chain.
 
-    The proof is by doing: a network whose hidden units are reordered at random must compute the same. So this also
-    holds for architectures that it has never seen.
+    It is verified empirically: a network with randomly permuted hidden units must compute the same function. So it also
+    works for unknown architectures.
     """
     seed = torch.Generator().manual_seed(0)
     model = build(replace(spec, precision=FP32), generator=seed).double().eval()
@@ -69,7 +69,7 @@ def _survives_reordering(model: Prototype, names: Sequence[str], seed: torch.Gen
 
 
 def reordered(state: Mapping[str, Tensor], names: Sequence[str], orders: Sequence[Tensor]) -> State:
-    """The same network with the units of all layers but the last in another order: the i-th was the orders[l][i]-th."""
+    """The same network with the units of all layers except the last permuted: the i-th was the orders[l][i]-th."""
     made = dict(state)
     for name, following, order in zip(names, names[1:], orders, strict=False):
         reorder_outputs(made, name, order)
@@ -78,14 +78,14 @@ def reordered(state: Mapping[str, Tensor], names: Sequence[str], orders: Sequenc
 
 
 def reorder_outputs(state: State, name: str, order: Tensor) -> None:
-    """Put the units of layer `name` into another order, in place of `state`'s own tensors."""
+    """Permute the units of layer `name` in `state`."""
     for tensor in (f"{name}.weight", f"{name}.bias"):
         if tensor in state:
             state[tensor] = state[tensor][order]
 
 
 def reorder_inputs(state: State, name: str, order: Tensor) -> None:
-    """Let layer `name` read its inputs in that order."""
+    """Permute the inputs of layer `name` accordingly."""
     weight = state[f"{name}.weight"]
     grouped = weight.reshape(len(weight), len(order), -1)  # (out, units of the layer before, columns of each)
     state[f"{name}.weight"] = grouped[:, order].reshape(weight.shape)

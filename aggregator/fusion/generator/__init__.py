@@ -1,1 +1,1 @@
-"""FedGen's generator and FedDistill's label logits: what is published beside a model for devices to learn from."""
+"""Side artifacts for devices to learn from: FedGen's generator and FedDistill's label logits."""

@@ -1,12 +1,12 @@
-"""How far devices agree on generated latents: FedRAD's median scores where the aggregator has no samples at all.
+"""Agreement of devices on generated latents: FedRAD's median scores without samples on the aggregator.
 
-FedRAD (Sturluson et al. 2021) asks every model about unlabeled inputs. Without inputs, every predictor is asked about
-latents of the generator:
+FedRAD (Sturluson et al. 2021) evaluates every model on unlabeled inputs. Without inputs, every predictor is evaluated
+on latents of the generator:
 
-    score_k = share of (b, c) for which device k's logit is the median over all devices      sum_k = 1
+    score_k = fraction of (b, c) for which device k's logit is the median over all devices      sum_k = 1
 
-The rule is that of `aggregator/fusion/teachers/median_score.py`: one device is credited for each median. A predictor of
-noise or of turned labels lies outside the middle and scores next to nothing.
+The rule is that of `aggregator/fusion/teachers/median_score.py`: one device is credited for each median. A predictor
+with noise or flipped labels is rarely the median and scores close to 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.generator import LatentGenerator
 
 __all__ = ["agreement", "generated_latents"]
 
-BLOCK_VALUES = 2_000_000  # logits held at once: 8 MB
+BLOCK_VALUES = 2_000_000  # logits in memory at once: 8 MB
 
 
 def generated_latents(generator: LatentGenerator, labels: Tensor, count: int, *, rng: torch.Generator) -> Tensor:

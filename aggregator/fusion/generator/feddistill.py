@@ -16,7 +16,8 @@ def average_label_logits(means: Sequence[Tensor], seen: Tensor | None = None) ->
     """T (C, C) from the devices' (C, C).
 
     seen (K, C), true where a device has the label:   T_y = mean of row y over the devices that have y
-    without                                           over all devices, zeros of unseen labels too: the authors' code
+    without                                           over all devices, including zeros of unseen labels: the authors'
+    code
     """
     if not means:
         raise RoundError("no label logits to average")

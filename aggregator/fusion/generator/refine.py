@@ -1,11 +1,11 @@
-"""Predictors refined on generated latents: what distillation is on samples, where the aggregator has none.
+"""Predictors refined on generated latents: distillation without samples on the aggregator.
 
-Without samples extractors cannot be taught, but predictors can: the generator gives latents z of all labels, and the
-median of the trusted predictors of all prototypes (FedRAD's teacher) says what they mean.
+Without samples extractors cannot be taught, but predictors can: the generator provides latents z of all labels, and the
+median logits of the trusted predictors of all prototypes (FedRAD's teacher) are the targets.
 
     theta <- argmin KL( softmax(median_k theta_k(z)) || softmax(theta(z)) ),     theta from the prototype's average
 
-By Adam, `steps` batches of generated latents; the gradient of a linear predictor is written out.
+By Adam, on `steps` batches of generated latents; the gradient of a linear predictor is computed in closed form.
 """
 
 from __future__ import annotations

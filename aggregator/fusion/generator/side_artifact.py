@@ -1,8 +1,8 @@
-"""The side artifact: what devices are given to learn from beside their models, made at the end of a round.
+"""The side artifact that devices learn from in addition to their samples, created at the end of a round.
 
 FedGen: a generator, trained from the predictors of all prototypes (`train.py`), and p(y). FedDistill: the mean
-logits of every label. Both are published like a model (`SideArtifact` has what its header says), one for the fleet.
-Generator and Adam's moments live in the recipe's memory, so that they go on after a restart.
+logits of every label. Both are published like a model (`SideArtifact` has the fields of its header), one for the fleet.
+Generator and Adam's moments are stored in the recipe's memory, so that they survive a restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["SideArtifact", "generator_of", "label_counts", "make_generator", "ma
 
 _STATE, _FIRST, _SECOND, _STEPS = "generator.state.", "generator.first.", "generator.second.", "generator.steps"
 _SHARES = "generator.labels"
-NOT_KEPT = "num_batches_tracked"  # BatchNorm's momentum is set, so nothing reads it
+NOT_KEPT = "num_batches_tracked"  # unused, because BatchNorm's momentum is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +57,12 @@ class SideArtifact:
 
 
 def predictors_of(updates: Sequence[Received]) -> Teachers:
-    """The predictors of whole models and of those that came alone."""
+    """The predictors of whole models and of predictor-only updates."""
     return Teachers.stack([slice_state(update.state(), "predictor") for update in updates])
 
 
 def label_counts(updates: Sequence[Received], classes: int) -> Tensor:
-    """(K, C); a device that tells none, or zeros alone, has its examples spread over all labels."""
+    """(K, C); if a device reports none, or only zeros, its examples are spread over all labels."""
     rows = [u.label_counts if any(u.label_counts) else (u.num_examples / classes,) * classes for u in updates]
     return torch.tensor(rows, dtype=torch.float32)
 
@@ -70,7 +70,7 @@ def label_counts(updates: Sequence[Received], classes: int) -> Tensor:
 def generator_of(
     how: Generation, classes: int, latent: int, server: Server, memory: Memory
 ) -> tuple[LatentGenerator, Adam, Tensor | None]:
-    """The generator so far, its optimizer, and p(y) of the last round: None where it begins anew."""
+    """The current generator, its optimizer, and p(y) of the last round: None if it starts from scratch."""
     generator = build_generator(
         classes,
         latent,
@@ -96,10 +96,10 @@ def make_generator(
     memory: Memory,
     trust: Sequence[float] | None = None,
 ) -> SideArtifact | None:
-    """Train the generator for this round, remember it in `memory`, and give what is to be published.
+    """Train the generator for this round, store it in `memory`, and return the artifact to publish.
 
-    None, and the memory as it was, if predictors near the end of float32 have broken it, or nobody who is trusted
-    reports any label to draw: the last one stays.
+    None, with unchanged memory, if predictors near the limits of float32 made it non-finite, or no trusted device
+    reports any label to draw: the previous one is kept.
     """
     teachers = predictors_of(updates)
     _, classes, latent = teachers.weight.shape
@@ -150,7 +150,7 @@ def _remember(memory: Memory, state: State, adam: Adam, labels: Tensor) -> None:
 def make_label_logits(
     updates: Sequence[Received], classes: int, latent: int, *, reference: bool
 ) -> SideArtifact | None:
-    """FedDistill's average; None where nobody has sent logits. `reference`: zeros of unseen labels count too."""
+    """FedDistill's average; None if no device has sent logits. `reference`: zeros of unseen labels count too."""
     read = [(update, update.extra()) for update in updates]
     sent = [(update, extra[LABEL_LOGITS]) for update, extra in read if LABEL_LOGITS in extra]
     if not sent:

@@ -1,13 +1,13 @@
 """FedGen's generator, trained from the devices' predictors alone (Zhu et al. 2021, arXiv:2105.10056).
 
 The predictors of all prototypes map the same latent (D) to the same classes (C), so K of them are one matrix (K C, D),
-and one product asks all of them. With theta_k the predictor of device k, c_k(y) its label counts, r_k >= 0 how much it
-is trusted (1 unless told otherwise) and z = G(eps, y):
+and one product evaluates all of them. With theta_k the predictor of device k, c_k(y) its label counts, r_k >= 0 its
+trust (1 by default) and z = G(eps, y):
 
     mean-logits    CE(sum_k s_k theta_k(z), y),   s_k = r_k / sum_j r_j                        Eq. 4
     per-teacher    sum_k w_k(y) CE(theta_k(z), y),   w_k(y) = r_k c_k(y) / sum_j r_j c_j(y)     the authors' code
 
-    y ~ p(y), p(y) ∝ sum_k r_k c_k(y)       "counts"; "uniform": every y that some trusted device has is as likely
+    y ~ p(y), p(y) ∝ sum_k r_k c_k(y)       "counts"; "uniform": over every y that some trusted device has
 
     diversity = exp(-mean_ij(|eps_i - eps_j|^2 |z_i - z_j|)),   both differences as means over their coordinates,
                                                                  over all ordered pairs, i = j included
@@ -41,7 +41,7 @@ class Teachers:
 
     @classmethod
     def stack(cls, states: Sequence[Mapping[str, Tensor]]) -> Teachers:
-        """From states or slices of them: what counts is `predictor.weight` and `predictor.bias`."""
+        """From states or slices of them: only `predictor.weight` and `predictor.bias` are used."""
         if not states:
             raise RoundError("no predictors to teach the generator")
         shapes = {tuple(state["predictor.weight"].shape) for state in states}
@@ -60,7 +60,7 @@ class Teachers:
         return flat.reshape(len(z), count, classes).transpose(0, 1)
 
     def mean(self, shares: Tensor) -> Teachers:
-        """The one teacher whose logits are the mean of theirs, weighed by `shares` (K,), which sum to 1."""
+        """The single teacher whose logits are the mean of theirs, weighted by `shares` (K,), which sum to 1."""
         return Teachers(
             torch.einsum("k,kcd->cd", shares, self.weight)[None], torch.einsum("k,kc->c", shares, self.bias)[None]
         )
@@ -68,11 +68,11 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """How a round of generator training went; means over its steps."""
+    """The result of a round of generator training; means over its steps."""
 
     teacher_loss: float
     diversity_loss: float
-    labels: Tensor  # p(y), which the devices draw from too
+    labels: Tensor  # p(y), also used by the devices
 
 
 def label_shares(counts: Tensor, how: Generation, trust: Tensor | None = None) -> Tensor:
@@ -96,7 +96,7 @@ def teacher_shares(counts: Tensor, how: Generation, trust: Tensor | None = None)
 
 
 def diversity_loss(noise: Tensor, z: Tensor) -> Tensor:
-    """exp(-mean(dN dZ)) over all pairs of rows; label-blind, as the authors have it."""
+    """exp(-mean(dN dZ)) over all pairs of rows, independent of labels, as in the authors' code."""
     between_noise = (noise[:, None] - noise[None]).square().mean(2)  # (B, B)
     between_z = (z[:, None] - z[None]).abs().mean(2)
     return torch.exp(-(between_noise * between_z).mean())
@@ -113,17 +113,17 @@ def train_generator(
     rng: torch.Generator,
     trust: Tensor | None = None,
 ) -> Generated:
-    """Train `generator` in place for round `number`, going on from `adam`.
+    """Train `generator` in place for round `number`, continuing from `adam`.
 
-    `counts` (K, C) are the devices' label counts, `trust` (K,) how far each is believed: 0 takes away its say in the
-    labels and in the loss.
+    `counts` (K, C) are the devices' label counts, `trust` (K,) the trust in each: 0 excludes it from the labels and
+    from the loss.
     """
     counts = counts.float()
     labels = label_shares(counts, how, trust)
     teachers, weights = _weighed(teachers, counts, how, trust)
     params = list(generator.parameters())
     lr, batch = how.lr_at(number), how.batch_size
-    teacher_total, diversity_total = torch.zeros(()), torch.zeros(())  # summed as tensors: no wait at every step
+    teacher_total, diversity_total = torch.zeros(()), torch.zeros(())  # as tensors: no synchronization at every step
     generator.train()
     for drawn in torch.multinomial(labels, how.steps * batch, replacement=True, generator=rng).split(batch):
         z, noise = generator(drawn, generator=rng)

@@ -1,1 +1,1 @@
-"""Updates as vectors, distances between them, optimizers, and the compute device that fusion runs on."""
+"""Updates as vectors, distances between them, optimizers, and the compute device of fusion."""

@@ -1,4 +1,4 @@
-"""Adam with the moments in the caller's hands, so that they can be kept across rounds and restarts.
+"""Adam with explicit moments, so that they can be kept across rounds and restarts.
 
 g <- g + lambda w                     L2, coupled as in Kingma and Ba; not AdamW
 m <- b1 m + (1 - b1) g,    v <- b2 v + (1 - b2) g^2
@@ -21,7 +21,7 @@ BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
 
 
 class Adam:
-    """First and second moments of a list of parameters, and how many steps they have seen."""
+    """First and second moments of a list of parameters, and their number of steps."""
 
     def __init__(self, first: list[Tensor], second: list[Tensor], steps: int = 0) -> None:
         self.first, self.second = first, second
@@ -36,12 +36,12 @@ class Adam:
 
     @property
     def steps(self) -> int:
-        """Taken so far, those before a restart included."""
+        """Number of steps so far, including those before a restart."""
         return int(self._counts[0])
 
     @torch.no_grad()
     def step(self, params: Sequence[Tensor], grads: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0) -> None:
-        """Move `params` in place: one pass over the numbers of each, not one per operation."""
+        """Update `params` in place: one pass over each, not one per operation."""
         params = list(params)
         for m, v, p in zip(self.first, self.second, params, strict=True):
             assert m.stride() == v.stride() == p.stride(), "moments lie as their parameters do"
@@ -64,5 +64,5 @@ class Adam:
 
 
 def lying_as(p: Tensor, g: Tensor) -> Tensor:
-    """Fused kernels take the numbers in the order of memory: those of a gradient must lie as the parameter's do."""
+    """Fused kernels use memory order: a gradient must have the memory layout of its parameter."""
     return g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)

@@ -1,4 +1,4 @@
-"""Where fusion computes: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`; autocast on CUDA; running out of memory."""
+"""The compute device of fusion: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`; autocast on CUDA; running out of memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from models.seeding import seeded
 __all__ = ["autocast", "find_device", "out_of_memory", "seeded_on"]
 
 _FORM = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-#: What torch, ONNX Runtime and C++ say, in lower case.
+#: Messages of torch, ONNX Runtime and C++, in lower case.
 _NO_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc", "bad allocation")
 
 
 def find_device(text: str) -> torch.device:
-    """The device called `text`; `auto` is a CUDA or Apple GPU where there is one, else the CPU."""
+    """The device called `text`; `auto` is a CUDA or Apple GPU if there is one, else the CPU."""
     if not _FORM.fullmatch(text):
         raise ConfigError(f"unknown compute device {text!r}; give auto, cpu, cuda, cuda:1 or mps")
     if text == "auto":
@@ -34,7 +34,7 @@ def find_device(text: str) -> torch.device:
 
 
 def autocast(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 where a CUDA device computes with it; elsewhere nothing changes.
+    """bfloat16 if a CUDA device supports it; otherwise nothing changes.
 
     bfloat16 has float32's range, so no gradient needs scaling. On the CPU it is slower than float32.
     """
@@ -52,7 +52,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def seeded_on(device: torch.device, generator: torch.Generator) -> Iterator[None]:
-    """Inside, what draws from torch's global state on `device`, as dropout does, follows `generator`."""
+    """A context in which torch's global random state on `device`, used by dropout, is seeded from `generator`."""
     with seeded(generator):
         if device.type != "cuda":
             yield

@@ -1,11 +1,11 @@
-"""Distances and products of updates: what robust weights go by.
+"""Distances and inner products of updates, used by robust weights.
 
 They are summed in float64: the square of 1e30 is infinite in float32, and infinities lose the order of distances.
 
-Papers compare parameters. A device that sends honest parameters and mad BatchNorm statistics must be found, too; but
-variances of hundreds would drown the parameters in a common sum. So where a prototype has statistics, parameters and
-statistics are measured apart, each in units of what is typical (a median, so bad devices do not set it while they are
-fewer than half), and then added. Of prototypes without BatchNorm the numbers are the papers'.
+Papers compare parameters. A device that sends honest parameters and absurd BatchNorm statistics must be detected, too;
+but variances of hundreds would dominate the parameters in a common sum. So if a prototype has statistics, parameters
+and statistics are measured separately, each in units of a median (which bad devices do not determine while they are
+fewer than half), and then added. For prototypes without BatchNorm the values are those of the papers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ States = Sequence[Mapping[str, Tensor]]
 
 
 def squared_distances(states: States, *, values: int = VALUES) -> Tensor:
-    """||w_i - w_j||^2 of all pairs (K, K); each pair by itself, so equal updates are at distance 0 exactly."""
+    """||w_i - w_j||^2 of all pairs (K, K); each pair separately, so equal updates have distance exactly 0."""
 
     def squares(block: Tensor) -> Tensor:
         return torch.cdist(block, block, compute_mode="donot_use_mm_for_euclid_dist").square()
 
     def typical(found: Tensor) -> Tensor:
-        # of all pairs, most have a bad device in them once 3 of 10 are bad; of a good device's pairs, most do not
+        # with 3 of 10 devices bad, most pairs contain a bad one, but most pairs of a good device do not
         others = found.sort(dim=1).values[:, 1:]
         return others.median(dim=1).values.median()
 
@@ -53,7 +53,7 @@ def _measured(
     typical: Callable[[Tensor], Tensor],
     values: int,
 ) -> Tensor:
-    """The sum of `measure` over blocks (K, B) of coordinates, less those of `centre`; each kind in its own unit."""
+    """The sum of `measure` over blocks (K, B) of coordinates, minus those of `centre`; each kind in its own unit."""
     kinds = [[name for name in states[0] if is_statistic(name) is kind] for kind in (False, True)]
     found = [_summed(states, names, centre, measure, values) for names in kinds if names]
     if len(found) == 1:

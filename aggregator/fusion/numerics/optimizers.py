@@ -1,8 +1,9 @@
 """Adam or SGD on all tensors at once, and learning-rate schedules, for students.
 
 Steps are `torch.optim.adam.adam` and `torch.optim.sgd.sgd`, the functions behind the classes. The classes, and the
-schedulers that need them, import torch._dynamo: 1.7 s of CPU and 70 MB in every process that makes one. With them the
-students of `benchmarks/distill.py` take 44.0 s instead of 40.0 (best of three). So a step is told its rate.
+schedulers that need them, import torch._dynamo: 1.7 s of CPU and 70 MB in every process that creates one. With them the
+students of `benchmarks/distill.py` take 44.0 s instead of 40.0 (best of three). So the learning rate is an argument of
+a step.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from aggregator.recipes.catalogue import Distillation
 
 __all__ = ["Optimizer", "make_optimizer", "rate"]
 
-SWA_EPOCHS = 10  # over which torch's SWALR walks from one rate to the other
+SWA_EPOCHS = 10  # over which torch's SWALR anneals from one rate to the other
 
 
 class Optimizer(Protocol):
-    """Moves the parameters that it was made with."""
+    """Updates the parameters that it was constructed with."""
 
     def step(self, grads: list[Tensor], lr: float) -> None:
         """One step; `grads` may be overwritten."""
@@ -45,7 +46,7 @@ class _Sgd:
 
     def __init__(self, params: list[Tensor], momentum: float, weight_decay: float) -> None:
         self.params, self.momentum, self.weight_decay = params, momentum, weight_decay
-        self.velocity: list[Tensor | None] = [None] * len(params)  # torch makes them with the first step
+        self.velocity: list[Tensor | None] = [None] * len(params)  # created by torch in the first step
 
     @torch.no_grad()
     def step(self, grads: list[Tensor], lr: float) -> None:
@@ -64,7 +65,7 @@ class _Sgd:
 
 
 def make_optimizer(params: list[Tensor], how: Distillation) -> Optimizer:
-    """The optimizer that `how` names, without a past: each round has a fresh one."""
+    """The optimizer named by `how`, with empty state: each round starts a new one."""
     if how.optimizer == "adam":
         return _Adam(params, how.weight_decay)
     return _Sgd(params, how.momentum, how.weight_decay)
@@ -75,7 +76,7 @@ def rate(how: Distillation, taken: int, steps: int, epoch: int) -> float:
 
     cosine     lr (1 + cos(pi j / J)) / 2, from step to step
     constant   lr
-    swa        lr a + swa_lr (1 - a), a = (1 + cos(pi epoch / 10)) / 2: torch's SWALR, as FedRAD's code has it
+    swa        lr a + swa_lr (1 - a), a = (1 + cos(pi epoch / 10)) / 2: torch's SWALR, as in FedRAD's code
     """
     if how.schedule == "cosine":
         return how.lr * (1 + math.cos(math.pi * taken / steps)) / 2

@@ -11,8 +11,8 @@ from aggregator.fusion.types import Received, State
 
 __all__ = ["States", "blocks", "is_statistic", "to_state", "to_vector"]
 
-VALUES = 2**26  # of all updates together, held at once: 256 MB
-AT_ONCE = 2**21  # of them, given at once: whoever copies them to float64 needs 16 MB more
+VALUES = 2**26  # of all updates together, in memory at once: 256 MB
+AT_ONCE = 2**21  # of them, yielded at once: a copy in float64 needs 16 MB more
 
 
 def is_statistic(name: str) -> bool:
@@ -21,7 +21,7 @@ def is_statistic(name: str) -> bool:
 
 
 class States(Sequence[Mapping[str, Tensor]]):
-    """The tensors of updates, each read when it is asked for: one in memory at a time."""
+    """The tensors of updates, loaded lazily: one in memory at a time."""
 
     def __init__(self, updates: Sequence[Received]) -> None:
         self.updates = updates
@@ -29,7 +29,7 @@ class States(Sequence[Mapping[str, Tensor]]):
     def __len__(self) -> int:
         return len(self.updates)
 
-    def __getitem__(self, index: int) -> Mapping[str, Tensor]:  # type: ignore[override]  # nobody slices it
+    def __getitem__(self, index: int) -> Mapping[str, Tensor]:  # type: ignore[override]  # never sliced
         return self.updates[index].state()
 
 
@@ -49,7 +49,7 @@ def blocks(
 ) -> Iterator[Tensor]:
     """Coordinates of all K states, (K, B) at a time; of the tensors `names`, or of all.
 
-    All states are held together, K * B at most about `values` numbers at once; what is more is read again in parts.
+    At most about `values` numbers, K * B, are in memory at once; larger rounds are read several times in parts.
     """
     names = list(states[0]) if names is None else names
     total = sum(states[0][name].numel() for name in names)

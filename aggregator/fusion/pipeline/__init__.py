@@ -1,4 +1,4 @@
-"""A round, fused: screen, weigh, average by prototype; then distill over all prototypes; then train the generator.
+"""Fusion of a round: screen, weigh, average by prototype; then distill over all prototypes; then train the generator.
 
 The stages call parts by name (`aggregator/recipes/parts.py`); no part imports the pipeline.
 """

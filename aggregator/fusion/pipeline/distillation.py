@@ -1,7 +1,7 @@
 """The second half of a round: all received models of all prototypes teach, and each prototype's student learns.
 
 FedDF for heterogeneous fleets (Lin et al. 2020, Algorithm 3, arXiv:2006.07242): the student of a prototype starts from
-the average of its own devices, at full precision, and learns from the ensemble of everybody's models.
+the average of its own devices, at full precision, and learns from the ensemble of all models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Lesson", "UnansweredError", "learn", "prepare", "report", "report_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """The samples of a round and the received models that answer them."""
+    """The samples of a round and the received models that teach on them."""
 
     x: Tensor
     teachers: Sequence[Teacher]
@@ -79,10 +79,9 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
 
 
 def teach(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, server: Server) -> Ensemble:
-    """The ensemble that teaches, its targets computed; with FedBE's sampled models, where the recipe has them.
+    """The teaching ensemble with computed targets, including FedBE's sampled models if the recipe has them.
 
-    Untrusted devices are excluded as teachers: adversarial ones that are a third of the teachers pull every median to
-    their side.
+    Untrusted devices are excluded as teachers: if a third of the teachers are adversarial, they shift every median.
     """
     ensemble = lesson.ensemble.without({d for course in courses for d, t in course.view.trust.items() if not t})
     if recipe.sample is not None:
@@ -92,7 +91,7 @@ def teach(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, server: Ser
 
 
 def _sampled(recipe: Recipe, courses: Sequence[Course]) -> list[Teacher]:
-    """The average of every prototype, and models drawn around it (Chen & Chao 2021, arXiv:2009.01974)."""
+    """The average of every prototype, and models sampled around it (Chen & Chao 2021, arXiv:2009.01974)."""
     from aggregator.fusion.averages.fedbe import sampled_models
 
     assert recipe.sample is not None
@@ -109,7 +108,7 @@ def _held(name: str, course: Course, state: State) -> Teacher:
 
 
 def learn(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, ensemble: Ensemble, server: Server) -> None:
-    """Distill into every prototype whose average has counted something; its course gets the student's state."""
+    """Distill into every prototype with a non-empty average; its course gets the student's state."""
     learning = [course for course in courses if course.counts]
     students = [
         Student(
@@ -134,7 +133,7 @@ def learn(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, ensemble: E
 
 
 def report(courses: Sequence[Course], ensemble: Ensemble, server: Server) -> None:
-    """How good averages and ensemble are before anybody learns, where there are labelled samples to tell."""
+    """Accuracies of averages and ensemble before distillation, if there are labelled samples."""
     if server.test is None:
         return
     together = {"ensemble_accuracy": ensemble.accuracy(*server.test)} if server.score_ensemble else {}

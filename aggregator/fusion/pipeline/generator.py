@@ -1,7 +1,7 @@
-"""The stages after the averages that go by predictors alone.
+"""The stages after the averages that use only predictors.
 
-side artifact   what devices learn from next: the generator from all predictors, trusted ones more; or logits by label
-refine          without samples: predictors learn what the median of all says of generated latents (refine.py)
+side artifact   for devices to learn from: a generator trained on all predictors, weighted by trust; or logits by label
+refine          without samples: predictors learn the median logits of all on generated latents (refine.py)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["make_side_artifact"]
 def make_side_artifact(
     recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory
 ) -> SideArtifact | None:
-    """What is published beside the models; None where nobody has sent what it needs."""
+    """The side artifact to publish; None if no device has sent its inputs."""
     if recipe.generation is None:
         return _label_logits(recipe, courses)
     members = [update for course in courses for update in course.members]
@@ -44,7 +44,7 @@ def make_side_artifact(
 def _refine(
     how: Generation, steps: int, courses: Sequence[Course], server: Server, number: int, memory: Memory
 ) -> None:
-    """Teach every prototype's predictor what the median of all trusted ones says of generated latents."""
+    """Teach every prototype's predictor the median logits of all trusted ones on generated latents."""
     trusted = [u for course in courses for u in course.members if course.view.trust.get(u.device, 1.0)]
     if not trusted:
         return

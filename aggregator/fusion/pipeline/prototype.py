@@ -1,7 +1,7 @@
-"""One prototype's way through a round: screen, weigh, average.
+"""The stages of one prototype: screen, weigh, average.
 
-Predictors that came alone are averaged with the predictors of their prototype's whole models. A prototype of which no
-whole model is left, or whose updates all weigh 0, keeps its extractor.
+Predictor-only updates are averaged with the predictors of their prototype's whole models. A prototype without any
+remaining whole model, or whose updates all have weight 0, keeps its extractor.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ __all__ = ["Course", "average", "screen", "weigh"]
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """What has become of one prototype's round so far."""
+    """The intermediate results of one prototype's round."""
 
     group: Group
-    view: View  # of the whole models that came in time and passed the screens
+    view: View  # of the timely whole models that passed the screens
     late: Sequence[Received]  # whole models that passed the screens, and only teach
     screened: Mapping[str, str]  # device: why
     weights: Sequence[float] = ()
-    alone_shares: Mapping[str, float] = field(default_factory=dict)  # of predictors alone, in that of all predictors
+    alone_shares: Mapping[str, float] = field(default_factory=dict)  # of predictor-only updates, among all predictors
     state: State = field(default_factory=dict)  # the next model
     metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The prototype's."""
+        """The name of the prototype."""
         return self.group.name
 
     @property
     def alone(self) -> list[Received]:
-        """Predictors that came alone, in time."""
+        """Timely predictor-only updates."""
         return [update for update in self.group.updates if update.predictor_only and not update.late]
 
     @property
     def members(self) -> list[Received]:
-        """Everybody whose predictor is here, in time and not left out, by id."""
+        """All timely updates with a predictor that are not excluded, by device id."""
         return sorted((*self.view.updates, *self.alone), key=lambda update: update.device)
 
     @property
@@ -55,7 +55,7 @@ class Course:
         return any(self.weights)
 
     def keep_if_broken(self) -> None:
-        """Go back to the published model if the next one has values that are not finite; forget such velocities too."""
+        """Revert to the published model if the next one is not finite; drop non-finite velocities too."""
         if all(map(_finite, self.state.values())):
             return
         self.state = {name: w.clone() for name, w in self.group.previous.items()}
@@ -65,7 +65,7 @@ class Course:
             del kept[name]
 
     def reports(self, scores: Mapping[str, float], capped: Mapping[str, Capped]) -> dict[str, DeviceReport]:
-        """What was made of every update; `scores`, and who was `capped`, by device."""
+        """The report on every update; `scores` and `capped` are by device."""
         total = sum(self.weights) or 1.0
         shares = {u.device: w / total for u, w in zip(self.view.updates, self.weights, strict=True)}
         shares |= self.alone_shares
@@ -81,7 +81,7 @@ class Course:
 
 
 def screen(recipe: Recipe, group: Group, server: Server, number: int, memory: Memory) -> Course:
-    """Let every screen of the recipe say who is left out; each sees whom the one before has left."""
+    """Apply the recipe's screens in order; each sees the updates that the previous ones have kept."""
     view = View(
         spec=group.spec,
         number=number,
@@ -104,7 +104,7 @@ def screen(recipe: Recipe, group: Group, server: Server, number: int, memory: Me
 
 
 def weigh(recipe: Recipe, view: View) -> Sequence[float]:
-    """One weight per update; all 0 means that nobody is trusted."""
+    """One weight per update; all 0 means that no device is trusted."""
     if not view.updates:
         return ()
     weights: Sequence[float] = find_part("weigh", recipe.weigh)(view)
@@ -120,7 +120,7 @@ def _check_length(part: str, answer: Sequence[object], view: View) -> None:
 
 
 def average(recipe: Recipe, course: Course) -> State:
-    """Over the whole models, then the aggregator's momentum, then predictors that came alone."""
+    """Average the whole models, apply server momentum, then average in predictor-only updates."""
     view, weights = course.view, course.weights
     state: State = {name: w.clone() for name, w in view.previous.items()}
     if course.counts:
@@ -137,12 +137,13 @@ def average(recipe: Recipe, course: Course) -> State:
     return state if predictors is None else merge_state(state, predictors)
 
 
-#: Averages that need whole models; predictors alone are averaged by the mean where these are used.
+#: Averages that need whole models; predictor-only updates are then averaged by the mean.
 _WHOLE = ("matched",)
 
 
 def _predictors(recipe: Recipe, course: Course) -> State | None:
-    """Over all devices, by id; None if none came alone. Whole models keep their weights, scaled to their examples."""
+    """The average over all devices, by id; None without predictor-only updates. Whole models keep their weights, scaled
+    to their examples."""
     alone = {update.device: update.num_examples * course.view.trust.get(update.device, 1.0) for update in course.alone}
     if not sum(alone.values()) > 0:
         return None
@@ -171,5 +172,5 @@ def _sliced(read: Callable[[], Mapping[str, Tensor]]) -> Callable[[], Mapping[st
 
 
 def _finite(w: Tensor) -> bool:
-    """Whether all of w is; a sum is found quickly, and finite only if all of it is."""
+    """Whether all of w is finite; a finite sum is a fast sufficient check."""
     return bool(w.sum().isfinite()) or bool(w.isfinite().all())

@@ -1,11 +1,11 @@
-"""One round, fused: every prototype's updates in, the next model of each out. Pure: no disk, no clock but a stopwatch.
+"""Fusion of one round: every prototype's updates in, the next model of each out. Pure: no disk; time is only measured.
 
-    cap                            no claimed number of examples is beyond a multiple of the median (example_cap.py)
-    screen -> trust                per prototype: who is left out, and how far the others are trusted (trust.py)
-    weigh -> average               per prototype, over the whole models that came in time (prototype.py)
-    teach                          once, over the whole models of all prototypes, late ones too (distillation.py)
+    cap                            bounds the reported number of examples by a multiple of the median (example_cap.py)
+    screen -> trust                per prototype: excluded devices, and trust in the others (trust.py)
+    weigh -> average               per prototype, over the timely whole models (prototype.py)
+    teach                          once, over the whole models of all prototypes, including late ones (distillation.py)
     distill                        per prototype: the student starts from its own average
-    generate                       once: what devices learn from in the next round, from all predictors (generator.py)
+    generate                       once: the side artifact for the next round, from all predictors (generator.py)
 
 The same inputs and the same memory give the same bits.
 """
@@ -43,7 +43,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """What all stages share."""
+    """State shared by all stages."""
 
     recipe: Recipe
     courses: Sequence[Course]
@@ -55,10 +55,10 @@ class _Round:
 
 
 def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: int, memory: Memory) -> Fused:
-    """Fuse round `number` by `recipe`; `memory` is that of the round before and is left as it is.
+    """Fuse round `number` by `recipe`; `memory` is that of the previous round and is not modified.
 
-    Prototypes are taken in the order of their names, whatever the order of `groups`. A model that came out with NaN or
-    infinity (an average of numbers near the end of float32) is not used: the prototype keeps the one it has.
+    Prototypes are processed in the order of their names, whatever the order of `groups`. A resulting model with NaN or
+    infinity (an average of values near the limits of float32) is not used: the prototype keeps its current one.
     """
     memory = Memory(tensors=dict(memory.tensors), facts=copy.deepcopy(memory.facts))
     watch = Stopwatch()
@@ -108,8 +108,8 @@ def _averaged(this: _Round) -> None:
 
 
 def _taught(this: _Round) -> None:
-    """All stages where the aggregator has samples."""
-    from aggregator.fusion.pipeline import distillation as teaching  # ONNX Runtime: not for rounds that only average
+    """All stages if the aggregator has samples."""
+    from aggregator.fusion.pipeline import distillation as teaching  # ONNX Runtime: only for rounds that teach
 
     recipe, courses, watch = this.recipe, this.courses, this.watch
     lesson = teaching.prepare(recipe, courses, this.server, this.number)
@@ -118,7 +118,7 @@ def _taught(this: _Round) -> None:
         return
     ensemble = lesson.ensemble
     if "scores" in recipe.needs:
-        with watch("teach"):  # one pass gives scores and targets
+        with watch("teach"):  # one pass computes scores and targets
             this.scores.update(zip(ensemble.devices, ensemble.scores().tolist(), strict=True))
     for course in courses:
         course.view = replace(course.view, ensemble=ensemble, scores=this.scores)
@@ -127,7 +127,7 @@ def _taught(this: _Round) -> None:
         try:
             with watch("teach"):
                 ensemble = teaching.teach(recipe, courses, lesson, this.server)
-        except teaching.UnansweredError:  # devices have sent such models: nobody learns from them, the averages stay
+        except teaching.UnansweredError:  # caused by received models: no distillation, the averages are used
             for course in courses:
                 course.metrics["untaught"] = 1.0
             return

@@ -1,4 +1,4 @@
-"""The trust stage: before the averages, a part says of every prototype's devices how far each is trusted."""
+"""The trust stage: before the averages, a part assigns trust to every prototype's devices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from models.seeding import torch_rng
 
 __all__ = ["LATENTS", "put_trust"]
 
-LATENTS = 512  # that predictors are asked about
+LATENTS = 512  # on which predictors are evaluated
 
 
 def put_trust(
     recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory, scores: dict[str, float]
 ) -> None:
-    """Say in every course how far its devices are trusted; `scores` gets those of devices that have none yet."""
+    """Set the trust of every course's devices; adds `scores` of devices that have none yet."""
     assert recipe.trust is not None
     part, latents = find_part("trust", recipe.trust), None
     for course in courses:
@@ -49,7 +49,7 @@ def _check(recipe: Recipe, course: Course, trusted: Trusted) -> None:
 
 
 def _latents(how: Generation | None, course: Course, server: Server, number: int, memory: Memory) -> Tensor:
-    """Of the generator as the last round left it; plain Gaussian ones before there is one."""
+    """Latents of the last round's generator; Gaussian ones before there is one."""
     rng = torch_rng(server.seed, "fusion", number, "trust")
     classes, latent = course.view.previous["predictor.weight"].shape
     if how is not None:

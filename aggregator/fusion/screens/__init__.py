@@ -1,1 +1,1 @@
-"""Which updates are left out of their prototype's average, and why."""
+"""Screens: which updates are excluded from their prototype's average, and why."""

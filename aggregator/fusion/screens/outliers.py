@@ -1,4 +1,4 @@
-"""Screens: why an update is left out of its prototype's average, or None where it stays. No screen drops everybody."""
+"""Screens: why an update is excluded from its prototype's average, or None if it stays. No screen excludes all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from quant.pack import load_packed, pack_state
 __all__ = ["CHANCE_FACTOR", "accuracies", "drop_worst", "finite", "laggards", "worst"]
 
 CHANCE_FACTOR = 1.2  # below this times chance, a model has learned nothing
-DEVIATIONS = 1.5  # below the mean, and it is an outlier
+DEVIATIONS = 1.5  # below the mean: an outlier
 
 
 def finite(view: View) -> list[str | None]:
-    """Leave out what has other tensors than the published model, or a value that is not finite.
+    """Exclude updates with other tensors than the published model, or with non-finite values.
 
-    Updates from devices passed both checks at intake; this is for states that come another way.
+    Updates from devices have passed both checks at intake; this is for states from other sources.
     """
     return [_unsound(view, k) for k in range(len(view.updates))]
 
@@ -43,7 +43,7 @@ def _unsound(view: View, k: int) -> str | None:
 
 
 def drop_worst(view: View) -> list[str | None]:
-    """Leave out models that are bad on the validation set: by `worst`, or by `laggards` with option `drop_below`."""
+    """Exclude models that are bad on the validation set: by `worst`, or by `laggards` with option `drop_below`."""
     if view.server.validation is None:
         raise ConfigError("the screen 'drop-worst' needs labelled samples: give a validation set, or drop the screen")
     share = number(view, "drop_below", 0.0, low=0.0, high=1.0)
@@ -52,27 +52,27 @@ def drop_worst(view: View) -> list[str | None]:
 
 
 def accuracies(view: View, states: Sequence[Mapping[str, Tensor]]) -> list[float]:
-    """Top-1 of every state on the validation set, at the very weights that it has."""
+    """Top-1 of every state on the validation set, with its weights as received."""
     assert view.server.validation is not None
     x, y = (t.to(view.server.device) for t in view.server.validation)
     model = build(view.spec).to(view.server.device)
     found = []
     for state in states:
         load_packed(model, pack_state(state, floats="fp32"))
-        with weights_as_they_are(model):  # received ones are quantized already
+        with weights_as_they_are(model):  # received weights are already quantized
             found.append(evaluate(model, x, y).accuracy)
     return found
 
 
 def worst(accuracy: Sequence[float], classes: int) -> list[str | None]:
-    """FedDF's drop-worst, in the form that its code gives teachers (Lin et al. 2020, arXiv:2006.07242, section 4.3).
+    """FedDF's drop-worst, as applied to teachers in its code (Lin et al. 2020, arXiv:2006.07242, section 4.3).
 
         drop k if a_k < 1.2 / C
-        if that is nobody: drop k if b_k < mean(b') - 1.5 std(b'),   b = a / sum(a), b' = b without its maximum
+        if that is none: drop k if b_k < mean(b') - 1.5 std(b'),   b = a / sum(a), b' = b without its maximum
 
-    The standard deviation is the population's. With two updates b' is one number, its deviation 0, and nobody is
-    below it. Where the first rule would drop everybody, as in the first rounds of a hard task, it tells nobody apart
-    from the others, and nobody is dropped.
+    The standard deviation is the population's. With two updates b' is one number with deviation 0, and none is below
+    it. If the first rule would drop all updates, as in the first rounds of a hard task, it does not discriminate, and
+    none is dropped.
     """
     cut = CHANCE_FACTOR / classes
     useless = [a < cut for a in accuracy]
@@ -87,8 +87,8 @@ def worst(accuracy: Sequence[float], classes: int) -> list[str | None]:
 def laggards(accuracy: Sequence[float], share: float) -> list[str | None]:
     """Ours: drop k if a_k < share max_j a_j.
 
-    A device that trains on wrong labels falls back behind the others in every round, and the further the better they
-    are; 1.2 times chance it soon exceeds.
+    A device that trains on wrong labels falls behind the others in every round, further as they improve, but soon
+    exceeds 1.2 times chance.
     """
     cut = share * max(accuracy)
     return [f"accuracy {a:.3f} is below {share:g} of the best" if a < cut else None for a in accuracy]

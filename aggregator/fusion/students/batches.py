@@ -1,4 +1,4 @@
-"""Which samples distillation uses, and in which order: decided by a generator, before anything is computed."""
+"""The samples of distillation and their order, drawn before anything is computed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["batches", "draw_samples", "num_steps"]
 
 
 def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tensor:
-    """Which of `n` samples distillation will use, in increasing order: all, or as many as its steps can draw.
+    """Indices of the samples that distillation will use, in increasing order: all `n`, or as many as its steps can
+    draw.
 
-    Decided before the teachers are asked, so that they see no sample that no student does.
+    Chosen before the teachers run, so that they see no sample that no student uses.
     """
     how = how.sized(n)
     wanted = n if how.epochs else min(n, how.steps * how.batch_size)
@@ -25,7 +26,7 @@ def draw_samples(n: int, how: Distillation, generator: torch.Generator) -> Tenso
 
 
 def num_steps(n: int, how: Distillation) -> int:
-    """The most steps that distillation on `n` samples takes."""
+    """The maximum number of steps of distillation on `n` samples."""
     how = how.sized(n)
     per_epoch = sum(1 for _ in _epoch(torch.arange(n), how.batch_size))
     return min(how.steps, how.epochs * per_epoch) if how.epochs else how.steps
@@ -39,7 +40,7 @@ def _epoch(order: Tensor, batch_size: int) -> Iterator[Tensor]:
 
 
 def batches(n: int, how: Distillation, generator: torch.Generator) -> Iterator[tuple[int, bool, Tensor]]:
-    """(epoch, whether it ends with this batch, indices), without end."""
+    """(epoch, whether it ends with this batch, indices), an infinite sequence."""
     epoch = 0
     while True:
         order = torch.randperm(n, generator=generator) if how.shuffle else torch.arange(n)

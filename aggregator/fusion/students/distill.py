@@ -1,23 +1,24 @@
-"""A student learns from targets: the loop of ensemble distillation.
+"""The loop of ensemble distillation: a student is trained on targets.
 
     w <- w - eta_j grad KL(sigma(target / T) || sigma(f(w, x) / T))         mean over the mini-batch
 
 (Lin et al. 2020, FedDF, Algorithm 1 and section 4.1, arXiv:2006.07242.) As in the authors' code there is no factor
 T^2; at their T = 1 it would be 1. The student is in training mode, so its BatchNorm statistics become those of the
-samples it learns from. That, too, is theirs, and mends what averaging did to them.
+samples it learns from. This, too, is as in their code, and repairs the damage done by averaging.
 
 A quantized student learns in two stages, as low-precision networks learn from full-precision ones (Mishra & Marr 2018,
-Apprentice, arXiv:1711.05852; Polino et al. 2018, arXiv:1802.05668). With the share `float_share` of the steps it learns
-from the teachers at full precision; with the rest, through its own quantizer Q, from them and from what it was then:
+Apprentice, arXiv:1711.05852; Polino et al. 2018, arXiv:1802.05668). In a fraction `float_share` of the steps it learns
+from the teachers at full precision; in the others, through its own quantizer Q, from the teachers and from its
+full-precision result w1:
 
-    w1 <- argmin KL(sigma(target) || sigma(f(w)))                                  from the start, weights as they are
+    w1 <- argmin KL(sigma(target) || sigma(f(w)))                                  from the start, unquantized
     w2 <- argmin KL((sigma(target) + sigma(f(w1))) / 2 || sigma(f(Q(w))))          from w1, straight through Q
 
-The mean of many 1-bit models is no 1-bit model, and may be better than all that teach it: the second stage brings that
-to the board. Straight through from the teachers alone (`float_share = 0`), it would be forgotten.
+The mean of many 1-bit models is not a 1-bit model, and may be better than all of its teachers: the second stage
+transfers that to the board. With only the teachers (`float_share = 0`), it would be lost.
 
-With a validation set the best of the students looked at is the result, the starting point among them (theirs leaves it
-out); without one, the last. They are compared at the prototype's own precision, as boards would run them.
+With a validation set the best evaluated student is the result, including the initial weights (the authors exclude
+these); without one, the last. Students are compared at the prototype's own precision, as boards would run them.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distilled:
-    """The student, on the CPU, and how it came about."""
+    """The student, on the CPU, and statistics of its training."""
 
     state: State
-    steps: int  # that were taken
-    best_step: int  # after which the student was as it is; 0: the starting point
-    accuracy: float | None = None  # on the validation set, at the precision that `check_at` says
-    start_accuracy: float | None = None  # of the starting point
+    steps: int  # taken
+    best_step: int  # step of the selected student; 0: the initial weights
+    accuracy: float | None = None  # on the validation set, at the precision of `check_at`
+    start_accuracy: float | None = None  # of the initial weights
 
 
 def distill(
@@ -67,8 +68,8 @@ def distill(
     generator: torch.Generator,
     device: torch.device = CPU,
 ) -> Distilled:
-    """Train `model` from `start` on `targets` (N, C), the logits that teachers gave for `x`. The weights of `model` are
-    lost; equal generators give equal students."""
+    """Train `model` from `start` on `targets` (N, C), the teachers' logits for `x`. The weights of `model` are
+    overwritten; equal generators give equal students."""
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
     how = how.sized(len(x))
@@ -93,7 +94,7 @@ def _in_two_stages(
     generator: torch.Generator,
     device: torch.device,
 ) -> Distilled:
-    """At full precision, then through the quantizer from teachers and that; or the start, if it runs as well."""
+    """Train at full precision, then through the quantizer; or return the start, if it is as good."""
     first, second = stages
     p = F.softmax(targets / first.temperature, dim=1)
     student = Learner(model, start, first, device)
@@ -111,13 +112,13 @@ def _in_two_stages(
 
 
 class _Loop:
-    """The steps, the looks at the validation set, and which student is the result."""
+    """The steps, the evaluations on the validation set, and the selection of the result."""
 
     def __init__(
         self,
         student: Learner,
         x: Tensor,
-        p: Tensor,  # (N, C): probabilities to come near to
+        p: Tensor,  # (N, C): target probabilities
         how: Distillation,
         validation: tuple[Tensor, Tensor] | None,
         generator: torch.Generator,
@@ -170,7 +171,7 @@ class _Loop:
         elif self.validation is None or self.how.swa:
             self.best, self.best_step = self.student.state(), taken
         if not all(bool(value.isfinite().all()) for value in self.best.values()):
-            self.best, self.best_step = self.start, 0  # it diverged, and there was no look that could tell
+            self.best, self.best_step = self.start, 0  # it diverged, and there was no evaluation
         if self.validation is not None and (self.how.swa or self.best_step == 0):
             self.student.load(self.best)
             self.accuracy = self.student.accuracy(self.validation)

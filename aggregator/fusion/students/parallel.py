@@ -1,9 +1,9 @@
-"""Several prototypes distill at once: in processes on the CPU, in CUDA streams or on several CUDA devices on GPUs.
+"""Parallel distillation of several prototypes: in processes on the CPU, in CUDA streams or on several GPUs.
 
-The processes stay for the next round, because importing torch takes a second or two. Tensors travel as safetensors
-files in a folder of this call, samples and targets once for all students. A student's result depends on its start, its
-samples and its generator alone, so one process or many give the same bits. (With dropout on one GPU, streams share a
-source of randomness, and the order of their steps shows.)
+The processes are kept for the next round, because importing torch takes a second or two. Tensors are passed as
+safetensors files in a temporary folder, samples and targets once for all students. A student's result depends only on
+its start, its samples and its generator, so one process or many give the same bits. (With dropout on one GPU, streams
+share a random state, and the order of their steps matters.)
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["Student", "distill_all"]
 
 CPU = torch.device("cpu")
 Labelled = tuple[Tensor, Tensor]
-_START = "start/"  # in front of the names of the starting point
+_START = "start/"  # prefix of the names of the initial weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Student:
-    """A prototype about to learn."""
+    """A prototype to be distilled."""
 
     spec: PrototypeSpec
     start: Mapping[str, Tensor]
@@ -110,7 +110,7 @@ def _in_processes(
     with tempfile.TemporaryDirectory(prefix="edgestill-students-") as name:
         folder = Path(name)
         save_file({"x": x.contiguous(), "targets": targets.contiguous()}, folder / "samples")
-        if validation is not None:  # a file of its own: it may be a part of x, and a file takes no memory twice
+        if validation is not None:  # a separate file: it may be a slice of x, which would be written completely
             save_file({"x": validation[0].contiguous(), "y": validation[1].contiguous()}, folder / "validation")
         requests = []
         for number, student in enumerate(students):
@@ -125,11 +125,11 @@ def _in_processes(
         return [_distilled(folder, number, answers[number]) for number in range(len(students))]
 
 
-_took: dict[PrototypeSpec, float] = {}  # seconds, the last time that a student of the kind learned
+_took: dict[PrototypeSpec, float] = {}  # seconds of the last student of each kind
 
 
 def _longest_first(specs: Sequence[PrototypeSpec]) -> list[int]:
-    """In which order to hand students out, so that no long one is left when the others are done; unknown ones first."""
+    """The order of dispatching students, longest first, so that none is left at the end; unknown ones first."""
     return sorted(range(len(specs)), key=lambda number: -_took.get(specs[number], math.inf))
 
 

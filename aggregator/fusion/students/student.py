@@ -1,7 +1,7 @@
-"""A student while it learns: the model on its device and its precision, one step, its score, its tensors.
+"""A student in training: the model at its compute device and precision, a step, its score, its tensors.
 
-A quantized prototype's student learns through its own quantizer Q, whose gradient is the identity (Bengio et al. 2013,
-arXiv:1308.3432), and is scored as a board would run it:
+A quantized prototype's student is trained through its own quantizer Q, whose gradient is the identity (Bengio et al.
+2013, arXiv:1308.3432), and is scored as a board would run it:
 
     student = "own"     w <- w - eta grad_w' L(f(w')) at w' = Q(w)         "float"     w <- w - eta grad_w L(f(w))
     check_at = "own"    accuracy of f(Q(w))                                "float"     accuracy of f(w)
@@ -33,7 +33,7 @@ __all__ = ["Learner", "MeanState"]
 
 
 class Learner:
-    """The model on its device, at the precision that it is trained at, with its optimizer."""
+    """The model on its compute device, at its training precision, with its optimizer."""
 
     def __init__(self, model: Prototype, start: Mapping[str, Tensor], how: Distillation, device: torch.device) -> None:
         self.model, self.how, self.device = model, how, device
@@ -51,11 +51,11 @@ class Learner:
         self.names = list(start)
 
     def _at(self, precision: str) -> AbstractContextManager[None]:
-        """Weights as they are for "float"; through their quantizers for "own"."""
+        """Unquantized weights for "float"; through their quantizers for "own"."""
         return weights_as_they_are(self.model) if precision == "float" else nullcontext()
 
     def to_device(self, x: Tensor) -> Tensor:
-        """A batch as the model takes it fastest."""
+        """A batch in the fastest memory layout for the model."""
         if self.channels_last and x.ndim == 4:
             return x.to(self.device, memory_format=torch.channels_last)
         return x.to(self.device)
@@ -72,7 +72,7 @@ class Learner:
         self.optimizer.step(self._take_gradients(), lr)
 
     def _take_gradients(self) -> list[Tensor]:
-        """Of all parameters; those that the loss does not depend on have zeros."""
+        """Gradients of all parameters; zeros for those that the loss does not depend on."""
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
         for p in self.params:
             p.grad = None
@@ -80,7 +80,7 @@ class Learner:
 
     @torch.no_grad()
     def logits(self, x: Tensor) -> Tensor:
-        """What it says of `x` at the precision that it learns at, on the CPU; in eval mode."""
+        """Logits for `x` at its training precision, on the CPU; in eval mode."""
         self.model.eval()
         with self._at(self.how.student):
             said = [self.model(self.to_device(part)).float().cpu() for part in x.split(BATCH)]
@@ -88,29 +88,29 @@ class Learner:
         return torch.cat(said)
 
     def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
-        """On the labelled samples."""
+        """Accuracy on the labelled samples."""
         with self._at(self.how.check_at):
             return evaluate(self.model, self.to_device(validation[0]), validation[1].to(self.device)).accuracy
 
     def state(self) -> State:
-        """A copy of the tensors that the starting point had, on the CPU."""
+        """A copy of the tensors named in the initial state, on the CPU."""
         own = self.model.state_dict()
         return {name: own[name].detach().to("cpu", copy=True).contiguous() for name in self.names}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state`."""
+        """Load the tensors of `state`."""
         self.model.load_state_dict(dict(state), strict=False)
 
 
 @dataclass(slots=True)
 class MeanState:
-    """Stochastic weight averaging: the mean of the students that it was shown."""
+    """Stochastic weight averaging: the mean of all added students."""
 
     total: State = field(default_factory=dict)
     count: int = 0
 
     def add(self, state: State) -> None:
-        """One more student."""
+        """Add a student."""
         self.count += 1
         for name, value in state.items():
             if name not in self.total:

@@ -1,10 +1,10 @@
-"""What K teachers say together: teach parts, (K, B, C) logits in, (B, C) logits out.
+"""Teach parts: combine the logits of K teachers, (K, B, C) in, (B, C) out.
 
-Symbols: f(w_k, x) are the logits of teacher k, sigma is softmax. A row that holds NaN is an answer that a teacher does
-not have; the others answer without it. Means are summed in float64 and in the order of the teachers, so one block of
-samples or many, and one worker or many, give the same bits.
+Symbols: f(w_k, x) are the logits of teacher k, sigma is softmax. A row with NaN is a missing answer of a teacher; the
+others are combined without it. Means are summed in float64 and in the order of the teachers, so any number of blocks
+and workers gives the same bits.
 
-A mean needs no (K, N, C) array: `STREAMS` says what to sum and what to make of the sum.
+A mean needs no (K, N, C) array: `STREAMS` defines the summand and the final transformation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def mean_logits(logits: Tensor) -> Tensor:
 def median_logits(logits: Tensor) -> Tensor:
     """The median of every class's logits, sigma(median_k f(w_k, x)) (Sturluson et al. 2021, FedRAD).
 
-    Of an even number the lower middle, as torch.median has it: it is one teacher's own logit, which can be credited.
+    For an even number the lower median, as in torch.median: it is one teacher's own logit, which can be credited.
     """
     return logits.nanmedian(0).values
 
@@ -83,7 +83,7 @@ TEACH: Mapping[str, Teach] = {
 
 
 class Running:
-    """The mean over teachers as they come; a sample's mean is over those that answer it."""
+    """A running mean over teachers; a sample's mean is over those with an answer."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -101,7 +101,7 @@ class Running:
             self._count += there
 
     def result(self) -> Tensor:
-        """The mean as logits, float32; NaN where nobody answered."""
+        """The mean as logits, float32; NaN for samples without any answer."""
         assert self._total is not None, "no teacher"
         assert self._count is not None
         return self._stream.finish(self._total / self._count).float()
@@ -115,6 +115,6 @@ def _summed(logits: Tensor, stream: Stream) -> Tensor:
 
 
 def without_broken_rows(logits: Tensor) -> Tensor:
-    """(..., C) logits with NaN in all of a row that is not finite; the same tensor where all are."""
+    """(..., C) logits with rows that are not finite set to NaN; the same tensor if all are finite."""
     whole = logits.isfinite().all(-1, keepdim=True)
     return logits if bool(whole.all()) else logits.where(whole, torch.nan)

@@ -1,4 +1,4 @@
-"""A prototype with received weights, ready to answer and no more: as an ONNX template, or as a torch module."""
+"""A prototype with received weights, for inference only: as an ONNX template, or as a torch module."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _seeded(spec: PrototypeSpec) -> Prototype:
 
 @functools.lru_cache(_KEPT)
 def graph_template(spec: PrototypeSpec) -> bytes | None:
-    """The prototype's graph, all weights float and under their state-dict names; None where it does not export."""
+    """The prototype's graph, all weights float and under their state-dict names; None if it cannot be exported."""
     model = _seeded(spec)
     example = model.example_input(2, generator=torch.Generator().manual_seed(0))
     try:
@@ -43,17 +43,17 @@ def graph_template(spec: PrototypeSpec) -> bytes | None:
 
 @functools.lru_cache(_KEPT)
 def _traced(spec: PrototypeSpec) -> nn.Module:
-    """The prototype in plain torch, as a graph where torch.fx can follow it."""
+    """The prototype in plain torch, as a graph if torch.fx can trace it."""
     module = freeze(_seeded(spec))
     try:
         return symbolic_trace(module)
-    except Exception as error:  # a user's architecture may branch on data: the module itself is good, only slower
+    except Exception as error:  # a user's architecture may branch on data: the module itself works, but slower
         log.warning("%s: its teachers keep their BatchNorms, torch.fx cannot trace it (%r)", spec, error)
         return module
 
 
 def prepare(spec: PrototypeSpec, where: torch.device) -> None:
-    """Make what all teachers of a prototype share. Tracing changes torch for all threads: call it in one alone."""
+    """Create what all teachers of a prototype share. Tracing patches torch globally: call it in one thread only."""
     if where.type != "cpu" or graph_template(spec) is None:
         _traced(spec)
 

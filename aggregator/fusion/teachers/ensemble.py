@@ -1,8 +1,9 @@
-"""All teachers of a round, of every prototype, on the samples that distillation uses: one pass, everything from it.
+"""All teachers of a round, of every prototype, on the samples of distillation: a single pass for all results.
 
 Each teacher sees each sample once. A mean is summed teacher by teacher and needs N x C numbers; the median, FedRAD's
-scores and users' parts need K answers side by side and get them in blocks of samples, within `budget` bytes. With
-`keep`, all K x N x C answers of a scored pass are kept if they fit into it, for who is left out by them (`without`).
+scores and users' parts need the logits of all K teachers at once and get them in blocks of samples, within `budget`
+bytes. With `keep`, all K x N x C logits of a scored pass are kept if they fit, for ensembles without some devices
+(`without`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from core.errors import ModelError, RoundError
 __all__ = ["Ensemble", "UnansweredError"]
 
 BUDGET = 64 * 2**20
-UNKNOWN_CLASSES = 1000  # of graphs, which do not tell
+UNKNOWN_CLASSES = 1000  # assumed for graphs
 
 
 class UnansweredError(RoundError):
-    """A sample that no teacher has an answer to: all of them are out of float32's range there."""
+    """A sample without any finite answer: all teachers are out of float32's range."""
 
 
 class Ensemble:
     """`teachers` on the samples `x` (N, ...).
 
-    A device that teaches twice, with a late model too, is in `devices` twice. `teach` (a part, or the name of a
-    built-in one) and `temperature` say what will be asked, and `scored` that scores will be, so that one pass gives
-    both. `where` is the device that teachers run on.
+    A device that teaches twice, also with a late model, is in `devices` twice. `teach` (a part, or the name of a
+    built-in one), `temperature` and `scored` announce the results that will be needed, so that one pass computes all.
+    `where` is the compute device of the teachers.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class Ensemble:
         self._targets: dict[tuple[Teach, float], Tensor] = {}
         self._scores: Tensor | None = None
         self._keep = keep
-        self._answers: Tensor | None = None  # (K, N, C), if they are kept
+        self._answers: Tensor | None = None  # (K, N, C), if kept
 
     def without(self, devices: Collection[str]) -> Ensemble:
-        """The ensemble of all others; this one, if that is nobody or everybody."""
+        """The ensemble without these devices; unchanged if that is none or all of them."""
         left = [k for k, device in enumerate(self.devices) if device not in devices]
         if len(left) in (0, len(self.devices)):
             return self
@@ -84,13 +85,13 @@ class Ensemble:
             budget=self._budget,
         )
         if self._answers is not None:
-            others._answers = self._answers[left]  # they have seen the samples: nobody is asked twice
+            others._answers = self._answers[left]  # reuse their logits
         return others
 
     def taught(self, how: Teach | str | None = None, temperature: float | None = None) -> Tensor:
-        """Targets (N, C) as logits: T part(f / T), so that their softmax at temperature T is what the part means.
+        """Targets (N, C) as logits: T part(f / T), so that their softmax at temperature T is the part's output.
 
-        Without arguments, what the ensemble was built for; anything else costs another pass, once.
+        Without arguments, the targets that the ensemble was built for; others cost another pass, once.
         """
         part = self._teach if how is None else _part(how)
         if part is None:
@@ -115,14 +116,14 @@ class Ensemble:
         return self._scores
 
     def answers(self, count: int) -> tuple[list[str], Tensor]:
-        """Who answers, and the logits (K, n, C) of `count` samples at even distances, or of all if there are fewer."""
+        """Devices and logits (K, n, C) for `count` evenly spaced samples, or for all if there are fewer."""
         rows = torch.arange(0, len(self._x), max(len(self._x) // count, 1))[:count]
         if self._answers is not None:
             return self.devices, self._answers[:, rows]
         return self.devices, torch.stack(list(self._logits(self._x[rows])))
 
     def accuracy(self, x: Tensor, y: Tensor, how: Teach | str | None = None) -> float:
-        """Share of labelled samples that the teachers together get right; by default by the part they teach with."""
+        """Accuracy of the ensemble on labelled samples; combined by the teach part by default."""
         part = _part(how) if how is not None else self._teach or mean_logits
         targets, _ = self._run(*_key(part, self._temperature), x, scored=False)
         return float((targets.argmax(1) == y.cpu()).double().mean())
@@ -134,7 +135,7 @@ class Ensemble:
             self._scores = counts.double() / counts.sum().clamp_min(1)
 
     def _run(self, part: Teach, temperature: float, x: Tensor, *, scored: bool) -> tuple[Tensor, Tensor | None]:
-        """Targets for `x` and, if asked for, the counts of medians."""
+        """Targets for `x` and, if requested, the counts of medians."""
         stream = STREAMS.get(part)
         asked = x is not self._x or self._answers is None
         if stream is not None and not scored and asked:
@@ -183,7 +184,7 @@ class Ensemble:
 
     def _kept_blocks(self) -> Iterator[Tensor]:
         assert self._answers is not None
-        yield self._answers  # within the budget, or it would not have been kept
+        yield self._answers  # within the budget
 
 
 def _part(how: Teach | str) -> Teach:
@@ -191,7 +192,7 @@ def _part(how: Teach | str) -> Teach:
 
 
 def _key(part: Teach, temperature: float) -> tuple[Teach, float]:
-    """Means and medians of logits are the same at every temperature."""
+    """Means and medians of logits do not depend on the temperature."""
     return part, 1.0 if part in (mean_logits, median_logits) else temperature
 
 

@@ -1,9 +1,9 @@
-"""Teachers' logits, by the fastest way that this machine has.
+"""Teachers' logits, by the fastest available method.
 
-On the CPU a teacher is an ONNX Runtime session of one thread, and several teachers run side by side: 2.6 to 2.9 times
-the speed of torch for a ResNet-8. One graph per prototype is exported once and kept; a teacher's weights are put into
-it by name. What does not export runs in torch, BatchNorm folded and channels last; on a GPU everything does. A received
-weight is used at the value that it came with: quantized weights are not quantized again, quantized activations are.
+On the CPU a teacher is an ONNX Runtime session of one thread, and several teachers run in parallel: 2.6 to 2.9 times
+the speed of torch for a ResNet-8. One graph per prototype is exported once and cached; a teacher's weights are patched
+in by name. Models that cannot be exported run in torch, with folded BatchNorm and channels last; on a GPU all do.
+Received weights are used as they are: quantized weights are not quantized again, quantized activations are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Forward = Callable[[Tensor], Tensor]  # (B, ...) -> logits (B, C), float32 on th
 
 
 class Teacher(Protocol):
-    """A frozen model with a name; nothing is loaded until it is opened."""
+    """A frozen model with a name, loaded when it is opened."""
 
     @property
     def device(self) -> str:
@@ -42,13 +42,13 @@ class Teacher(Protocol):
 
     @property
     def classes(self) -> int | None:
-        """How many it tells apart, where that is known before it is opened."""
+        """Number of classes, if known before it is opened."""
 
     def prepare(self, where: torch.device) -> None:
-        """Make what it shares with others; `open` may then be called in any thread."""
+        """Create what it shares with others; `open` may then be called in any thread."""
 
     def open(self, where: torch.device) -> Forward:
-        """The model, ready to answer."""
+        """Load the model for inference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class StateTeacher:
 
     @property
     def classes(self) -> int | None:
-        """Of the prototype."""
+        """Number of classes of the prototype."""
         return self.spec.classes
 
     def prepare(self, where: torch.device) -> None:
@@ -69,7 +69,7 @@ class StateTeacher:
         prepare(self.spec, where)
 
     def open(self, where: torch.device) -> Forward:
-        """ONNX Runtime on the CPU where the prototype exports, else torch."""
+        """ONNX Runtime on the CPU if the prototype can be exported, else torch."""
         template = graph_template(self.spec) if where.type == "cpu" else None
         if template is None:
             return frozen_module(self.spec, self.state(), where)
@@ -89,7 +89,7 @@ class OnnxTeacher:
         """It shares nothing."""
 
     def open(self, where: torch.device) -> Forward:
-        """The graph, after checks: it may come from anywhere."""
+        """The graph, after checks: it is untrusted."""
         check_graph(self.graph)
         return _session(self.graph)
 
@@ -104,7 +104,7 @@ def _session(graph: bytes) -> Forward:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -118,8 +118,8 @@ def all_logits(
 ) -> Iterator[Tensor]:
     """The (N, C) logits of each teacher on all of `x`, in the order of the teachers, on the CPU.
 
-    On the CPU, `workers` teachers (by default one per core) run at once and few finished ones wait, so memory holds
-    a few (N, C), not K of them. The answers do not depend on the number of workers.
+    On the CPU, `workers` teachers (by default one per core) run in parallel and few finished ones are queued, so only a
+    few (N, C) are in memory, not K. The results do not depend on the number of workers.
     """
     workers = workers or cores()
     batch_size = batch_size or (BATCH if where.type == "cpu" else GPU_BATCH)
@@ -148,7 +148,7 @@ def _answer(teacher: Teacher, x: Tensor, where: torch.device, batch_size: int) -
 
 
 def forward_all(forward: Forward, x: Tensor, *, batch_size: int = BATCH) -> Tensor:
-    """(N, C) logits in batches. Out of memory, the batch is halved and the work goes on from the same sample."""
+    """(N, C) logits in batches. On out of memory, the batch is halved and the work continues from the same sample."""
     parts: list[Tensor] = []
     start = 0
     while start < len(x):

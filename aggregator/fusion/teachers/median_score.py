@@ -3,8 +3,9 @@
     s_k = #{(x, c): f(w_k, x)_c is the median over k} / #{(x, c)}          one device per (x, c), so sum_k s_k = 1
     weight of device k  =  s_k^p n_k / sum_j s_j^p n_j                      p = 1 in the paper
 
-The power p is ours (`score_power`): attackers that score a third of what honest devices do weigh a ninth at p = 2.
-Who sits in the middle of the others for many samples and classes is honest; noise and flipped labels sit at the ends.
+The power p is our addition (`score_power`): attackers with a third of an honest device's score get a ninth of its
+weight at p = 2. A device that is often the median over samples and classes is likely honest; noise and flipped labels
+give extreme logits.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ __all__ = ["count_medians", "median_score"]
 
 
 def count_medians(logits: Tensor, medians: Tensor) -> Tensor:
-    """How many of `medians` (B, C) are each teacher's own, (K,); of several teachers with that logit the first has it.
+    """Number of `medians` (B, C) that are each teacher's own, (K,); ties are credited to the first teacher.
 
-    FedRAD's code takes the index that torch.median returns, which is no particular one among equals.
+    FedRAD's code uses the index returned by torch.median, which is arbitrary among equals.
     """
     free = torch.ones_like(medians, dtype=torch.bool)
     counts = []
@@ -39,11 +40,11 @@ def count_medians(logits: Tensor, medians: Tensor) -> Tensor:
 
 
 def median_score(view: View) -> Sequence[float]:
-    """Weigh part: s_k^p n_k. Where no device of this prototype ever is the median, n_k alone."""
+    """Weigh part: s_k^p n_k. If no device of this prototype is ever the median, n_k."""
     if view.ensemble is None:
         raise RoundError(f"{view.spec}: median scores need unlabeled samples; give the fusion a source")
     pairs = list(zip(view.ensemble.devices, view.ensemble.scores().tolist(), strict=True))
-    scores = dict(reversed(pairs))  # of a device that also teaches with a late model, the first
+    scores = dict(reversed(pairs))  # for a device that also teaches with a late model, the first
     power = number(view, "score_power", 1.0, low=0.0)
     weights = [scores.get(update.device, 0.0) ** power * update.num_examples for update in view.updates]
     return weights if sum(weights) > 0 else [float(n) for n in view.num_examples]

@@ -1,7 +1,7 @@
-"""Teachers' passes in the workers of a cluster: states and samples go there as files, logits come back.
+"""Teachers' forward passes in the workers of a cluster: states and samples are sent as files, logits returned.
 
-On one machine teachers run as threads of this process (`logits.py`), which copies nothing. A pool whose workers may be
-elsewhere says so by `far` (`process_pool.py`).
+On one machine teachers run as threads of this process (`logits.py`), without copies. A pool whose workers may be on
+other machines sets `far` (`process_pool.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.spec import PrototypeSpec
 
 __all__ = ["can_travel", "far_logits", "serve"]
 
-TOGETHER = 4  # teachers that go with one copy of the samples
+TOGETHER = 4  # teachers per copy of the samples
 
 
 def can_travel(teachers: Sequence[Teacher]) -> bool:
@@ -30,7 +30,7 @@ def can_travel(teachers: Sequence[Teacher]) -> bool:
 
 
 def far_logits(pool: Far, teachers: Sequence[Teacher], x: Tensor) -> Iterator[Tensor]:
-    """The (N, C) logits of each teacher, in order; at most `TOGETHER` per worker wait here at a time."""
+    """The (N, C) logits of each teacher, in order; at most `TOGETHER` per worker are queued at a time."""
     wave = TOGETHER * max(pool.workers, 1)
     for start in range(0, len(teachers), wave):
         some = teachers[start : start + wave]
@@ -44,7 +44,7 @@ def far_logits(pool: Far, teachers: Sequence[Teacher], x: Tensor) -> Iterator[Te
 
 
 def _request(folder: Path, teachers: Sequence[Teacher], x: Tensor) -> dict[str, Any]:
-    """A folder of its own: all of its files go to the worker."""
+    """A separate folder, all of whose files are sent to the worker."""
     folder.mkdir()
     save_file({"x": x.contiguous()}, folder / "samples")
     told: list[dict[str, Any]] = []

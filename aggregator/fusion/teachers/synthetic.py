@@ -1,8 +1,8 @@
-"""Samples that nobody collected: noise, and what a pre-trained generator makes of noise.
+"""Synthetic samples: noise, and the outputs of a pre-trained generator.
 
-A generator maps N(0, 1) noise to inputs as the task's models take them. As an ONNX file it has one float input, whose
+A generator maps N(0, 1) noise to inputs of the task's models. As an ONNX file it has one float input, whose
 name and shape (batch first) are read from the graph, and its first output is x; a graph with a fixed batch is run in
-batches of that size. The graph is checked before it is run, like everything that comes from outside.
+batches of that size. The graph is checked before it is run, like all untrusted input.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from quant.onnx.session import open_session, run_graph
 __all__ = ["from_module", "from_onnx", "gaussian_noise", "uniform_noise"]
 
 BATCH = 128
-MAX_GRAPH = 2**31  # bytes: protobuf has no larger ones
-#: Generators grow pictures: what teachers have no use for. They also are larger, and the operator's own file.
+MAX_GRAPH = 2**31  # bytes: protobuf's limit
+#: Operators for upsampling, which teachers do not need. Generators may also be larger: they are the operator's own
+#: files.
 LIMITS = GraphLimits(
     max_bytes=1 << 30,
     max_elements=1 << 28,
@@ -32,7 +33,7 @@ LIMITS = GraphLimits(
 
 
 def uniform_noise(count: int, shape: tuple[int, ...], generator: torch.Generator, tokens: int | None = None) -> Tensor:
-    """Uniform in [-1, 1), as FedDF's paper says; token ids uniform over 1 .. tokens - 1 (0 is padding)."""
+    """Uniform in [-1, 1), as in FedDF's paper; token ids uniform over 1 .. tokens - 1 (0 is padding)."""
     if tokens is not None:
         return torch.randint(min(1, tokens - 1), tokens, (count, *shape), generator=generator)
     return 2 * torch.rand(count, *shape, generator=generator) - 1
@@ -49,7 +50,7 @@ def gaussian_noise(count: int, shape: tuple[int, ...], generator: torch.Generato
 
 @torch.no_grad()
 def from_module(module: nn.Module, noise_shape: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:
-    """`count` samples of a torch generator; it is left in the mode that it was in."""
+    """`count` samples of a torch generator, whose mode is restored."""
     if not noise_shape:
         raise DataError(
             f"generator {type(module).__name__}: give noise_shape, what one sample is made of, such as (100,)"

@@ -1,11 +1,11 @@
-"""Where the aggregator's unlabeled samples come from: what all teachers answer and all students learn on.
+"""Sources of the aggregator's unlabeled samples, on which teachers run and students learn.
 
-    pool.npz         samples from elsewhere: `x` as in models/samples.py; labels are not needed and not used
-    noise            uniform in [-1, 1), as FedDF's paper has it; token ids: uniform over the vocabulary
-    noise:gaussian   Gaussian, each batch of 128 brought to [-1, 1] by its least and greatest number, as its code does
+    pool.npz         samples from any domain: `x` as in models/samples.py; labels are not needed and not used
+    noise            uniform in [-1, 1), as in FedDF's paper; token ids: uniform over the vocabulary
+    noise:gaussian   Gaussian, each batch of 128 scaled to [-1, 1] by its minimum and maximum, as in its code
     generator.onnx   a pre-trained generator, noise -> x (`synthetic.py`); a torch module in Python
 
-The same arguments give the same samples, bit by bit.
+The same arguments give bit-identical samples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from models.seeding import torch_rng
 __all__ = ["NOISE", "SIZE", "check_inputs", "choose", "load_source"]
 
 NOISE = ("noise", "noise:gaussian")
-SIZE = 10_000  # of a source that has no size of its own
+SIZE = 10_000  # default of noise and generators
 
 
 def load_source(
@@ -42,11 +42,11 @@ def load_source(
     seed: int = 0,
     noise_shape: tuple[int, ...] = (),
 ) -> Tensor:
-    """Unlabeled inputs (N, *input_shape): float32, or int64 token ids below `tokens` where that is given.
+    """Unlabeled inputs (N, *input_shape): float32, or int64 token ids below `tokens` if that is given.
 
     Of a file: the samples of `classes` (which needs its labels), of these `fraction`, of these `size`, drawn by `seed`
-    and in the stored order. Noise and generators make `size` samples; `noise_shape` is what a torch module takes, an
-    ONNX file says so itself.
+    and in the stored order. Noise and generators produce `size` samples; `noise_shape` is the input shape of a torch
+    module, an ONNX file has its own.
     """
     what = str(what) if isinstance(what, Path) else what
     if isinstance(what, str) and what.endswith(".npz"):
@@ -98,7 +98,7 @@ def choose(
     classes: Sequence[int] = (),
     seed: int = 0,
 ) -> NDArray[np.int64]:
-    """Which of `count` samples, with labels `y`, are taken: ascending row numbers."""
+    """Ascending row numbers of the selected samples, out of `count` with labels `y`."""
     if not 0 < fraction <= 1:
         raise ConfigError(f"source {name}: fraction {fraction:g}; give a number above 0 and at most 1")
     rows = np.arange(count)
@@ -120,7 +120,7 @@ def _shown(labels: NDArray[Any], limit: int = 12) -> str:
 
 
 def check_inputs(name: str, x: Tensor, input_shape: tuple[int, ...], tokens: int | None) -> Tensor:
-    """`x`, if the task's models can take it."""
+    """`x`, if it fits the task's models."""
     if tuple(x.shape[1:]) != tuple(input_shape):
         raise DataError(f"{name}: its samples are {_size(x.shape[1:])}, the task's {_size(input_shape)}")
     if tokens is None:

@@ -1,1 +1,1 @@
-"""How much each update counts in its prototype's average: by examples, by robust scores, by trust."""
+"""Weights of updates in their prototype's average: by examples, by robust scores, by trust."""

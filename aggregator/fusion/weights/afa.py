@@ -1,7 +1,8 @@
-"""AFA, adaptive federated averaging (Muñoz-González et al. 2019, arXiv:1909.05125): trust in devices, earned by round.
+"""AFA, adaptive federated averaging (Muñoz-González et al. 2019, arXiv:1909.05125): trust in devices, updated each
+round.
 
-An update that points elsewhere than the average is left out; who is left out too often is blocked for good. What is
-remembered of a device are the parameters of a Beta distribution over "its updates are good":
+An update whose direction differs from the average is excluded; a device that is excluded too often is blocked
+permanently. The memory of a device are the parameters of a Beta distribution over "its updates are good":
 
     facts["afa/<prototype>/trust"]     {device: [alpha, beta]}, 3 and 3 at first
     facts["afa/<prototype>/blocked"]   {device: round}
@@ -30,7 +31,7 @@ ROUNDING = 1e-12  # equal updates have equal similarities up to this
 
 
 def blocked(view: View) -> list[str | None]:
-    """The screen `afa-blocked`: leave out who was blocked in an earlier round."""
+    """The screen `afa-blocked`: exclude devices blocked in an earlier round."""
     since = view.memory.facts.get(f"afa/{view.spec}/blocked", {})
     return [f"blocked by afa since round {since[d]}" if d in since else None for d in view.devices]
 
@@ -39,9 +40,9 @@ def blocked(view: View) -> list[str | None]:
 def afa(view: View) -> list[float]:
     """The part `afa`: n_k p_k for good updates, 0 for bad ones and for blocked devices; p_k = alpha / (alpha + beta).
 
-    p_k is that of the rounds before; then every device gains alpha or beta. Options: `afa_xi`, 2; `afa_xi_step`, 0.25;
-    `afa_reference`: as in FedRAD's code, p_k is alpha / beta after the round, and updates that were left out enter the
-    statistics with similarity 0. Weights are all 0 if only blocked devices answered: nobody is trusted.
+    p_k is that of the previous rounds; then every device gains alpha or beta. Options: `afa_xi`, 2; `afa_xi_step`,
+    0.25; `afa_reference`: as in FedRAD's code, p_k is alpha / beta after the round, and excluded updates enter the
+    statistics with similarity 0. Weights are all 0 if only blocked devices answered: no device is trusted.
     """
     reference = flag(view, "afa_reference")
     facts, prefix = view.memory.facts, f"afa/{view.spec}/"
@@ -92,18 +93,19 @@ def similarities(products: Tensor, weights: Tensor) -> Tensor:
 def good_updates(
     products: Tensor, weights: Sequence[float], *, xi: float = XI, step: float = XI_STEP, reference: bool = False
 ) -> list[bool]:
-    """Which updates are good (Algorithm 1); those of weight 0 are not, and do not take part.
+    """Which updates are good (Algorithm 1); those of weight 0 are not, and are ignored.
 
         w = sum p_k n_k w_k / sum p_k n_k over the good;   s_k = cos(w_k, w)
         mean(s) < median(s):  bad are those with s_k < median - xi std
         else                  bad are those with s_k > median + xi std
         again with xi + step, until none is bad
 
-    Of an even number the median is the lower middle one; std divides by K - 1. The median is never bad, so somebody
-    is always left. Where a share q of devices sends large noise, each on its own, they are the more similar ones, and
-    xi = 2 finds them as long as 2 sqrt(q (1 - q)) < 1: with room at a fifth (0.8), hardly at a third (0.94).
+    For an even number the lower median is used; std divides by K - 1. The median is never bad, so at least one update
+    is left. If a fraction q of devices sends large independent noise, they are the more similar ones, and xi = 2
+    detects them as long as 2 sqrt(q (1 - q)) < 1: with margin at a fifth (0.8), barely at a third (0.94).
 
-    Updates are compared by their `products` (`geometry.gram`) alone: they are read once, however often the loop turns.
+    Updates are compared only by their `products` (`geometry.gram`): they are read once, however many iterations there
+    are.
     """
     share = torch.tensor(weights, dtype=torch.float64)
     good = share > 0

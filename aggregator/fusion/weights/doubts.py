@@ -1,18 +1,18 @@
-"""What speaks against a device, from signals of different kinds. One of them alone excludes nobody.
+"""Independent signals against a device ("doubts"). A single one does not exclude a device.
 
     scarce      its median score is below `cut` of its prototype's mean                        trust.py
     far         || w_k - w || > reach median_j || w_j - w ||                                   norm_bound.py
-    one label   its bias drifts to one label over all of its rounds (single_label.py), or it answers
-                ALWAYS of all samples with one label where the others do not
-    senseless   mean over its rounds of rho_k < SENSE, with c the label that it answers most,
+    one label   its bias drifts to one label over all of its rounds (single_label.py), or it predicts one
+                label for a fraction ALWAYS of all samples while the others do not
+    senseless   mean over its rounds of rho_k < SENSE, with c its most frequent prediction,
                 rho_k = rank correlation over x of  log p_k(c | x)  and  p(c | x),
                 p the softmax of the median of all logits
-    counts      by its own label counts it has one label alone, where the others have many
+    counts      its own label counts name a single label, while the others have many
 
-Heterogeneous data gives any one of these to honest devices: who has mostly threes leans to them, answers with them, and
-is seldom the median of a fleet that knows all digits. But its "three" still is more likely for a three, where that of a
-device that labels everything "three" says nothing about the sample. So who is left out has two doubts against it, and
-who has one counts for what its score says, at most fully.
+With heterogeneous data any one of these occurs in honest devices: a device with mostly threes drifts towards them,
+predicts them often, and is seldom the median of a fleet that has all digits. But it is still more confident in "three"
+on a three, while the confidence of a device that labels everything "three" is unrelated to the sample. So a device with
+two doubts is excluded, and a device with one is weighted by its score, at most 1.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from aggregator.fusion.types import Memory, Received
 __all__ = ["ALWAYS", "SENSE", "Answers", "Doubts", "alone_by_counts", "answers_of", "mean_sense"]
 
 ALWAYS = 0.95  # of the samples, or of the label counts
-OTHERS = 0.75  # and no more of the others' median, or it is nothing special
-COUNTED = 0.6  # likewise, of label counts
+OTHERS = 0.75  # maximum for the others' median, or the signal is not specific
+COUNTED = 0.6  # the same for label counts
 SENSE = 0.1
 _FACT = "trust.sense"  # device: [sum of rho_k, rounds]
 
 
 @dataclass(slots=True)
 class Doubts:
-    """Of one prototype's devices: what speaks against each, in words."""
+    """The doubts about one prototype's devices, as texts."""
 
     found: dict[str, list[str]]
 
@@ -47,35 +47,35 @@ class Doubts:
         return cls({update.device: [] for update in updates})
 
     def add(self, device: str, why: str) -> None:
-        """One more; of a device that is not among them, nothing."""
+        """Add a doubt; ignored for unknown devices."""
         if device in self.found:
             self.found[device].append(why)
 
     @property
     def excluded(self) -> dict[str, str]:
-        """Who has two or more, and which."""
+        """The devices with two or more, and their doubts."""
         return {device: "; ".join(why) for device, why in self.found.items() if len(why) > 1}
 
     def share(self, device: str, relative: float) -> float:
-        """How far a device is trusted: fully without a doubt, by its score relative to the others' with one."""
+        """Trust in a device: full without a doubt, its relative score with one."""
         count = len(self.found.get(device, ()))
         return 1.0 if count == 0 else min(1.0, relative) if count == 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What devices say to the same inputs, each in one number or two."""
+    """Statistics of the devices' predictions on the same inputs."""
 
-    most: Tensor  # (K,) share of the inputs that are answered with the label that the device answers most
-    sense: Tensor  # (K,) rho_k; NaN where it is not defined
+    most: Tensor  # (K,) fraction of the inputs with the device's most frequent prediction
+    sense: Tensor  # (K,) rho_k; NaN if undefined
 
     def only(self, rows: Sequence[int]) -> Answers:
-        """Of these devices."""
+        """The statistics of these devices."""
         return Answers(self.most[rows], self.sense[rows])
 
 
 def answers_of(logits: Tensor) -> Answers:
-    """Of logits (K, N, C)."""
+    """From logits (K, N, C)."""
     count, inputs, classes = logits.shape
     bounded = logits.float().nan_to_num().clamp(-1e4, 1e4)
     together = bounded.median(0).values.softmax(1)  # (N, C)
@@ -86,14 +86,14 @@ def answers_of(logits: Tensor) -> Answers:
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's, of the rows of `a` and `b` (K, N); NaN where a row is constant."""
+    """Spearman's rank correlation of the rows of `a` and `b` (K, N); NaN if a row is constant."""
     a, b = _ranks(a), _ranks(b)
     a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
     return (a * b).sum(1) / (a.square().sum(1) * b.square().sum(1)).sqrt()
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Of every row; equal values have the mean of their ranks."""
+    """Ranks within every row; equal values get the mean of their ranks."""
     ranks = []
     for row in values:
         _, at, counts = torch.unique(row, return_inverse=True, return_counts=True)
@@ -103,7 +103,7 @@ def _ranks(values: Tensor) -> Tensor:
 
 
 def mean_sense(answers: Answers, devices: Sequence[str], memory: Memory) -> dict[str, float]:
-    """rho_k, mean over the rounds in which a device answered, this one among them; `memory` is brought up to date."""
+    """Mean of rho_k over the rounds in which a device answered, including this one; updates `memory`."""
     kept: dict[str, list[float]] = memory.facts.setdefault(_FACT, {})
     means = {}
     for device, value in zip(devices, answers.sense.tolist(), strict=True):
@@ -117,14 +117,14 @@ def mean_sense(answers: Answers, devices: Sequence[str], memory: Memory) -> dict
 
 
 def always_the_same(most: Mapping[str, float]) -> set[str]:
-    """Who answers (next to) everything alike, where the others of `most` do not."""
+    """Devices that predict (nearly) always the same label, while the others in `most` do not."""
     if len(most) < 3 or median(most.values()) > OTHERS:
         return set()
     return {device for device, share in most.items() if share >= ALWAYS}
 
 
 def alone_by_counts(updates: Sequence[Received]) -> set[str]:
-    """Who has one label alone by what it says itself, where the others have many."""
+    """Devices that report a single label, while the others have many."""
     tops = {u.device: max(u.label_counts) / sum(u.label_counts) for u in updates if any(u.label_counts)}
     if len(tops) < 3 or median(tops.values()) > COUNTED:
         return set()

@@ -1,9 +1,9 @@
-"""FedMGDA+ and FedMGDA++: weights of devices from how far, and in which direction, they went.
+"""FedMGDA+ and FedMGDA++: weights of devices from distance and direction of their updates.
 
 plus       Hu et al. 2020, arXiv:2006.11489: the common descent direction of all devices, normalised and bounded
-plusplus   what Sturluson et al. 2021 (FedRAD) compare with: lambda learned by SGD, outliers blocked for good
+plusplus   the baseline of Sturluson et al. 2021 (FedRAD): lambda learned by SGD, outliers blocked permanently
 
-    facts["fedmgda/<prototype>/lambda"]    {device: lambda}; a device that comes anew starts at the mean of the others
+    facts["fedmgda/<prototype>/lambda"]    {device: lambda}; a new device starts at the mean of the others
     facts["fedmgda/<prototype>/blocked"]   {device: round}
     facts["fedmgda/<prototype>/pace"]      lr, multiplier and the last error of plusplus, and how many it just blocked
 """
@@ -29,7 +29,7 @@ __all__ = ["blocked", "fedmgda"]
 
 
 def blocked(view: View) -> list[str | None]:
-    """The screen `fedmgda-blocked`: leave out who was blocked in an earlier round."""
+    """The screen `fedmgda-blocked`: exclude devices blocked in an earlier round."""
     since = view.memory.facts.get(f"fedmgda/{view.spec}/blocked", {})
     return [f"blocked by fedmgda since round {since[d]}" if d in since else None for d in view.devices]
 
@@ -39,9 +39,9 @@ def fedmgda(view: View) -> list[float]:
     """The part `fedmgda`.
 
     Options: `fedmgda`, "plusplus" (default) or "plus"; `fedmgda_epsilon` of plus, 0.1; `fedmgda_reference`, plusplus
-    as in FedRAD's code: it steps for devices in turn (by id) and takes distances as they are, so that its learning rate
-    fits one network. Here distances are divided by their median, and lambda by its mean, every round. Momentum starts
-    at 0 each round in both. Weights are all 0 if only blocked devices answered.
+    as in FedRAD's code: it takes a step for each device in turn (by id) and does not normalize distances, so that its
+    learning rate fits one network. Here distances are divided by their median, and lambda by its mean, every round.
+    Momentum starts at 0 each round in both. Weights are all 0 if only blocked devices answered.
     """
     form = view.options.get("fedmgda", "plusplus")
     if form == "plus":
@@ -54,7 +54,7 @@ def fedmgda(view: View) -> list[float]:
 def _plus(view: View) -> list[float]:
     """lambda_k / ||g_k||, by the step w <- w - eta sum lambda_k g_k / ||g_k||, g_k = w - w_k; eta makes the sum 1.
 
-    A device that did not move counts as one of median norm.
+    A device that did not move is treated as having the median norm.
     """
     products = gram(States(view.updates), centre=view.previous)
     norms = products.diagonal().sqrt()
@@ -83,7 +83,7 @@ def _plusplus(view: View) -> list[float]:
     else:
         stepped = lambda_step(far / (far.median() if far.median() > 0 else 1.0), before, pace.lr)
     after = cut_off(stepped, pace.multiplier)
-    if not after.any():  # a step that would leave nobody is too long: it is not made
+    if not after.any():  # a step that would exclude all devices is too long: skip it
         after = before
     if not reference:
         after = after / after[after > 0].mean()
@@ -101,7 +101,7 @@ def _start(known: dict[str, float], devices: list[str]) -> Tensor:
 
 
 def _pace(view: View, kept: dict[str, Any] | None) -> Pace:
-    """The published model is the last round's: its error on the validation set, where there is one, sets the pace."""
+    """The pace follows the error of the last round's published model on the validation set, if there is one."""
     if kept is None:
         return Pace()
     error = None if view.server.validation is None else 1.0 - accuracies(view, [view.previous])[0]

@@ -1,4 +1,4 @@
-"""Multi-Krum: average those updates that lie closest to their neighbours (Blanchard et al. 2017, arXiv:1703.02757)."""
+"""Multi-Krum: average the updates closest to their neighbours (Blanchard et al. 2017, arXiv:1703.02757)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["krum", "krum_scores", "most_faulty", "multi_krum", "shifted_krum"]
 
 @by_device
 def krum(view: View) -> list[float]:
-    """The part `krum`: 1 for the m updates of Multi-Krum, 0 for the rest. Ties go by device id.
+    """The part `krum`: 1 for the m updates of Multi-Krum, 0 for the rest. Ties are broken by device id.
 
-    Options: `krum_f`, how many devices may be faulty (the most that Krum tolerates, by default; more than that is
-    lowered to it, as a round may have few devices); `krum_m`, how many are averaged (K - f); `krum_reference`, the
-    selection of FedRAD's code, see `shifted_krum`.
+    Options: `krum_f`, the number of faulty devices (by default the maximum that Krum tolerates; larger values are
+    reduced to it, because a round may have few devices); `krum_m`, the number of averaged updates (K - f);
+    `krum_reference`, the selection of FedRAD's code, see `shifted_krum`.
     """
     K = len(view.updates)
     f = min(whole(view, "krum_f", most_faulty(K), low=0), most_faulty(K))
@@ -31,7 +31,7 @@ def krum(view: View) -> list[float]:
 
 
 def most_faulty(devices: int) -> int:
-    """f = floor((K - 3) / 2), the largest with 2 f + 2 < K; 0 where K is below 5: nobody can be told apart."""
+    """f = floor((K - 3) / 2), the largest with 2 f + 2 < K; 0 if K is below 5: no device can be distinguished."""
     return max((devices - 3) // 2, 0)
 
 
@@ -43,7 +43,8 @@ def multi_krum(squares: Tensor, f: int, m: int) -> list[int]:
 def krum_scores(distances: Tensor, f: int) -> Tensor:
     """s(i) = sum_{i -> j} ||w_i - w_j||^2 over the K - f - 2 updates j that are closest to i      (section 4)
 
-    `distances` (K, K) has the terms of the sum. With K below f + 3 the closest one is taken; one update alone scores 0.
+    `distances` (K, K) has the terms of the sum. With K below f + 3 only the closest one is used; a single update scores
+    0.
     """
     K = len(distances)
     others = distances.clone().fill_diagonal_(float("inf")).sort(dim=1).values[:, : K - 1]
@@ -51,11 +52,12 @@ def krum_scores(distances: Tensor, f: int) -> Tensor:
 
 
 def shifted_krum(squares: Tensor, f: int) -> list[int]:
-    """What FedRAD's code averages for Multi-Krum (Sturluson et al. 2021): not Multi-Krum, and only to explain its row.
+    """The selection of FedRAD's code for Multi-Krum (Sturluson et al. 2021), which deviates from it; for comparison.
 
-    Distances are not squared; of m = K - f, the best m - 1 are chosen, and of each its right neighbour is averaged,
-    because ids once counted from 1; the neighbour of the last is nobody. With every third device an attacker this
-    picks attackers. There the weights are 1/m each and do not sum to 1; here averages divide by their sum.
+    Distances are not squared; of m = K - f, the best m - 1 are chosen, and the device with the next index is averaged
+    instead of each, an off-by-one of ids that start at 1; the last has no successor. With every third device an
+    attacker this selects attackers. There the weights are 1/m each and do not sum to 1; here averages divide by their
+    sum.
     """
     K = len(squares)
     best = multi_krum(squares.sqrt(), f, K - f - 1)

@@ -1,4 +1,4 @@
-"""Lambda, the weights of FedMGDA+ and FedMGDA++: how they are found, as pure functions."""
+"""Computation of lambda, the weights of FedMGDA+ and FedMGDA++, as pure functions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from torch import Tensor
 __all__ = ["Pace", "common_direction", "cut_off", "lambda_step", "lambda_steps_in_turn", "nearest_share"]
 
 MOMENTUM = 0.5
-ROUNDING = 1e-9  # equal distances give equal lambdas up to this share
+ROUNDING = 1e-9  # relative difference of lambdas for equal distances
 STEPS, SETTLED = 500, 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast lambda is learned, and how many deviations below the mean block a device."""
+    """The learning rate of lambda, and the number of deviations below the mean that block a device."""
 
     lr: float = 0.1
     multiplier: float = 1.5
-    error: float = 1.0  # of the model before the last
+    error: float = 1.0  # of the last but one model
     newly: int = 0  # blocked in the last round
 
     def adapted(self, error: float | None) -> Pace:
-        """After a round that ended with `error` (None: nobody measured).
+        """The pace after a round that ended with `error` (None: not measured).
 
         s devices were blocked:  lr * 0.9^s, multiplier * 1.05^s
         error not better:        lr * 1.3,   multiplier / 1.05
@@ -43,18 +43,18 @@ class Pace:
 def lambda_step(distances: Tensor, start: Tensor, lr: float) -> Tensor:
     """lambda_i - lr d_i / max(lambda): one step for all devices at once, on L_i = d_i lambda_i / max(lambda).
 
-    d_i = ||w_i - w_global||. The maximum counts as a constant, so a device that is far off is lowered whoever it is.
+    d_i = ||w_i - w_global||. The maximum is treated as a constant, so every distant device is lowered.
     """
     return start - lr * distances / start.max()
 
 
 def lambda_steps_in_turn(distances: Tensor, start: Tensor, lr: float) -> Tensor:
-    """What FedRAD's code does instead: SGD with momentum 0.5, one step for each device in turn, on all lambdas.
+    """The variant of FedRAD's code: SGD with momentum 0.5, one step for each device in turn, on all lambdas.
 
         L_i = d_i |lambda_i / max(lambda)|
 
-    Here the maximum has a gradient too, shared by those that tie for it: the others rise. By its turn, the last device
-    has risen above all others, is itself the maximum, and so is never lowered, however far it is.
+    Here the maximum has a gradient too, shared among ties: the other lambdas increase. By its turn, the last device's
+    lambda exceeds all others, is itself the maximum, and so is never lowered, however distant the device is.
     """
     weights, velocity = start.clone(), torch.zeros_like(start)
     for i, d in enumerate(distances):
@@ -70,7 +70,8 @@ def lambda_steps_in_turn(distances: Tensor, start: Tensor, lr: float) -> Tensor:
 
 
 def cut_off(weights: Tensor, multiplier: float) -> Tensor:
-    """0 for what is not positive, then for what is below mean - multiplier * std of the rest; std divides by K - 1."""
+    """Sets to 0 all that are not positive, then those below mean - multiplier * std of the rest; std divides by K -
+    1."""
     kept = weights.clamp(min=0)
     rest = kept[kept > 0]
     if len(rest) < 2:
@@ -83,8 +84,8 @@ def common_direction(products: Tensor, start: Tensor, epsilon: float) -> Tensor:
     """lambda* = argmin ||sum_k lambda_k g_k||^2  with  sum lambda = 1, lambda >= 0, |lambda_k - start_k| <= epsilon
 
     Hu et al. 2020 (FedMGDA+), equation 7, arXiv:2006.11489; `products` are <g_i, g_j> of the normalised directions.
-    epsilon = 0 gives `start`, FedAvg; epsilon = 1 is MGDA, no device is led astray. By projected gradients with a
-    step of 1 / trace, which is at most 1 / the largest eigenvalue: each of them lowers the objective.
+    epsilon = 0 gives `start`, FedAvg; epsilon = 1 is MGDA, a common descent direction. Solved by projected gradients
+    with a step of 1 / trace, which is at most 1 / the largest eigenvalue, so each step lowers the objective.
     """
     low, high = (start - epsilon).clamp(min=0), (start + epsilon).clamp(max=1)
     step = 1 / products.trace().clamp(min=torch.finfo(products.dtype).tiny)
@@ -100,7 +101,7 @@ def common_direction(products: Tensor, start: Tensor, epsilon: float) -> Tensor:
 def nearest_share(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """The nearest vector of sum 1 between `low` and `high`: clamp(point - t).
 
-    Its sum falls with t, in straight lines between the places where a coordinate meets a bound.
+    Its sum decreases with t, piecewise linearly between the points where a coordinate reaches a bound.
     """
     edges = torch.cat([point - low, point - high]).sort().values
     sums = (point - edges[:, None]).clamp(low, high).sum(dim=1)

@@ -1,12 +1,12 @@
-"""Updates that went much further than the others, drawn back to where they may do no harm.
+"""Norm bounding: updates that moved much further than the others are scaled back.
 
     d_k = || w_k - w ||                                              w the published model; no running statistics
     w_k <- w + (w_k - w) min(1, reach median_j d_j / d_k)            j over the devices of the same prototype
 
-Bounding norms is an old defence (Sun et al. 2019, arXiv:1911.07963), there with a constant; the median needs none. It
-is for fleets without samples: there trust goes by predictors, which tell nothing of what an extractor has become. One
-honest device whose training had diverged (it was 3,700 times as far as the median) undid the model of its prototype,
-with a weight of 0.014. Nobody is left out: who has ten times the samples may go further for good reason.
+Norm bounding is a known defence (Sun et al. 2019, arXiv:1911.07963), there with a constant; with the median none is
+needed. It is used for fleets without samples: there trust is computed from predictors, which carry no information about
+extractors. One honest device whose training had diverged (3,700 times the median distance) ruined the model of its
+prototype with a weight of 0.014. No device is excluded: one with ten times the samples may legitimately move further.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ REACH = 5.0
 
 
 def drawn_back(updates: Sequence[Received], previous: Mapping[str, Tensor], reach: float = REACH) -> list[Received]:
-    """The updates of one prototype, whole models; those beyond `reach` medians read as if they had stopped there.
+    """The updates of one prototype, whole models; those beyond `reach` medians are scaled back to that distance.
 
-    `reach` 0: as they are. So, too, where there are fewer than three, of which nobody is in the middle, and where most
-    have not moved at all: then nothing says how far is far.
+    `reach` 0: unchanged. Also unchanged if there are fewer than three, or if most have not moved at all: then the
+    median is meaningless.
     """
     far = dict(far_off(updates, previous, reach))
     return [
@@ -45,7 +45,7 @@ def drawn_back(updates: Sequence[Received], previous: Mapping[str, Tensor], reac
 def far_off(
     updates: Sequence[Received], previous: Mapping[str, Tensor], reach: float = REACH
 ) -> list[tuple[str, float]]:
-    """Who went further than `reach` medians, and how many medians; nobody where `drawn_back` draws nobody back."""
+    """Devices that moved further than `reach` medians, and by how many; none if `drawn_back` changes nothing."""
     if not reach or len(updates) < 3:
         return []
     distances = [_distance(update.state(), previous) for update in updates]
@@ -56,7 +56,7 @@ def far_off(
 
 
 def _distance(state: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> float:
-    """In double precision: squares of what a faulty device sends would overflow."""
+    """In double precision: squares of a faulty device's values would overflow."""
     moved = [(w.double() - previous[name]) for name, w in state.items() if not is_statistic(name)]
     return math.sqrt(sum(float(difference.square().sum()) for difference in moved))
 

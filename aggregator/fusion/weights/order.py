@@ -1,4 +1,4 @@
-"""Weights that do not depend on the order in which updates are given, rounding and ties included."""
+"""Weights that do not depend on the order of the updates, including rounding and ties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weigh = Callable[[View], list[float]]
 
 
 def by_device(weigh: Weigh) -> Weigh:
-    """The same part, shown the updates in the order of their device ids; ties that it breaks by place go by id."""
+    """The same part, applied to the updates in the order of their device ids; ties are broken by id."""
 
     @wraps(weigh)
     def ordered(view: View) -> list[float]:

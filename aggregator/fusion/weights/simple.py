@@ -1,4 +1,4 @@
-"""Weights that trust every device: by its number of examples, or all alike."""
+"""Weights without trust: by the number of examples, or equal."""
 
 from __future__ import annotations
 

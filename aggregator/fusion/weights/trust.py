@@ -1,11 +1,11 @@
-"""Trust in devices, from scores: how much of a fair share of the medians is theirs.
+"""Trust in devices, from scores: their share of the medians relative to a fair share.
 
-    t_k = s_k / mean_j s_j,   j over the devices of the same prototype        1: as often the median as the others
+    t_k = s_k / mean_j s_j,   j over the devices of the same prototype        1: the median as often as the others
 
-Scores are FedRAD's, of whole models on unlabeled samples; where there are none, and for predictors that came
-alone, they are those of predictors on generated latents (`agreement.py`), among the devices of a prototype: its
-predictors share an extractor's latent space from the first round on, those of others do not. Normalized within a
-prototype, because a 1-bit model is less often the median of all than a float one, and is not worse for it.
+Scores are FedRAD's, of whole models on unlabeled samples; without samples, and for predictor-only updates, they are
+those of predictors on generated latents (`agreement.py`), among the devices of a prototype: its predictors share a
+latent space from the first round on, those of other prototypes do not. They are normalized within a prototype, because
+a 1-bit model is less often the median of all models than a float one, without being worse.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aggregator.fusion.types import Received, View
 
 __all__ = ["CUT", "trust_of", "trusted_examples"]
 
-CUT = 0.1  # of t_k: below, it speaks against a device (doubts.py)
+CUT = 0.1  # of t_k: below, it is a doubt (doubts.py)
 
 
 def trust_of(
@@ -28,8 +28,8 @@ def trust_of(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """t_k and s_k of one prototype's updates.
 
-    `scores` are those of whole models, where there are samples. Who has none is compared by its predictor with all
-    others of the prototype, on the latents `z`.
+    `scores` are those of whole models, if there are samples. A device without a score is compared by its predictor with
+    all others of the prototype, on the latents `z`.
     """
     told = {update.device: scores[update.device] for update in updates if update.device in scores}
     if len(told) == len(updates):
@@ -42,7 +42,7 @@ def trust_of(
 def _relative(scores: Mapping[str, float]) -> dict[str, float]:
     mean = sum(scores.values()) / max(len(scores), 1)
     if not mean > 0:
-        return dict.fromkeys(scores, 1.0)  # none of them ever is the median: nothing tells them apart
+        return dict.fromkeys(scores, 1.0)  # none of them is ever the median: they cannot be distinguished
     return {device: score / mean for device, score in scores.items()}
 
 

@@ -1,7 +1,7 @@
-"""The trust part `two-doubts`: who is trusted, and how far, by signals of different kinds (doubts.py).
+"""The trust part `two-doubts`: trust in devices from independent signals (doubts.py).
 
-Whole models are asked about samples where there are some; else, and for predictors that came alone, predictors are
-asked about generated latents, and nobody goes much further than the others (norm_bound.py).
+Whole models are evaluated on samples if there are any; otherwise, and for predictor-only updates, predictors are
+evaluated on generated latents, and the norm of updates is bounded (norm_bound.py).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from aggregator.fusion.weights.trust import CUT, trust_of
 
 __all__ = ["two_doubts"]
 
-INPUTS = 512  # samples that models are asked about
+INPUTS = 512  # samples on which models are evaluated
 
 
 def two_doubts(view: View) -> Trusted:
-    """A device without a doubt is trusted fully, with one by its score relative to the others', with two not at all."""
+    """Full trust without a doubt, the score relative to the others' with one, none with two."""
     assert view.latents is not None, "the part says that it needs latents"
-    asked = all(update.device in view.scores for update in view.updates)  # whole models, about samples
+    asked = all(update.device in view.scores for update in view.updates)  # whole models were evaluated on samples
     relative, scores = trust_of(view.members, view.scores, view.latents)
     doubts = _doubts(view, relative)
     reach = number(view, "trust_reach", REACH, low=0)
@@ -46,7 +46,7 @@ def two_doubts(view: View) -> Trusted:
 
 
 def _doubts(view: View, relative: Mapping[str, float]) -> Doubts:
-    """What speaks against the devices of one prototype."""
+    """The doubts about the devices of one prototype."""
     members, doubts = view.members, Doubts.of(view.members)
     cut, lean = number(view, "trust_cut", CUT, low=0), number(view, "trust_lean", LEAN, low=0)
     for device, share in relative.items():
@@ -73,11 +73,12 @@ def _doubts(view: View, relative: Mapping[str, float]) -> Doubts:
 
 
 def _answers(view: View) -> tuple[list[str], Answers]:
-    """What the devices say: their models to samples, beside everybody's, else their predictors to latents."""
+    """The devices' predictions: of their models on samples, with those of all devices, else of predictors on
+    latents."""
     members = [update.device for update in view.members]
     if view.ensemble is None or view.alone:
         assert view.latents is not None
         return members, answers_of(predictors_of(view.members).logits(view.latents))
     devices, logits = view.ensemble.answers(INPUTS)
-    at = {device: k for k, device in reversed(list(enumerate(devices)))}  # with a late model too: the first
+    at = {device: k for k, device in reversed(list(enumerate(devices)))}  # if also with a late model: the first
     return members, answers_of(logits).only([at[device] for device in members])

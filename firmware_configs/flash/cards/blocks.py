@@ -1,9 +1,9 @@
 """The FAT boot partition of a card in a reader, written block by block with a redo journal on this machine.
 
-The partition is copied, changed as a copy, and compared: what differs goes into a journal first (mode 0600: there are
-keys in it), then to the card. A run that is cut leaves a card with some blocks old and some new. Whoever opens the card
-next finds the journal that fits (every block is old or new, some are each) and writes the rest; a card of which all
-blocks are old is another one, or was never touched.
+The partition is copied, the copy is changed, and the two are compared: changed blocks are written to a journal first
+(mode 0600: it contains keys), then to the card. An interrupted run leaves a card with some blocks old and some new. The
+next run that opens the card finds the matching journal (every block is old or new, with some of each) and writes the
+rest; if all blocks are old, it is another card, or was not written yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["BlockDevice", "journal_folder"]
 BLOCK, PIECE = 4096, 1 << 20
 MAX_JOURNAL = 1 << 30
 ZEROS = bytes(PIECE)
-BLKFLSBUF = 0x1261  # linux/fs.h: forget what is buffered, so that reading asks the card
+BLKFLSBUF = 0x1261  # linux/fs.h: drop buffers, so that reads come from the card
 
 
 class _Change(msgspec.Struct, array_like=True):
@@ -42,12 +42,12 @@ class _Change(msgspec.Struct, array_like=True):
 
 
 def journal_folder() -> Path:
-    """Where journals are kept: the user's folder for states."""
+    """The folder of journals: the user's state folder."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "edgestill"
 
 
 class BlockDevice(FatCard):
-    """The card at `path`, which nobody else is using; opening it finishes what was cut short."""
+    """The card at `path`, opened exclusively; opening it finishes an interrupted run."""
 
     def __init__(self, path: Path, journals: Path, *, recover: bool = True) -> None:
         self.path, self._journals = path, journals
@@ -61,7 +61,7 @@ class BlockDevice(FatCard):
         self._fat = Fat(path, self.partition)
 
     def write(self, plan: Plan) -> None:
-        """Carry out the plan in a copy of the partition, then bring the card to it, and compare."""
+        """Execute the plan in a copy of the partition, then write the changes to the card, and verify."""
         with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:
             copy = Path(folder, "boot.fat")
             self._copy_to(copy)
@@ -99,7 +99,7 @@ class BlockDevice(FatCard):
 
 
 def _recover(path: Path, journal: Path) -> bool:
-    """Finish the run whose journal this is, if it was cut while it wrote to this card."""
+    """Finish the run of this journal, if it was interrupted while writing to this card."""
     try:
         changes = msgspec.msgpack.decode(read_regular(journal, MAX_JOURNAL, follow=False), type=list[_Change])
     except (OSError, msgspec.MsgspecError) as error:
@@ -121,7 +121,7 @@ def _recover(path: Path, journal: Path) -> bool:
 
 def _apply(path: Path, changes: list[_Change]) -> None:
     try:
-        # O_EXCL: the kernel says no if somebody has mounted it meanwhile
+        # O_EXCL: the kernel refuses if it is mounted
         handle = os.open(path, os.O_RDWR | os.O_EXCL)
     except OSError as error:
         advice = "unmount it" if error.errno == errno.EBUSY else "run this with sudo"
@@ -131,7 +131,7 @@ def _apply(path: Path, changes: list[_Change]) -> None:
             os.pwrite(handle, change.new, change.offset)
             reach("flash-block")
         os.fsync(handle)
-        with suppress(OSError):  # a file is no block device, and not everybody may
+        with suppress(OSError):  # not a block device, or not permitted
             fcntl.ioctl(handle, BLKFLSBUF)
         for change in changes:
             if os.pread(handle, len(change.new), change.offset) != change.new:

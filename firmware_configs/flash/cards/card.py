@@ -1,4 +1,4 @@
-"""What flashing sees of a card: names and bytes to read, and a plan to carry out, whatever the card is made of."""
+"""The interface of a card: names and bytes to read, and a plan to execute, independent of the kind of target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BEFORE", "HOME", "WHEELS", "Card", "Plan", "Put"]
 
 #: The folder of edgestill on a boot partition; one folder below it per kit.
 HOME = "edgestill"
-#: Files of the user's that flashing has replaced, as they were before.
+#: The user's own files that flashing has replaced, in their original form.
 BEFORE = f"{HOME}/before"
 #: In HOME too: packages for boards without a network, hundreds of MB.
 WHEELS = "wheels"
@@ -20,7 +20,7 @@ WHEELS = "wheels"
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One file that takes the place of what is there, or a link, for file systems that have them."""
+    """A file that replaces an existing one, or a link, for file systems that support them."""
 
     path: str
     data: bytes = b""
@@ -30,20 +30,20 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a card is to hold.
+    """The planned contents of a card.
 
-    Nothing on a card refers to `folder` until `puts` do: they are put in order, and the last of them decides which kit
+    Nothing on a card refers to `folder` before `puts` do: they are written in order, and the last one decides which kit
     the board boots with.
     """
 
     device: str
     family: str
-    folder: str  # where the kit goes, below the top of the card
+    folder: str  # of the kit, relative to the top of the card
     files: Mapping[str, KitFile]  # in it
-    puts: tuple[Put, ...]  # outside of it, only those that change something
+    puts: tuple[Put, ...]  # outside of it, only actual changes
     before: Mapping[str, bytes] = field(default_factory=dict)  # the user's own, to keep in BEFORE
     old: tuple[str, ...] = ()  # folders of earlier kits, to remove at the end
-    notes: tuple[str, ...] = ()  # for the user to know
+    notes: tuple[str, ...] = ()  # for the user
 
 
 class Card(Protocol):
@@ -54,13 +54,13 @@ class Card(Protocol):
         """For messages."""
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
 
     def read(self, path: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
 
     def link(self, path: str) -> str | None:
-        """Where a link leads; None if there is none."""
+        """The target of a link; None if there is none."""
 
     def write(self, plan: Plan) -> None:
-        """Carry out the plan, compare what the card then holds: what was there before or all of it, no mixture."""
+        """Execute the plan atomically, and verify the contents of the card."""

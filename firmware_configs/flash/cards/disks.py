@@ -1,4 +1,4 @@
-"""Which disks may be written to: removable ones that this machine is not using. Linux only, from /sys and /proc."""
+"""Disks that may be overwritten: removable ones that are not in use. Linux only, from /sys and /proc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYSTEM = ("/", "/boot", "/boot/efi", "/boot/firmware", "/etc", "/home", "/opt", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A block device, as the system knows it."""
+    """A block device as seen by the system."""
 
     name: str  # sdb
     size: int  # bytes
@@ -29,12 +29,12 @@ class Disk:
 
     @property
     def about(self) -> str:
-        """Size and model, for people to recognise it."""
+        """Size and model, so that the user can recognise it."""
         return f"{self.name}, {self.size / 1e9:.1f} GB, {self.model or 'no model name'}"
 
 
 def examine(device: Path, *, root: Path = Path("/"), number: str | None = None) -> Disk:
-    """What is known of the block device; `root` and `number` (major:minor) are for tests."""
+    """The properties of the block device; `root` and `number` (major:minor) are for tests."""
     if number is None:
         if not sys.platform.startswith("linux"):
             raise ConfigError(f"{device}: block devices are known on Linux only; give the mounted boot partition")
@@ -51,7 +51,7 @@ def examine(device: Path, *, root: Path = Path("/"), number: str | None = None) 
         size=int(_text(folder / "size") or 0) * 512,
         model=" ".join(f"{_text(folder / 'device/vendor')} {_text(folder / 'device/model')}".split())
         or _text(folder / "device/name"),
-        # a built-in reader calls itself fixed, but its cards say what they are
+        # a built-in reader reports itself as fixed, but its cards have a type
         removable=_text(folder / "removable") == "1" or _text(folder / "device/type") == "SD",
         partition=(folder / "partition").exists(),
         mounts=tuple(sorted(_mounts(root, numbers))),
@@ -61,7 +61,7 @@ def examine(device: Path, *, root: Path = Path("/"), number: str | None = None) 
 
 
 def check_disk(disk: Disk, device: Path, *, yes: bool) -> None:
-    """Refuse what must not, or was not said to, be written to."""
+    """Refuse a disk that must not be overwritten, or without `yes`."""
     if disk.partition:
         raise ConfigError(f"{device}: a partition; give the whole disk, or the folder where the partition is mounted")
     if disk.used or any(place in SYSTEM for place in disk.mounts):

@@ -1,7 +1,7 @@
 """ext4 file systems inside a file, read and written without mounting and without root, by debugfs of e2fsprogs.
 
-debugfs says what went wrong on stderr alone, below a line with its version, and ends with 0 all the same. It is given a
-copy of an image, never the only one, and e2fsck looks over what it has left.
+debugfs reports errors only on stderr, below a line with its version, and always exits with 0. It works on a copy of an
+image, never on the original, and e2fsck checks the result.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from firmware_configs.flash.cards.partitions import Partition
 
 __all__ = ["Ext", "has_debugfs"]
 
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # where Debian has it, and not on everybody's path
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian's location, not on every user's path
 FAST_LINK = re.compile(r'^Fast link dest: "(.*)"$', re.MULTILINE)
-FILE, LINK, FOLDER = "100", "120", "040"  # how the mode of an entry begins
+FILE, LINK, FOLDER = "100", "120", "040"  # prefix of an entry's mode
 
 
 def has_debugfs() -> bool:
-    """Whether the programs are here."""
+    """Whether the programs are installed."""
     return shutil.which("debugfs", path=PATH) is not None
 
 
@@ -40,7 +40,7 @@ class Ext:
         self.path, self._place = path, f"{path}?offset={partition.offset}"
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
         return sorted(set(self._modes(folder)) - {".", "..", ""})
 
     def read(self, path: str) -> bytes | None:
@@ -48,27 +48,28 @@ class Ext:
         return self._ask(f"cat {_quoted(path)}") if self._mode(path) == FILE else None
 
     def link(self, path: str) -> str | None:
-        """Where a link leads; None if there is none."""
+        """The target of a link; None if there is none."""
         if self._mode(path) != LINK:
             return None
         found = FAST_LINK.search((self._ask(f"stat {_quoted(path)}") or b"").decode(errors="replace"))
         return found[1] if found else (self._ask(f"cat {_quoted(path)}") or b"").decode(errors="replace")
 
     def add(self, tree: Path) -> None:
-        """Copy everything below the folder `tree` to the top, over files of the same name; all of it is root's."""
-        if b"needs_recovery" in (self._ask("stats -h") or b""):  # its journal would undo what is written past it
+        """Copy everything below the folder `tree` to the top, over files of the same name; all of it is owned by
+        root."""
+        if b"needs_recovery" in (self._ask("stats -h") or b""):  # replaying its journal would undo our changes
             raise ConfigError(f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or take NVIDIA's image anew")
         self._do([command for path in sorted(tree.rglob("*")) for command in self._adding(path, tree)])
         self._check()
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
+        """Remove a file, or a folder recursively."""
         self._do(list(self._removing(path)))
 
     def _adding(self, source: Path, tree: Path) -> Iterator[str]:
         path = source.relative_to(tree).as_posix()
         there = self._mode(path)
-        yield f"cd {_quoted(str(PurePosixPath(path).parent))}"  # it makes things in the folder that it is in
+        yield f"cd {_quoted(str(PurePosixPath(path).parent))}"  # it creates entries in its current folder
         if source.is_dir() and not source.is_symlink():
             if there is None:
                 yield f"mkdir {source.name}"
@@ -97,7 +98,7 @@ class Ext:
         return self._modes(str(place.parent)).get(place.name)
 
     def _modes(self, folder: str) -> dict[str, str]:
-        """The entries of a folder, each with what it is: lines such as `/19/100600/0/0/agent.toml/893/`."""
+        """The entries of a folder with their types, from lines such as `/19/100600/0/0/agent.toml/893/`."""
         said = (self._ask(f"ls -p {_quoted(folder)}") or b"").decode(errors="replace")
         parts = [line.split("/") for line in said.splitlines()]
         return {part[5]: part[2][:3] for part in parts if len(part) >= 7}
@@ -112,7 +113,7 @@ class Ext:
             script.flush()
             said = self._run("-w", "-f", script.name).stderr.decode(errors="replace").splitlines()
         if said[1:]:
-            raise ConfigError(f"{self.path}: debugfs: {' '.join(said[1].split())}")  # the rest follows from it
+            raise ConfigError(f"{self.path}: debugfs: {' '.join(said[1].split())}")  # the first error causes the rest
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         program = shutil.which("debugfs", path=PATH)
@@ -131,5 +132,5 @@ class Ext:
 
 
 def _quoted(path: str) -> str:
-    """A path from the top; those of kits and units hold nothing that debugfs would take for more."""
+    """An absolute path; names of kits and units contain nothing that debugfs would interpret."""
     return "/" if path in ("", ".") else f'"/{path}"'

@@ -1,12 +1,12 @@
-"""Which OS family a card belongs to, from what is on it; an error where that is not clear, never a guess.
+"""Detects the OS family of a card from its files; an error if it is ambiguous, never a guess.
 
-    cloud-init   user-data beside config.txt and cmdline.txt: Raspberry Pi OS Trixie, Ubuntu for the Pi
+    cloud-init   user-data next to config.txt and cmdline.txt: Raspberry Pi OS Trixie, Ubuntu for the Pi
     bookworm     config.txt, cmdline.txt and an issue.txt of a Raspberry Pi OS that has /boot/firmware; no user-data
     jetson       etc/nv_tegra_release: the root file system of a JetPack
 
-Raspberry Pi OS names its date in issue.txt. Bookworm came on 2023-10-10; what is older mounts the partition elsewhere.
-Trixie came on 2025-10-01 and Bookworm goes on beside it as "legacy": an image of that time without user-data may be
-either, so the user has to say.
+Raspberry Pi OS names its date in issue.txt. Bookworm was released on 2023-10-10; older systems mount the partition
+elsewhere. Trixie was released on 2025-10-01 and Bookworm continues as "legacy": a later image without user-data may be
+either, so the user has to specify it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FIRST_BOOKWORM, FIRST_TRIXIE = "2023-10-10", "2025-10-01"
 
 
 def check_family(said: str | None) -> None:
-    """Refuse a name that no card has."""
+    """Refuse an unknown OS family."""
     if said is not None and said not in FLASHED:
         raise ConfigError(f"--os {said!r}: no such family{did_you_mean(said, FLASHED)}; known: {' '.join(FLASHED)}")
 
 
 def detect_family(card: Card, said: str | None = None) -> str:
-    """The family of the card; `said` is what the user says, which settles doubts but not contradictions."""
+    """The family of the card; `said` is the user's choice, which resolves ambiguity but not contradictions."""
     family, why = _look(card)
     if family is None and said is not None and why.startswith("?"):
         return said
@@ -44,7 +44,7 @@ def detect_family(card: Card, said: str | None = None) -> str:
 
 
 def _look(card: Card) -> tuple[str | None, str]:
-    """The family and what shows it; or None and why not, with '?' in front where the user may say."""
+    """The family and the evidence; or None and why not, prefixed with '?' if the user may choose."""
     if card.read(RELEASE) is not None:
         return "jetson", f"{RELEASE} is there"
     names = set(card.names())

@@ -1,11 +1,11 @@
-"""A disk image: the partition in it that takes kits, written in a copy that then takes the image's place by one rename.
+"""A disk image: its partition for kits is written in a copy, which then replaces the image by one rename.
 
-A Jetson's is its root file system, ext4; a Pi's is the FAT partition that it boots from. So an image is the old one or
-the new one at every moment, whatever happens, at the cost of room for the copy while it is made; holes of a sparse
-image stay holes, and file systems that share blocks (Btrfs, XFS) copy nothing.
+For a Jetson it is the root file system, ext4; for a Pi the FAT boot partition. So the image is replaced atomically, at
+the cost of temporary space for the copy; sparse images stay sparse, and file systems that share blocks (Btrfs, XFS)
+copy nothing.
 
-An image with a kit holds the device's keys: only its owner can read it (0600), from the copy's first byte on, whatever
-the image before it was. Where `path` or `out` is a symbolic link, the image that it names is read, and replaced.
+An image with a kit contains the device's keys: only its owner can read it (0600), from the copy's first byte on,
+whatever the mode of the original. If `path` or `out` is a symbolic link, its target is read and replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUFFIX = ".edgestill"  # of the copy while it is made
 
 
 class FatCard:
-    """The reading side of a card whose file system is read without mounting it."""
+    """The read operations of a card whose file system is accessed without mounting."""
 
     path: Path
     partition: Partition
@@ -45,7 +45,7 @@ class FatCard:
         return str(self.path)
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
         return self._fat.names(folder)
 
     def read(self, path: str) -> bytes | None:
@@ -53,12 +53,12 @@ class FatCard:
         return self._fat.read(path)
 
     def link(self, path: str) -> str | None:
-        """Where a link leads; None if there is none."""
+        """The target of a link; None if there is none."""
         return self._fat.link(path)
 
 
 class Image(FatCard):
-    """The image at `path`; written to `out` if that is given, and `path` stays as it is."""
+    """The image at `path`; written to `out` if given, and `path` is then not changed."""
 
     def __init__(self, path: Path, *, out: Path | None = None) -> None:
         self.path = path = named_file(path)
@@ -72,9 +72,9 @@ class Image(FatCard):
         self._fat = self._kind(path, self.partition)
 
     def write(self, plan: Plan) -> None:
-        """Carry out the plan in a copy, compare what it then holds, and put it in place."""
+        """Execute the plan in a copy, verify it, and rename it into place."""
         _remove_left(self.out)
-        # a name that nobody can know, and a file that was not there: not what somebody has put there for us
+        # an unpredictable name and O_EXCL: not a file planted by another user
         handle, name = tempfile.mkstemp(dir=self.out.parent, prefix=f".{self.out.name}.", suffix=SUFFIX)
         beside = Path(name)
         try:
@@ -96,25 +96,25 @@ class Image(FatCard):
 
 
 def _jetson_root(path: Path) -> Partition | None:
-    """The partition with the root file system of a JetPack; None if there is none, or nothing to look with."""
+    """The partition with the root file system of a JetPack; None if there is none, or the tools are missing."""
     with path.open("rb") as disk:
         found = ext_partitions(disk, str(path)) if has_debugfs() else []
     return next((part for part in found if Ext(path, part).read(RELEASE) is not None), None)
 
 
 def boot_partition(found: list[Partition], what: Path) -> Partition:
-    """The first FAT partition: boards boot from no other."""
+    """The first FAT partition: boards boot from that one."""
     if not found:
         raise ConfigError(f"{what}: has no FAT partition to put a kit on; is it the image of a Raspberry Pi?")
     return found[0]
 
 
 def carry_out(plan: Plan, fat: Fat | Ext) -> None:
-    """Put everything of the plan on a file system that nobody boots from meanwhile, and compare."""
+    """Write the whole plan to a file system that is not in use, and verify."""
     wanted = [Put(f"{plan.folder}/{name}", file.data, file.mode) for name, file in plan.files.items()]
     wanted += [Put(f"{BEFORE}/{name}", data) for name, data in plan.before.items()]
     wanted += plan.puts
-    with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:  # only its owner can look into it
+    with tempfile.TemporaryDirectory(prefix="edgestill-") as folder:  # only its owner can read it
         for put in wanted:
             place = Path(folder, put.path)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -132,9 +132,9 @@ def carry_out(plan: Plan, fat: Fat | Ext) -> None:
 
 
 def _remove_left(out: Path) -> None:
-    """Remove copies that a run which was killed has left: there are keys in them."""
+    """Remove copies left by killed runs: they contain keys."""
     for path in out.parent.glob(f".{glob.escape(out.name)}.*{SUFFIX}"):
-        with suppress(OSError):  # a link, somebody else's, or in use
+        with suppress(OSError):  # a link, another user's file, or in use
             handle = open_regular(path, follow=False)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,14 +145,14 @@ def _remove_left(out: Path) -> None:
 
 
 def _same_owner(handle: int, former: Path) -> None:
-    """The copy is for whom the image was; root writes images of others."""
+    """Give the copy the owner of the image; root may write images of other users."""
     with suppress(FileNotFoundError, PermissionError):
         status = former.stat()
         os.fchown(handle, status.st_uid, status.st_gid)
 
 
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file without filling its holes; a new one is its owner's alone."""
+    """Copy a file and keep it sparse; a new file is readable only by its owner."""
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with source.open("rb") as old, os.fdopen(handle, "wb") as new:
         size = os.fstat(old.fileno()).st_size
@@ -177,7 +177,7 @@ def _copy_range(old: int, new: int, at: int, count: int) -> int:
             if done := os.copy_file_range(old, new, count, at, at):
                 return done
         except OSError:
-            pass  # between file systems, or where the system has none
+            pass  # across file systems, or unsupported
     done = os.pwrite(new, os.pread(old, min(count, BLOCK), at), at)
     if not done:
         raise ConfigError("the image became shorter while it was copied")

@@ -1,11 +1,11 @@
-"""A mounted boot partition, or a mounted root file system: plain files, put in place by renames.
+"""A mounted boot partition, or a mounted root file system: plain files, installed by renames.
 
     edgestill/TAG.new/    the kit, being copied; then renamed to edgestill/TAG, to which nothing refers yet
-    edgestill/stage/N     the files that will take others' places, in order
-    edgestill/journal     {"puts": [[N, path], ...]}: from here on the new state is the one that counts
+    edgestill/stage/N     the files that will replace others, in order
+    edgestill/journal     {"puts": [[N, path], ...]}: from here on the new state is committed
 
-A run that is cut before the journal is there has changed nothing that a board would use. One that is cut later is
-finished by whoever opens the card next. Where only one file is replaced, its rename is all, and there is no journal.
+A run interrupted before the journal is written has changed nothing that a board would use. One interrupted later is
+finished when the card is next opened. If only one file is replaced, its rename is the commit, and there is no journal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Puts(msgspec.Struct):
 
 
 class Mounted:
-    """The card below the folder `top`; opening it finishes what was cut short."""
+    """The card below the folder `top`; opening it finishes an interrupted run."""
 
     def __init__(self, top: Path, *, recover: bool = True) -> None:
         self.top = top
@@ -49,7 +49,7 @@ class Mounted:
         return str(self.top)
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
         path = self._at(f"{folder}/any").parent  # the folder itself must not be a link out of the card
         return sorted(child.name for child in path.iterdir()) if path.is_dir() else []
 
@@ -64,12 +64,12 @@ class Mounted:
             raise ConfigError(f"{self.name}: {path}: {error.strerror}") from None
 
     def link(self, path: str) -> str | None:
-        """Where a link leads; None if there is none."""
+        """The target of a link; None if there is none."""
         file = self._at(path)
         return os.readlink(file) if file.is_symlink() else None
 
     def write(self, plan: Plan) -> None:
-        """Carry out the plan, compare what the card then holds: what was there before or all of it, no mixture."""
+        """Execute the plan atomically, and verify the contents of the card."""
         home = plan.folder.rpartition("/")[0]
         self._tidy(home)
         self._copy_kit(plan)
@@ -106,7 +106,7 @@ class Mounted:
         sync(journal.parent)
 
     def _journalled(self, home: str) -> list[tuple[str, str]]:
-        """What a run that was cut had still to move. A journal is a file of the card: anybody may have written it."""
+        """The remaining moves of an interrupted run. A journal is a file of the card, and untrusted."""
         name, advice = f"{self.name}: {home}/journal", "remove it, then flash the card again"
         try:
             puts = msgspec.json.decode(read_regular(self._at(f"{home}/journal"), MAX_JOURNAL, follow=False), type=_Puts)
@@ -120,7 +120,7 @@ class Mounted:
         return puts.puts
 
     def _tidy(self, home: str) -> None:
-        """Remove what a run that was cut has left: there are keys in it."""
+        """Remove leftovers of an interrupted run: they contain keys."""
         for name in self.names(home):
             if name == "stage" or name.endswith(".new") or name.startswith(".journal"):
                 _remove(self._at(f"{home}/{name}"))
@@ -128,7 +128,7 @@ class Mounted:
     def _copy_kit(self, plan: Plan) -> None:
         target = self._at(plan.folder)
         if target.exists():
-            return  # the plan has found it whole
+            return  # the plan has found it complete
         staging = self._at(f"{plan.folder}.new")
         for name, file in plan.files.items():
             self._fresh(staging / name, file.data, file.mode)
@@ -150,20 +150,20 @@ class Mounted:
     def _move(self, staged: str, path: str) -> None:
         source, target = self._at(staged), self._at(path)
         if not source.is_symlink() and not source.exists():
-            return  # moved before the run was cut
+            return  # moved before the interruption
         target.parent.mkdir(parents=True, exist_ok=True)
         source.replace(target)
         sync(target.parent)
 
     def _fresh(self, path: Path, data: bytes, mode: int = 0o644) -> None:
-        """A file that nobody looks at yet."""
+        """Write a file that nothing refers to yet."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)
 
     def _compare(self, plan: Plan, places: list[str]) -> None:
-        """Read everything back, from the card and not from memory where the system lets us."""
+        """Read everything back, from the card and not from the page cache if possible."""
         for name, file in plan.files.items():
             self._same(f"{plan.folder}/{name}", file.data)
         for place, put in zip(places, plan.puts, strict=True):
@@ -181,7 +181,7 @@ class Mounted:
                 raise ConfigError(f"{self.name}: {path} reads back differently from what was written; try another card")
 
     def _at(self, path: str) -> Path:
-        """The place of a path on the card; a link on it must not lead to a file of this machine."""
+        """A path on the card; links must not lead to files of this machine."""
         folder = (self.top / path.lstrip("/")).parent
         if not folder.resolve().is_relative_to(self.top.resolve()):
             raise ConfigError(f"{self.name}: {path} leads out of the card by a link")

@@ -1,7 +1,7 @@
 """FAT file systems inside a file, read and written without mounting and without root, by the programs of GNU mtools.
 
-mtools is what Debian, Fedora and Homebrew package; pyfatfs stands on `fs`, which can not be imported beside a
-current setuptools.
+mtools is packaged by Debian, Fedora and Homebrew; pyfatfs depends on `fs`, which cannot be imported with a current
+setuptools.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fat:
         self._home: dict[str, bytes] | None = None
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
         if f"{folder}/".startswith(f"{HOME}/"):
             below = [PurePosixPath(path) for path in self._read_home() if path.startswith(f"{folder}/")]
             return sorted({path.relative_to(folder).parts[0] for path in below})
@@ -68,7 +68,7 @@ class Fat:
             self._must("mcopy", "-s", "-n", "-o", "-Q", "-D", "o", "-D", "O", *children, "::/")
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
+        """Remove a file, or a folder recursively."""
         self._home = None
         self._must("mdeltree", f"::{path}")
 
@@ -79,7 +79,7 @@ class Fat:
             raise ConfigError(f"{self.path}: {program}: {said or 'failed'}")
 
     def _try(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        # nobody's own ~/.mtoolsrc, and no complaint about a partition that is not a whole number of tracks
+        # ignore ~/.mtoolsrc, and accept a partition that is not a whole number of tracks
         environment = {**os.environ, "MTOOLSRC": os.devnull, "MTOOLS_SKIP_CHECK": "1", "LC_ALL": "C.UTF-8"}
         command = [program, "-i", f"{self.path}@@{self.partition.offset}", *arguments]
         return subprocess.run(command, capture_output=True, check=False, env=environment, stdin=subprocess.DEVNULL)

@@ -1,11 +1,11 @@
-"""Where the FAT and ext4 partitions of a disk lie: the tables MBR and GPT, read from the disk's first sectors.
+"""Locates the FAT and ext4 partitions of a disk: MBR and GPT, read from the disk's first sectors.
 
     MBR   sector 0: four entries of 16 bytes from byte 446, then 55 AA; type at 4, first sector at 8, sectors at 12
     GPT   sector 1: "EFI PART"; table's sector at 72, number of entries at 80, their size at 84;
           an entry: type at 0, first sector at 32, last sector at 40
 
-A type is only a hint, so what counts is the boot sector of the partition itself. A disk without a table that begins
-with such a boot sector is one FAT file system. Sectors have 512 bytes, as on every SD card.
+A type is only a hint, so the boot sector of the partition itself is checked. A disk without a table that starts with
+such a boot sector is one FAT file system. Sectors have 512 bytes, as on every SD card.
 """
 
 from __future__ import annotations

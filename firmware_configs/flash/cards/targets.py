@@ -1,4 +1,4 @@
-"""What `--to` may name: a folder where a partition is mounted, a disk image, a block device."""
+"""Targets of `--to`: a folder where a partition is mounted, a disk image, a block device."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def open_target(
 ) -> Mounted | Image | BlockDevice:
     """The card at `target`, ready to be read and written.
 
-    With `base`, an image is made at `target` from the one at `base`. `read_only`: a look changes nothing, so a block
-    device needs no `yes`, and a run that was cut stays as it is.
+    With `base`, an image is created at `target` from the one at `base`. `read_only`: nothing is changed, so a block
+    device needs no `yes`, and an interrupted run is not finished.
     """
     if base is not None:
         if not base.is_file():
