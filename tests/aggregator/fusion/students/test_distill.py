@@ -1,7 +1,6 @@
 """A student learns from targets: tiny students, steps worked by hand."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from aggregator.fusion.numerics.optimizers import make_optimizer, rate
 from aggregator.fusion.students.distill import Distilled, distill, draw_samples, num_steps
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ConfigError, ModelError, RoundError
+from core.settings import replace
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Extractor, Prototype
