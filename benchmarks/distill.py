@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
@@ -34,6 +34,7 @@ from aggregator.fusion.students.distill import distill
 from aggregator.fusion.teachers.ensemble import Ensemble
 from aggregator.fusion.teachers.logits import StateTeacher, all_logits
 from aggregator.recipes.catalogue import Distillation
+from core.settings import replace
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
 from models.build import build

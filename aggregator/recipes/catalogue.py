@@ -17,14 +17,14 @@ import math
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from aggregator.recipes.generator import PAPER, Generation
 from aggregator.recipes.parts import part_needs
 from core.entry_points import load_object, origin
 from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, EPOCHS, LR, STEPS, WEIGHT
-from core.settings import Settings, check, replace, within
+from core.settings import Settings, replace, within
 from wire.messages import MODEL_STAYS
 
 __all__ = ["MAX_EXAMPLES_RATIO", "PERSONAL", "RECIPES", "Distillation", "Recipe", "find_recipe", "recipe_names"]
@@ -41,6 +41,7 @@ Rate = Annotated[float, within(0, LR.most)]
 Steps = Annotated[int, within(0, STEPS.most)]
 Weight = Annotated[float, within(0, WEIGHT.most)]
 Precision = Literal["float", "own"]
+Optimizer = Literal["adam", "sgd"]
 Schedule = Literal["cosine", "constant", "swa"]
 
 
@@ -48,7 +49,7 @@ class Distillation(Settings, frozen=True, kw_only=True):
     """How a student learns from its teachers; the defaults are FedDF's (Lin et al. 2020, arXiv:2006.07242)."""
 
     start: Literal["average", "previous"] = "average"  # or previous: the published model
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Optimizer = "adam"
     lr: Rate = 1e-3  # of the NeurIPS version; 2e-3 without a schedule in the preprint
     schedule: Schedule = "cosine"  # or constant, or swa: from lr towards swa_lr, epoch by epoch, as in FedRAD's code
     momentum: Annotated[float, within(0, 0.999999)] = 0.0  # of sgd
@@ -72,7 +73,10 @@ class Distillation(Settings, frozen=True, kw_only=True):
     check_at: Precision = "own"  # precision at which students are compared: that of a board; or float
 
     def __post_init__(self) -> None:
-        check(self, "distillation")
+        for what, value, names in (("optimizer", self.optimizer, Optimizer), ("schedule", self.schedule, Schedule)):
+            known = get_args(names)
+            if value not in known:
+                raise ConfigError(f"distillation: unknown {what} {value!r}{did_you_mean(value, known)}")
 
     def sized(self, samples: int) -> Distillation:
         """With the defaults that depend on the size of the source, N samples in mini-batches of B:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from aggregator.config.fleet import LimitConfig
 from aggregator.intake import rate_limit
 from aggregator.intake.rate_limit import STRANGER, STRANGER_LANE, STRANGERS, RateLimiter, Standing
+from core.settings import replace
 from edge_agent.protocol.events import Spooled
 from edge_agent.protocol.upload import Upload
 from wire.chunks import DEFAULT_CHUNK, OVERHEAD
@@ -45,7 +45,7 @@ class Fleet:
     def __init__(self, **changes: float) -> None:
         self.clock = Clock()
         self.standing = {"a": Standing.KNOWN, "b": Standing.KNOWN, "m": Standing.MUTED, "r": Standing.STRANGER}
-        limits = dataclasses.replace(LIMITS, **changes)
+        limits = replace(LIMITS, **changes)
         self.limiter = RateLimiter(limits, self._standing, clock=self.clock)
 
     def _standing(self, device: str) -> Standing:

@@ -1,7 +1,6 @@
 """A student learns from targets: tiny students, steps worked by hand."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from aggregator.evaluate import evaluate, score_state
 from aggregator.fusion.students.distill import Distilled, distill
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ConfigError, ModelError, RoundError
+from core.settings import replace
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Extractor, Prototype
