@@ -45,7 +45,7 @@ class VirtualTime:
     def hardware_of_all(self) -> list[Hardware]:
         """Of every device, by its number."""
         known = self._known()
-        return [known[board] for board in self.boards]
+        return [known[find_board(board, known)] for board in self.boards]
 
     def _known(self) -> dict[str, Hardware]:
         return known_hardware(Path(self.hardware) if self.hardware else None)
