@@ -57,8 +57,10 @@ class VirtualTime:
 
     def hardware_of_all(self) -> list[Hardware]:
         """Of every device, by its number."""
+        from fleet.virtual.hardware import find_board
+
         known = self._known()
-        return [known[board] for board in self.boards]
+        return [known[find_board(board, known)] for board in self.boards]
 
     def _known(self) -> dict[str, Hardware]:
         from fleet.virtual.hardware import known_hardware

@@ -248,17 +248,3 @@ def test_an_agent_outlives_its_start_up_helper_and_counts_again_later(
     log = (tmp_path / "pi" / "agent.log").read_text()
     assert log.count("the samples are not counted") == 1
     assert ("SIGKILL" if number == signal.SIGKILL else "no answer for 30 s") in log
-
-
-def test_a_helper_that_dies_costs_the_counts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of memory, nonsense for an answer, no process at all: each in the place of the real helper."""
-    for number, code in enumerate(("kill -9 $$", "exit 1", "echo nonsense", "echo 3", "kill -11 $$")):
-        fake = tmp_path / f"python-{number}"
-        fake.write_text(f"#!/bin/sh\n{code}\n")
-        fake.chmod(0o755)
-        monkeypatch.setattr("sys.executable", str(fake))
-        assert LabelCounter(tmp_path / "samples.npz").wait() is None
-    monkeypatch.setattr("sys.executable", str(tmp_path / "absent"))
-    counter = LabelCounter(tmp_path / "samples.npz")
-    assert counter.wait() is None
-    counter.kill()

@@ -71,9 +71,9 @@ def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
         _Plan(
             name="accuracy",
             title="Accuracy by round",
-            caption="Each prototype's model on the whole test set; dotted: the same model with its weights quantized "
-            "as the prototype says. Dashed, where the recipe distills: all teachers together, the ensemble that they "
-            "learn from.",
+            caption="Each prototype's model on the whole test set, as a board runs it; dotted: the same model of a "
+            "quantized prototype with float weights. Dashed, where the recipe distills: all teachers together, the "
+            "ensemble that they learn from.",
             alt=_final(runs),
             draw=partial(draw_accuracy, runs),
         ),

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError
 from edge_agent.config import AgentConfig, read_agent_config
-from edge_agent.remote_settings.allowed import SETTABLE, check_setting, with_settings
 from edge_agent.remote_settings.trial import STARTS, Settings
 from wire.messages import Desired
 
@@ -181,21 +179,3 @@ def test_killed_at_any_step_the_old_settings_count_or_the_new_ones(tmp_path: Pat
     assert done.returncode == -signal.SIGKILL
     assert Settings(base(tmp_path), tmp_path).config.train.threads == threads
     assert json.loads((tmp_path / "settings.json").read_bytes())["version"] == (9 if threads == 8 else 1)
-
-
-@pytest.mark.parametrize("name", SETTABLE)
-def test_every_settable_key_is_one_of_agent_toml_and_can_be_set(tmp_path: Path, name: str) -> None:
-    text = {"format": "json", "level": "error", "kind": "state", "floats": "fp16", "delta_bits": "8"}
-    section, _, key = name.partition(".")
-    changed = with_settings(base(tmp_path), {name: text.get(key, "100" if key != "nice" else "1")})
-    assert getattr(getattr(changed, section), key) == check_setting(
-        name, text.get(key, "100" if key != "nice" else "1")
-    )
-    assert changed != base(tmp_path)
-
-
-def test_a_value_of_the_wrong_kind_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"train\.threads is 'many', expected a whole number"):
-        check_setting("train.threads", "many")
-    with pytest.raises(ConfigError, match=r"update\.delta_bits is 3; give 1, 2, 4 or 8"):
-        check_setting("update.delta_bits", "3")

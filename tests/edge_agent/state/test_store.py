@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, TransferError
+from core.errors import ConfigError
 from core.files import move, write_atomic
-from edge_agent.protocol.events import ChunkStored, Fetched, FetchFailed, Resumed
+from edge_agent.protocol.events import Fetched
 from edge_agent.protocol.replay import Newest, round_of
 from edge_agent.state.folders import remove
 from edge_agent.state.store import CURRENT, Store, learned_path
-from wire.chunks import Content, decode_chunk, encode_chunk
+from tests.edge_agent.state.test_model_cache import chunks_of
+from wire.chunks import decode_chunk
 from wire.ids import digest_of, transfer_id
 
 pytestmark = pytest.mark.light
@@ -300,94 +301,6 @@ def test_an_offer_is_taken_once(tmp_path: Path) -> None:
     assert (tmp_path / "current.onnx").read_bytes() == b"o"
     assert store.taken == "a" * 64
     assert names(tmp_path / "ready") == set()
-
-
-# ---- received models
-
-
-def chunks_of(data: bytes, size: int = 100) -> tuple[str, list[bytes]]:
-    content = Content(digest=digest_of(data), size=len(data), chunk_size=size)
-    spans = [content.span(n) for n in range(content.count)]
-    return content.digest, [encode_chunk(content, n, data[o : o + s]) for n, (o, s) in enumerate(spans)]
-
-
-def test_a_model_is_there_once_all_chunks_are_and_the_digest_is_right(tmp_path: Path) -> None:
-    cache = opened(tmp_path).models
-    digest, chunks = chunks_of(os.urandom(350))
-    assert cache.look(digest) == Resumed(digest)
-    for n in (3, 1, 0, 1, 2):
-        assert cache.add(digest, chunks[n]) == ChunkStored(digest, n, 4)
-    assert cache.check(digest) == Fetched(digest)
-    assert cache.look(digest) == Fetched(digest)
-    assert digest_of(cache.path(digest).read_bytes()) == digest
-    assert names(tmp_path / "partial") == set()
-
-
-def test_a_download_goes_on_after_a_kill_with_what_reached_the_disk(tmp_path: Path) -> None:
-    store = opened(tmp_path)
-    digest, chunks = chunks_of(os.urandom(3000))
-    for chunk in chunks[:16]:
-        store.models.add(digest, chunk)
-    store.models.add(digest, chunks[20])  # after the last time it was written down
-    store.close()
-    with (tmp_path / "partial" / digest).open("r+b") as file:
-        file.seek(250)
-        file.write(b"torn")
-    found = opened(tmp_path).models.look(digest)
-    assert found == Resumed(digest, 30, ((2, 3), (16, 30)))
-
-
-def test_a_state_file_that_is_nonsense_starts_the_download_over(tmp_path: Path) -> None:
-    store = opened(tmp_path)
-    (tmp_path / "partial" / ("a" * 64)).write_bytes(b"x")
-    (tmp_path / "partial" / f"{'a' * 64}.state").write_bytes(b"nonsense")
-    assert store.models.look("a" * 64) == Resumed("a" * 64)
-    assert names(tmp_path / "partial") == set()
-
-
-def test_a_whole_that_differs_is_thrown_away(tmp_path: Path) -> None:
-    cache = opened(tmp_path).models
-    data = os.urandom(150)
-    content = Content(digest=digest_of(b"something else"), size=150, chunk_size=100)
-    for n in (0, 1):
-        offset, size = content.span(n)
-        cache.add(content.digest, encode_chunk(content, n, data[offset : offset + size]))
-    failed = cache.check(content.digest)
-    assert isinstance(failed, FetchFailed)
-    assert "another digest" in failed.reason
-    assert cache.look(content.digest) == Resumed(content.digest)
-
-
-def test_a_chunk_of_another_model_is_refused(tmp_path: Path) -> None:
-    _, chunks = chunks_of(b"abc")
-    with pytest.raises(TransferError, match="on the topic of"):
-        opened(tmp_path).models.add("b" * 64, chunks[0])
-
-
-def test_the_cache_throws_the_least_recently_used_away_but_nothing_needed(tmp_path: Path) -> None:
-    cache = opened(tmp_path, cache_mb=1).models
-    digests = []
-    for age in range(4):
-        digest, chunks = chunks_of(os.urandom(400_000), 100_000)
-        for chunk in chunks:
-            cache.add(digest, chunk)
-        cache.check(digest)
-        os.utime(cache.path(digest), (age, age))
-        digests.append(digest)
-    cache.evict({digests[0]})
-    assert names(tmp_path / "models") == {digests[0], digests[3]}
-    cache.evict({digests[0]}, everything=True)
-    assert names(tmp_path / "models") == {digests[0]}
-
-
-def test_partial_models_that_nobody_wants_are_thrown_away(tmp_path: Path) -> None:
-    cache = opened(tmp_path).models
-    digest, chunks = chunks_of(os.urandom(3000))
-    for chunk in chunks[:20]:
-        cache.add(digest, chunk)
-    cache.evict({"b" * 64})
-    assert names(tmp_path / "partial") == set()
-    assert cache.look(digest) == Resumed(digest)
 
 
 # ---- a full disk

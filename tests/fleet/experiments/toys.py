@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+from fleet.experiments.store import Store, Work
+
 MODULE = '''
 """Two plus two, measured."""
 
@@ -50,3 +52,13 @@ def install(folder: Path) -> None:
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: toyexperiment\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[edgestill.experiments]\ntoy = toyexperiment:EXPERIMENT\n")
+
+
+def filled(folder: Path, seeds: tuple[int, ...] = (0, 1), fidelity: str = "paper") -> Store:
+    """A store as if the toy's runs had been made."""
+    store = Store(folder)
+    store.make()
+    for seed in seeds:
+        store.write(Work("two", fidelity, seed), {"value": 2 + seed}, 1.5)
+        store.write(Work("seven/of 9", fidelity, seed), {"value": 7 + seed}, 1.5)
+    return store

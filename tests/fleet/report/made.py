@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from fleet.report.facts import RunFacts, read_facts
 from fleet.results.run_file import PrototypeResult, RoundResult, Run, write_run
 
@@ -62,3 +64,13 @@ def written(folder: Path, run: Run | None = None) -> Path:
 def facts(folder: Path, run: Run | None = None) -> RunFacts:
     """The run as a report reads it."""
     return read_facts(written(folder, run), folder.name)
+
+
+def lines(figure: Figure, panel: int = 0) -> dict[str, list[float]]:
+    """Labelled lines of a panel with their values."""
+    return {str(line.get_label()): list(line.get_ydata()) for line in figure.axes[panel].lines}
+
+
+def texts(figure: Figure) -> list[str]:
+    """What is written beside marks."""
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
