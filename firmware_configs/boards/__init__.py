@@ -14,12 +14,13 @@ from typing import Any
 from core.config_keys import Key, read_toml, sub_table, take
 from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, MEGABYTES
-from firmware_configs.kits.kit import FAMILIES
 from models.spec import parse_prototype
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
 
 FOLDER = Path(__file__).parent
+#: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
+FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
 _KEYS = {
     "title": Key(str),
     "arch": Key(str, choices=("arm64", "amd64")),
