@@ -55,6 +55,20 @@ ROOMS = {
         "downlink",
         "worker",
     ],
+    "firmware_configs": [
+        "boards",
+        "secrets",
+        "identity",
+        "kits",
+        "broker",
+        "flash/cards",
+        "flash",
+        "manifest",
+        "provision",
+        "approve",
+        "doctor",
+        "use_cases",
+    ],
 }
 TORCH_FREE = [
     "core.*",

@@ -17,12 +17,13 @@ from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, MEGABYTES
 from core.settings import Settings, describe, given, within
 from edge_agent.config import Mode
-from firmware_configs.kits.kit import FAMILIES
 from models.spec import parse_prototype
 
 __all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
 
 FOLDER = Path(__file__).parent
+#: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
+FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
 AGENT = ("mode", "threads", "train_mb", "service_mb", "batch_size", "prototypes")  # of the table [agent]
 
 

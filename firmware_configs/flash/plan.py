@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from core.errors import ConfigError
-from firmware_configs.flash.cards.card import BEFORE, HOME, Card, Plan, Put
+from firmware_configs.flash.cards.card import BEFORE, HOME, JETSON_HOME, UNITS, WANTED, Card, Plan, Put
 from firmware_configs.flash.merge import active_lines, merge_cmdline, merge_meta_data, merge_user_data
 from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT
 from firmware_configs.kits.kit import MANIFEST, Kit, KitFile
 from wire.ids import digest_of
 
-__all__ = ["JETSON_HOME", "PLACES", "UNITS", "home_of", "kit_tag", "make_plan", "on_board"]
-
-JETSON_HOME = "var/lib/edgestill-kits"  # of the root file system
-UNITS = "etc/systemd/system"
-WANTED = f"{UNITS}/multi-user.target.wants/{FIRSTBOOT}"
-#: Every file outside of a kit's own folder that a plan may put in place.
-PLACES = ("cmdline.txt", "network-config", "meta-data", "user-data", f"{UNITS}/{FIRSTBOOT}", WANTED)
+__all__ = ["home_of", "kit_tag", "make_plan", "on_board"]
 
 
 def kit_tag(kit: Kit, manifest: bytes) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from core.errors import ConfigError
-from firmware_configs.flash.cards.card import Card
-from firmware_configs.flash.plan import UNITS, home_of, on_board
+from firmware_configs.flash.cards.card import UNITS, Card
+from firmware_configs.flash.plan import home_of, on_board
 from firmware_configs.kits.bootfiles import FIRSTBOOT
 from firmware_configs.kits.kit import MANIFEST
 from wire.ids import digest_of

@@ -26,6 +26,7 @@ from cryptography.exceptions import InvalidSignature
 
 from core.errors import ConfigError, EdgestillError, SignatureError
 from core.files import read_regular
+from firmware_configs.boards import FAMILIES
 from wire.ids import check_device, check_digest, check_id, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -33,8 +34,6 @@ __all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "r
 
 MANIFEST, SIGNATURE = "kit.json", "kit.sig"
 SCHEMA = 1
-#: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
-FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
 MAX_MANIFEST = 256 * 1024
 MAX_FILE = 64 * 1024 * 1024  # an ONNX graph for a light device may be one of the files
 PART = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from firmware_configs.kits.bootfiles import FIRSTBOOT
 from firmware_configs.kits.kit import KitFile
 
-__all__ = ["BEFORE", "HOME", "WHEELS", "Card", "Plan", "Put"]
+__all__ = ["BEFORE", "HOME", "JETSON_HOME", "PLACES", "UNITS", "WANTED", "WHEELS", "Card", "Plan", "Put"]
 
 #: The folder of edgestill on a boot partition; one folder below it per kit.
 HOME = "edgestill"
@@ -16,6 +17,12 @@ HOME = "edgestill"
 BEFORE = f"{HOME}/before"
 #: In HOME too: packages for boards without a network, hundreds of MB.
 WHEELS = "wheels"
+#: Kits on the root file system of a Jetson.
+JETSON_HOME = "var/lib/edgestill-kits"
+UNITS = "etc/systemd/system"
+WANTED = f"{UNITS}/multi-user.target.wants/{FIRSTBOOT}"
+#: Every file outside of a kit's own folder that a plan may put in place.
+PLACES = ("cmdline.txt", "network-config", "meta-data", "user-data", f"{UNITS}/{FIRSTBOOT}", WANTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ import msgspec
 from core.crashpoints import reach
 from core.errors import ConfigError
 from core.files import read_regular, sync, write_atomic
-from firmware_configs.flash.cards.card import BEFORE, HOME, Plan, Put
-from firmware_configs.flash.plan import JETSON_HOME, PLACES
+from firmware_configs.flash.cards.card import BEFORE, HOME, JETSON_HOME, PLACES, Plan, Put
 from firmware_configs.kits.kit import MAX_FILE
 
 __all__ = ["Mounted"]
