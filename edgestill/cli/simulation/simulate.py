@@ -23,39 +23,47 @@ __all__ = ["simulate"]
 WITH_RESUME = ("resume", "dry_run", "quiet", "as_json")
 
 
+Broker = Annotated[
+    str | None,
+    typer.Option(help="With mqtt: HOST:PORT of a broker; default: the embedded one.", rich_help_panel=FLEET),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for run.json and curves.png; made if missing.", rich_help_panel=OUTPUT),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", help="TOML file whose [simulate] has settings; flags come before it.", rich_help_panel=OUTPUT
+    ),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        help="Go on with the run in this folder, by its own flags; --rounds may be more.", rich_help_panel=OUTPUT
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check the settings, print them as JSON, run nothing.", rich_help_panel=OUTPUT),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)]
+
+
 @with_settings
 def simulate(
     ctx: typer.Context,
     given: dict[str, Any],
-    broker: Annotated[
-        str | None,
-        typer.Option(help="With mqtt: HOST:PORT of a broker; default: the embedded one.", rich_help_panel=FLEET),
-    ] = None,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for run.json and curves.png; made if missing.", rich_help_panel=OUTPUT),
-    ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", help="TOML file whose [simulate] has settings; flags come before it.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            help="Go on with the run in this folder, by its own flags; --rounds may be more.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check the settings, print them as JSON, run nothing.", rich_help_panel=OUTPUT),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)] = False,
+    broker: Broker = None,
+    out_dir: Out = None,
+    config_file: ConfigFile = None,
+    resume: Resume = None,
+    force: Force = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Watch a fleet of different models learn, on this machine.
 
