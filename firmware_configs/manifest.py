@@ -35,9 +35,8 @@ from core.limits import MEGABYTES
 from core.settings import Settings, given, read, within
 from edge_agent.config import TABLES as AGENT_TABLES
 from edge_agent.config import Kind
-from firmware_configs.boards import Board, board
+from firmware_configs.boards import FAMILIES, Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
-from firmware_configs.kits.kit import FAMILIES
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, broker_config

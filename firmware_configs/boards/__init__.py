@@ -35,7 +35,7 @@ class Board(Settings, frozen=True, kw_only=True):
     arch: Literal["arm64", "amd64"]
     memory_mb: Annotated[int, within(256, MEGABYTES.most)]
     accelerator: Literal["none", "cuda"]
-    os: Annotated[tuple[str, ...], Meta(description="families of firmware_configs/kits/kit.py")]
+    os: Annotated[tuple[str, ...], Meta(description="families of `FAMILIES`")]
     models: tuple[str, ...]
     torch: Annotated[
         Literal["pip", "jetson", "none"], Meta(description="the usual index, NVIDIA's, or it does not fit")
