@@ -73,7 +73,7 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         if not self.host or any(c.isspace() or c in "/\0" for c in self.host):
-            raise ConfigError(f"broker host {self.host!r}; give a name or an address alone, such as broker.example")
+            raise ConfigError(f"broker host {self.host!r}; give only a name or an address, such as broker.example")
         if not 1 <= self.port <= 65535:
             raise ConfigError(f"broker port {self.port}; give 1 to 65535")
         if self.password is not None and self.username is None:

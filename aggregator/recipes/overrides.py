@@ -190,7 +190,7 @@ def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict
     values = {n: v for n, v in take(table, where, KEYS, environ={}).items() if v is not None}
     if 0 < values.get("max_examples_ratio", 0) < 1:
         ratio = values["max_examples_ratio"]
-        raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 to bound nobody")
+        raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 for no cap")
     for kind in _PARTS:
         given = values.get(kind, ())
         for name in (given,) if isinstance(given, str) else given:

@@ -363,4 +363,4 @@ def _json(text: Any) -> Any:
     try:
         return json.loads(text)
     except (TypeError, ValueError) as error:
-        raise StorageError(f"the journal holds a damaged record: {error}; {RESTORE}") from None
+        raise StorageError(f"the journal has a damaged record: {error}; {RESTORE}") from None

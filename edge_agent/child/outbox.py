@@ -39,7 +39,7 @@ def spool(
     body: bytes,
     keep: Mapping[str, bytes],
     label_counts: Sequence[int],
-    facts: Mapping[str, float],
+    metrics: Mapping[str, float],
 ) -> None:
     """Seal the update and write it to the folder, with the files to be kept on the device.
 
@@ -47,21 +47,21 @@ def spool(
     """
     assert request.round is not None
     key = load_private_key(request.private_key)
-    told, examples = tuple(label_counts), sum(label_counts)
+    reported, examples = tuple(label_counts), sum(label_counts)
     if request.count_epsilon is not None or request.count_bins is not None:
-        told = told_counts(
+        reported = told_counts(
             label_counts, secret=key.private_bytes_raw(), epsilon=request.count_epsilon, width=request.count_bins
         )
-        examples = told_examples(told)
+        examples = told_examples(reported)
     header = UpdateHeader(
         round=request.round,
         device=request.device,
         prototype=request.prototype,
         update=kind,  # type: ignore[arg-type]  # validated when the body was built
         num_examples=examples,
-        label_counts=told,
+        label_counts=reported,
         base=request.base,
-        metrics=dict(facts),
+        metrics=dict(metrics),
     )
     sealed = seal(
         update_head(header),
