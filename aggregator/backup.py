@@ -53,7 +53,7 @@ def back_up(state: Path, to: Path) -> dict[str, Any]:
     if to.is_dir():
         raise ConfigError(f"{to}: is a folder; name the file to write, such as {to / 'fleet.tar'}")
     if not to.parent.is_dir():
-        raise ConfigError(f"{to}: there is no folder {to.parent}; make it first")
+        raise ConfigError(f"{to}: there is no folder {to.parent}; create it first")
     Journal(state / JOURNAL, read_only=True).close()  # raises if it is unusable
     with atomic_file(to, mode=0o600) as file:
         facts = _write(state, file)
@@ -168,7 +168,9 @@ def put_back(archive: Path, state: Path, *, fleet: str, now: float, force: bool 
     with only_service(state), tempfile.TemporaryDirectory(dir=state.parent, prefix=f".{state.name}.") as folder:
         held = [entry for entry in _contents(state) if entry.name != "status.json"]
         if any(entry.name in (JOURNAL, "blobs") for entry in held) and not force:
-            raise ConfigError(f"{state}: holds a fleet already; with --force it is moved aside, and nothing is removed")
+            raise ConfigError(
+                f"{state}: already contains a fleet; with --force it is moved aside, and nothing is deleted"
+            )
         fresh = Path(folder)
         manifest = _unpack(archive, fresh)
         if manifest["fleet"] != fleet:
@@ -198,7 +200,7 @@ def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
             manifest = _manifest(tar, next(members, None))
             for member in members:
                 if not member.isreg() or not MEMBER.fullmatch(member.name) or member.name in found:
-                    raise ConfigError(f"{archive}: holds {member.name!r}, which no backup has")
+                    raise ConfigError(f"{archive}: contains {member.name!r}, which is not part of a backup")
                 found[member.name] = _extract(tar, member, folder / member.name)
     except (OSError, tarfile.TarError, EOFError, ValueError, KeyError) as error:
         raise ConfigError(f"{archive}: not a readable backup: {error}") from error

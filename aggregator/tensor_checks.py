@@ -117,7 +117,7 @@ def _check_integers(name: str, value: Tensor, dtype: np.dtype[Any]) -> None:
         raise DeviceError(f"{name!r} is {given}, expected {dtype}")
     least = 0 if name.endswith(BATCHES) else -LARGEST_INTEGER
     if value.size and not least <= int(value.min()) <= int(value.max()) <= LARGEST_INTEGER:
-        raise DeviceError(f"{name!r} holds an integer outside of {least} .. {LARGEST_INTEGER}")
+        raise DeviceError(f"{name!r} has an integer outside of {least} .. {LARGEST_INTEGER}")
 
 
 def _check_range(name: str, value: Tensor, reach: float, kind: str) -> None:
@@ -127,10 +127,10 @@ def _check_range(name: str, value: Tensor, reach: float, kind: str) -> None:
     found = 0.0 if half else _reach(value)
     if not found <= most:
         raise DeviceError(
-            f"{name!r} holds a value of {found:.3g}, at most {most:.3g} are fused; has training diverged?"
+            f"{name!r} has a value of {found:.3g}, at most {most:.3g} is accepted; has training diverged?"
         )
     if variance and kind != "delta" and not isinstance(value, Packed) and value.size and value.min() < 0:
-        raise DeviceError(f"{name!r} holds a negative variance")
+        raise DeviceError(f"{name!r} has a negative variance")
 
 
 def _reach(value: Tensor) -> float:

@@ -31,7 +31,7 @@ def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
     """The function that `point` names; `what` describes it in errors, such as "attack tamper.mine"."""
     found = load_object(point, what)
     if not callable(found):
-        raise ConfigError(f"{origin(point)}: {what} is no function but a {type(found).__name__}")
+        raise ConfigError(f"{origin(point)}: {what} is not a function but a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 

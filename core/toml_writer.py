@@ -87,7 +87,7 @@ def _string(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{text!r}: holds half a character; give text that can be written as UTF-8") from None
+        raise ConfigError(f"{text!r}: contains a lone surrogate; give text that can be written as UTF-8") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -67,7 +67,7 @@ def read_npz(
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             if len(archive.infolist()) > MAX_MEMBERS or len(members) < len(archive.infolist()):
-                raise DataError(f"{path}: {len(archive.infolist())} arrays, some of one name; save it anew {how}")
+                raise DataError(f"{path}: {len(archive.infolist())} arrays, some of one name; save it again {how}")
             wanted = {n: i for n, i in members.items() if i.filename.endswith(".npy") and (names is None or n in names)}
             total = sum(info.file_size for info in wanted.values())
             if total > limit:
@@ -114,7 +114,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, ho
 def _read_array(file: IO[bytes], size: int, what: str, how: str) -> Array:
     version = npy.read_magic(file)
     if version not in _READERS:
-        raise DataError(f"{what} has .npy version {version}; save it anew {how}")
+        raise DataError(f"{what} has .npy version {version}; save it again {how}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on headers of Python 2, which are read anyway
         shape, fortran, dtype = _READERS[version](file)

@@ -71,7 +71,7 @@ def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) ->
     arrays = read_npz(path, (*names, *optional), how=HOW)
     missing = [name for name in names if name not in arrays]
     if missing:
-        raise DataError(f"{path}: no array {missing[0]!r}; save it anew {HOW}")
+        raise DataError(f"{path}: no array {missing[0]!r}; save it again {HOW}")
     return arrays
 
 

@@ -38,7 +38,7 @@ class PrototypeSpec:
         if not self.input_shape or min(self.input_shape) < 1:
             raise ConfigError(f"{self}: the input shape {self.input_shape} needs one or more positive sizes")
         if self.classes < 2:
-            raise ConfigError(f"{self}: {self.classes} classes cannot be told apart; give 2 or more")
+            raise ConfigError(f"{self}: {self.classes} classes are too few; give 2 or more")
         Range(2, MOST_CLASSES).check(self.classes, f"{self}: classes")
         LATENT.check(self.latent, f"{self}: latent width")
         if math.prod(self.input_shape) > MOST_NUMBERS:

@@ -61,7 +61,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check(self, "broker")
         if not self.host or any(c.isspace() or c in "/\0" for c in self.host):
-            raise ConfigError(f"broker host {self.host!r}; give a name or an address alone, such as broker.example")
+            raise ConfigError(f"broker host {self.host!r}; give only a name or an address, such as broker.example")
         if self.password is not None and self.username is None:
             raise ConfigError("broker password without a username; MQTT needs both")
 

@@ -44,7 +44,7 @@ def decode_ack(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Ack:
     for tag, kind in _ACKS.items():
         if data[1 : 1 + len(tag)] == tag:  # after the one byte that opens the array
             return _decode(data, kind, kind.__name__, max_bytes)  # type: ignore[no-any-return]
-    raise EnvelopeError("Ack: is none of accepted, rejected, missing")
+    raise EnvelopeError("Ack: must be accepted, rejected or missing")
 
 
 def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Offer:

@@ -128,7 +128,7 @@ def _read_request(data: bytes, fleet: str, device: str, authority: x509.Certific
     if not csr.is_signature_valid or name_of(csr.subject) != device or message.device != device:
         raise SignatureError(f"{where}: the certificate request is not its own")
     if not isinstance(claim_key, ec.EllipticCurvePublicKey):
-        raise SignatureError(f"{where}: the key of its claim is none that the authority issues")
+        raise SignatureError(f"{where}: the key of its claim is not of a kind that the authority issues")
     try:
         claim_key.verify(message.proof, _to_sign(fleet, device, signing, message.csr), ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:

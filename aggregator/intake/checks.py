@@ -134,6 +134,6 @@ def _check_header(header: UpdateHeader, device: str, number: int, asked: Asked) 
         raise DeviceError("trained on 0 examples: there is nothing to weigh it by")
     if len(header.label_counts) not in (0, asked.classes):
         raise DeviceError(f"counts of {len(header.label_counts)} labels, the fleet has {asked.classes} classes")
-    told = sum(header.label_counts)  # noised or binned counts may sum to 0: an honest agent then reports 1 example
-    if header.label_counts and header.num_examples != max(told, 1):
-        raise DeviceError(f"trained on {header.num_examples} examples, but its label counts sum to {told}")
+    counted = sum(header.label_counts)  # noised or binned counts may sum to 0: an honest agent then reports 1 example
+    if header.label_counts and header.num_examples != max(counted, 1):
+        raise DeviceError(f"trained on {header.num_examples} examples, but its label counts sum to {counted}")

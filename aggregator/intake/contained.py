@@ -41,19 +41,19 @@ class Complaints:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: dict[str, tuple[float, set[str]]] = {}
+        self._logged: dict[str, tuple[float, set[str]]] = {}
 
     def new(self, device: str, reason: str) -> bool:
         """Whether to log it. Reasons that differ only in numbers and names are the same."""
         now = self._clock()
-        begun, told = self._told.get(device, (now, set()))
+        begun, logged = self._logged.get(device, (now, set()))
         if now - begun >= WINDOW_S:
-            begun, told = now, set()
-        if len(self._told) >= DEVICES and device not in self._told:
-            self._told.clear()
-        self._told[device] = begun, told
+            begun, logged = now, set()
+        if len(self._logged) >= DEVICES and device not in self._logged:
+            self._logged.clear()
+        self._logged[device] = begun, logged
         kind = _VARYING.sub("_", reason)
-        if kind in told or len(told) >= REASONS:
+        if kind in logged or len(logged) >= REASONS:
             return False
-        told.add(kind)
+        logged.add(kind)
         return True

@@ -135,8 +135,8 @@ class RateLimiter:
         """A log line for every device with dropped messages, at most one a minute."""
         with self._lock:
             now = self._clock()
-            told = [(device, account.tell(now)) for device, account in self._accounts.items()]
-        return [f"device {device!r} is {what}; see [limits]" for device, what in told if what]
+            lines = [(device, account.tell(now)) for device, account in self._accounts.items()]
+        return [f"device {device!r} is {what}; see [limits]" for device, what in lines if what]
 
     def _account(self, device: str, now: float) -> Account:
         account = self._accounts.get(device)

@@ -47,7 +47,7 @@ class Account:
     dropped: int = 0  # messages, since the start
     news: Counter[str] = field(default_factory=Counter)  # of these, not logged yet, by kind
     last: float = -MINUTE  # time of the last drop
-    told: float = -MINUTE  # time of the last log line
+    logged: float = -MINUTE  # time of the last log line
 
     def take(self, now: float, amounts: Mapping[str, float]) -> bool:
         """Take tokens of several kinds or, if one of the buckets is empty, none, and count the drop."""
@@ -69,9 +69,9 @@ class Account:
     def tell(self, now: float) -> str:
         """A description of the dropped messages for the log; empty if there are none, or within a minute of the
         last."""
-        if not self.news or now - self.told < MINUTE:
+        if not self.news or now - self.logged < MINUTE:
             return ""
         what = f"over its budget ({', '.join(self.news)}): {self.news.total()} messages dropped unread"
         self.news.clear()
-        self.told = now
+        self.logged = now
         return what

@@ -168,7 +168,7 @@ class Recipe(Settings, frozen=True, kw_only=True):
             )
         if kind == "predictor" and self.teach is not None and self.generation is None:
             raise ConfigError(
-                f"recipe {self.name} distills from whole models, and predictors alone are none; "
+                f"recipe {self.name} distills from whole models, not from predictor-only updates; "
                 "give update = 'state', or a recipe with a generator, such as fedgen"
             )
 
@@ -181,7 +181,7 @@ class Recipe(Settings, frozen=True, kw_only=True):
         """Refuse a composition whose parts do not fit together."""
         if "trust" in self.needs and self.trust is None:
             remedy = "give trust = 'two-doubts' or another weigh"
-            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} goes by trust; {remedy}")
+            raise ConfigError(f"recipe {self.name}: weigh = {self.weigh!r} needs a trust part; {remedy}")
 
 
 _FEDDF = "Lin et al. 2020, arXiv:2006.07242"
@@ -337,5 +337,5 @@ def _users_recipe(name: str) -> Recipe:
         raise ConfigError(f"recipe {name} comes from {' and '.join(map(origin, points))}; uninstall one")
     found = load_object(points[0], f"recipe {name}")
     if not isinstance(found, Recipe):
-        raise ConfigError(f"{origin(points[0])}: recipe {name} is no Recipe but a {type(found).__name__}")
+        raise ConfigError(f"{origin(points[0])}: recipe {name} is not a Recipe but a {type(found).__name__}")
     return replace(found, name=name)

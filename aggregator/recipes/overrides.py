@@ -169,7 +169,7 @@ def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict
     values = given(KEYS, table, where, environ={})
     if 0 < values.get("max_examples_ratio", 0) < 1:
         ratio = values["max_examples_ratio"]
-        raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 to bound nobody")
+        raise ConfigError(f"{where}: 'max_examples_ratio' is {ratio:g}; give 1 or more medians, or 0 for no cap")
     for kind in _PARTS:
         parts = values.get(kind, ())
         for name in (parts,) if isinstance(parts, str) else parts:

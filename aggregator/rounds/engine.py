@@ -147,12 +147,12 @@ def step(state: RoundState, event: Event) -> Stepped:
     match event:
         case Tick(now):
             return _tick(state, now)
-        case Stored(device, number):
-            return _stored(state, device, number)
-        case GaveUp(device, number):
-            return _gave_up(state, device, number)
-        case Fused(number, accuracies):
-            return _fused(state, number, accuracies)
+        case Stored(device, round_number):
+            return _stored(state, device, round_number)
+        case GaveUp(device, round_number):
+            return _gave_up(state, device, round_number)
+        case Fused(round_number, accuracies):
+            return _fused(state, round_number, accuracies)
         case ModelsReady():
             return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
         case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed():
@@ -180,12 +180,12 @@ class Verdict:
     late: bool = False
 
 
-def judge(state: RoundState, device: str, number: int) -> Verdict:
-    """The verdict on a valid update of `device` for round `number`."""
-    if number > state.round:
+def judge(state: RoundState, device: str, round_number: int) -> Verdict:
+    """The verdict on a valid update of `device` for round `round_number`."""
+    if round_number > state.round:
         return Verdict(RefusalReason.NOT_OPENED)
-    if number < state.round or state.phase is not Phase.COLLECTING:
-        if state.rules.keep_late and number >= state.round - 1:
+    if round_number < state.round or state.phase is not Phase.COLLECTING:
+        if state.rules.keep_late and round_number >= state.round - 1:
             return Verdict(late=True)
         return Verdict(RefusalReason.LATE, late=True)
     if device not in state.invited:
@@ -231,19 +231,19 @@ def _try_open(state: RoundState, now: float) -> Stepped:
     rules, there = state.rules, eligible(state, now)
     if len(there) < rules.min_devices:
         return state, []
-    number, deadline = state.round + 1, now + rules.deadline_s
-    invited = sample(there, rules.seed, number, fraction=rules.fraction, at_least=rules.min_devices)
+    round_number, deadline = state.round + 1, now + rules.deadline_s
+    invited = sample(there, rules.seed, round_number, fraction=rules.fraction, at_least=rules.min_devices)
     state = replace(
         state,
         phase=Phase.COLLECTING,
-        round=number,
+        round=round_number,
         invited=invited,
         answered=frozenset(),
         gave_up=frozenset(),
         deadline=deadline,
         extended=False,
     )
-    return state, [Open(number, invited, deadline)]
+    return state, [Open(round_number, invited, deadline)]
 
 
 def _at_deadline(state: RoundState, now: float) -> Stepped:
@@ -257,18 +257,20 @@ def _at_deadline(state: RoundState, now: float) -> Stepped:
     return _abandon(state, text)
 
 
-def _stored(state: RoundState, device: str, number: int) -> Stepped:
-    if judge(state, device, number) != Verdict():
-        raise RoundError(f"round {state.round}: an update of {device!r} for round {number} was stored out of turn")
+def _stored(state: RoundState, device: str, round_number: int) -> Stepped:
+    if judge(state, device, round_number) != Verdict():
+        raise RoundError(
+            f"round {state.round}: an update of {device!r} for round {round_number} was stored out of turn"
+        )
     return _settled(replace(state, answered=state.answered | {device}, gave_up=state.gave_up - {device}))
 
 
-def _gave_up(state: RoundState, device: str, number: int) -> Stepped:
+def _gave_up(state: RoundState, device: str, round_number: int) -> Stepped:
     """The device is no longer awaited. If too few are left for a quorum, the round stays open until its deadline.
 
     Abandoning it at once would start an endless loop of rounds that fail the same way.
     """
-    if state.phase is not Phase.COLLECTING or number != state.round or device not in state.awaited:
+    if state.phase is not Phase.COLLECTING or round_number != state.round or device not in state.awaited:
         return state, []
     return _settled(replace(state, gave_up=state.gave_up | {device}))
 
@@ -278,13 +280,13 @@ def _settled(state: RoundState) -> Stepped:
     return _fuse(state) if not state.awaited and len(state.answered) >= state.needed else (state, [])
 
 
-def _fused(state: RoundState, number: int, accuracies: Mapping[str, float]) -> Stepped:
-    if state.phase is not Phase.FUSING or number != state.round:
-        raise RoundError(f"round {number} was fused while round {state.round} is {state.phase.value}")
+def _fused(state: RoundState, round_number: int, accuracies: Mapping[str, float]) -> Stepped:
+    if state.phase is not Phase.FUSING or round_number != state.round:
+        raise RoundError(f"round {round_number} was fused while round {state.round} is {state.phase.value}")
     completed = state.completed + 1
     done = why_done(state.rules, completed, accuracies)
     state = replace(state, phase=Phase.WAITING, completed=completed, done=done, deadline=math.inf)
-    return state, [Close(number), *([Finish(done)] if done else [])]
+    return state, [Close(round_number), *([Finish(done)] if done else [])]
 
 
 def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked | Allowed) -> Stepped:

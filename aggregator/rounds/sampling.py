@@ -34,7 +34,7 @@ def draw(members: Sequence[T], count: int, seed: int, *purpose: object) -> list[
 
 
 def sample(
-    devices: Mapping[str, str], seed: int, number: int, *, fraction: float = 1.0, at_least: int = 1
+    devices: Mapping[str, str], seed: int, round_number: int, *, fraction: float = 1.0, at_least: int = 1
 ) -> dict[str, str]:
     """`share_of` each prototype's devices, uniformly.
 
@@ -44,8 +44,8 @@ def sample(
     chosen: dict[str, str] = {}
     for prototype in sorted(set(devices.values())):
         members = sorted(device for device, name in devices.items() if name == prototype)
-        drawn = draw(members, share_of(len(members), fraction), seed, "invite", number, prototype)
+        drawn = draw(members, share_of(len(members), fraction), seed, "invite", round_number, prototype)
         chosen |= dict.fromkeys(drawn, prototype)
-    rest = sorted(devices.keys() - chosen.keys(), key=lambda device: derive_seed(seed, "add", number, device))
+    rest = sorted(devices.keys() - chosen.keys(), key=lambda device: derive_seed(seed, "add", round_number, device))
     chosen |= {device: devices[device] for device in rest[: max(0, at_least - len(chosen))]}
     return dict(sorted(chosen.items()))

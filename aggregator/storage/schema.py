@@ -109,7 +109,7 @@ def _check_schema(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
         raise ConfigError(f"{path}: an empty journal; its aggregator has not started yet")
     if found > SCHEMA:
         raise ConfigError(
-            f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the newer edgestill that made it"
+            f"{path}: a journal of schema {found}, this edgestill reads {SCHEMA}; use the newer version that created it"
         )
     if found < SCHEMA and read_only:
         raise ConfigError(

@@ -65,29 +65,29 @@ class Worker:
         if request["task"] == "start":
             made = [self.fuser.start(self._spec(name), self.setup["seed"]) for name in request["prototypes"]]
             return {**request, "models": [_facts(digest, header) for digest, header in made]}
-        number = int(request["round"])
+        round_number = int(request["round"])
         if request["task"] == "examine":
-            recipe, groups, memory, _ = self._round(number)
-            return {**request, "culprits": examine(self.fuser, recipe, number, groups, memory)}
-        return {**request, **self._fuse(number)}
+            recipe, groups, memory, _ = self._round(round_number)
+            return {**request, "culprits": examine(self.fuser, recipe, round_number, groups, memory)}
+        return {**request, **self._fuse(round_number)}
 
-    def _round(self, number: int) -> tuple[Recipe, list[StoredGroup], Memory, int]:
+    def _round(self, round_number: int) -> tuple[Recipe, list[StoredGroup], Memory, int]:
         """The inputs of a round, and the number of the last closed round before it."""
         journal = Journal(self.state / "journal.db", read_only=True)
         try:
             rounds = journal.rounds()
-            recipe = read_recipe(next(row.recipe for row in rounds if row.number == number))
-            last = max((row.number for row in rounds if row.phase == "closed" and row.number < number), default=0)
-            groups = round_groups(journal, number, self._spec)
+            recipe = read_recipe(next(row.recipe for row in rounds if row.number == round_number))
+            last = max((row.number for row in rounds if row.phase == "closed" and row.number < round_number), default=0)
+            groups = round_groups(journal, round_number, self._spec)
         finally:
             journal.close()
         return recipe, groups, self.memories.read(last), last
 
-    def _fuse(self, number: int) -> dict[str, Any]:
-        recipe, groups, memory, last = self._round(number)
+    def _fuse(self, round_number: int) -> dict[str, Any]:
+        recipe, groups, memory, last = self._round(round_number)
         reach("worker-fusing")
-        made, fused = self.fuser.fuse(recipe, number, groups, memory)
-        self.memories.write(number, fused.memory)
+        made, fused = self.fuser.fuse(recipe, round_number, groups, memory)
+        self.memories.write(round_number, fused.memory)
         self.memories.forget(last)
         report = {"devices": {name: asdict(r) for name, r in fused.devices.items()}, "seconds": dict(fused.seconds)}
         return {"models": [_facts(digest, header) for digest, header in made], "report": report}

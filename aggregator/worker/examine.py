@@ -32,12 +32,14 @@ STEPS = 5  # of distillation and of the generator: a bad update fails at once
 REASON = 300  # characters
 
 
-def examine(fuser: Fuser, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> dict[str, str]:
+def examine(
+    fuser: Fuser, recipe: Recipe, round_number: int, groups: Sequence[StoredGroup], memory: Memory
+) -> dict[str, str]:
     """The devices of the round whose updates cannot be fused, and why."""
     cheap = _cheap(recipe)
 
     def fails(groups: Sequence[StoredGroup]) -> str:
-        return outcome_of(lambda: _fuse(fuser, cheap, number, groups, memory))
+        return outcome_of(lambda: _fuse(fuser, cheap, round_number, groups, memory))
 
     def sound(name: str) -> bool:
         """Whether the published model can be fused; logits by label have no such model."""
@@ -68,8 +70,8 @@ def _cheap(recipe: Recipe) -> Recipe:
     return replace(recipe, distill=distill, generation=generation, refine=min(recipe.refine, STEPS))
 
 
-def _fuse(fuser: Fuser, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory) -> None:
-    fused = fuser.compute(recipe, number, groups, memory)
+def _fuse(fuser: Fuser, recipe: Recipe, round_number: int, groups: Sequence[StoredGroup], memory: Memory) -> None:
+    fused = fuser.compute(recipe, round_number, groups, memory)
     for state in fused.states.values():
         encode(pack_state(dict(state), floats="fp32"))  # refuses non-finite values
 

@@ -87,11 +87,11 @@ class Fuser:
         return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
 
     def fuse(
-        self, recipe: Recipe, number: int, groups: Sequence[StoredGroup], memory: Memory
+        self, recipe: Recipe, round_number: int, groups: Sequence[StoredGroup], memory: Memory
     ) -> tuple[list[tuple[str, ModelHeader]], Fused]:
         """The next model of every prototype with timely updates, and the fusion report of the round."""
         bases = _Bases(self.blobs)
-        fused = self.compute(recipe, number, groups, memory, bases)
+        fused = self.compute(recipe, round_number, groups, memory, bases)
         made = []
         for group in groups:
             if not group.rows:
@@ -103,20 +103,20 @@ class Fuser:
                 self._publish(
                     self._model(group.spec),
                     _as_published(fused.states[name], bases[group.base]),
-                    round=number,
+                    round=round_number,
                     recipe=recipe.name,
                     parents=parents,
                     metrics=metrics,
                 )
             )
         if fused.side_artifact is not None:
-            made.append(self._publish_side_artifact(fused.side_artifact, number, recipe.name))
+            made.append(self._publish_side_artifact(fused.side_artifact, round_number, recipe.name))
         return made, fused
 
     def compute(
         self,
         recipe: Recipe,
-        number: int,
+        round_number: int,
         groups: Sequence[StoredGroup],
         memory: Memory,
         bases: _Bases | None = None,
@@ -124,11 +124,11 @@ class Fuser:
         """The result of fusion; nothing is written."""
         models = _Bases(self.blobs) if bases is None else bases
         taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
-        return fuse_round(recipe, taken, self.server, number, memory)
+        return fuse_round(recipe, taken, self.server, round_number, memory)
 
-    def _publish_side_artifact(self, made: SideArtifact, number: int, recipe: str) -> tuple[str, ModelHeader]:
+    def _publish_side_artifact(self, made: SideArtifact, round_number: int, recipe: str) -> tuple[str, ModelHeader]:
         """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
-        header = made.header(number, recipe)
+        header = made.header(round_number, recipe)
         body = encode(pack_state(made.tensors, floats="fp16"))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
 
@@ -191,14 +191,14 @@ def _as_published(state: Mapping[str, torch.Tensor], base: Mapping[str, NDArray[
     return {name: w.round().to(dtypes[name]) if name in dtypes else w for name, w in state.items()}
 
 
-def round_groups(journal: Journal, number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:
+def round_groups(journal: Journal, round_number: int, spec: Callable[[str], PrototypeSpec]) -> list[StoredGroup]:
     """A round according to the journal, by prototype, with the late updates recorded when fusing began."""
     rows: dict[str, list[UpdateRow]] = defaultdict(list)
-    for row in journal.updates(number):
+    for row in journal.updates(round_number):
         rows[row.prototype].append(row)
-    bases = {i.prototype: i.model for i in journal.invitations(number)}
+    bases = {i.prototype: i.model for i in journal.invitations(round_number)}
     late: dict[str, list[tuple[UpdateRow, str]]] = defaultdict(list)
-    for row, model in journal.late_teachers(number):
+    for row, model in journal.late_teachers(round_number):
         late[row.prototype].append((row, model))
     current = journal.current()
     return [

@@ -28,37 +28,37 @@ def load_labelled(path: str, input_shape: tuple[int, ...], classes: int) -> Labe
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def bring(facts: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None) -> Server:
-    """`facts` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
+def bring(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None) -> Server:
+    """`settings` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
     from aggregator.fusion.numerics.compute import find_device
 
-    validation = test if facts["validation"] == "task" else None
-    if facts["validation"] not in ("task", "none"):
-        validation = load_labelled(facts["validation"], spec.input_shape, spec.classes)
+    validation = test if settings["validation"] == "task" else None
+    if settings["validation"] not in ("task", "none"):
+        validation = load_labelled(settings["validation"], spec.input_shape, spec.classes)
     return Server(
         seed=seed,
-        source=_source(facts, spec, seed),
+        source=_source(settings, spec, seed),
         validation=validation,
         test=test,
-        score_ensemble=facts["score_ensemble"],
-        device=find_device(facts["device"]),
-        processes=facts["processes"],
-        teachers=[_read(path) for path in facts["teachers"]],
+        score_ensemble=settings["score_ensemble"],
+        device=find_device(settings["device"]),
+        processes=settings["processes"],
+        teachers=[_read(path) for path in settings["teachers"]],
     )
 
 
-def _source(facts: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torch.Tensor | None:
-    if facts["source"] == "none":
+def _source(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torch.Tensor | None:
+    if settings["source"] == "none":
         return None
     from aggregator.fusion.teachers.unlabeled import load_source
 
     return load_source(
-        facts["source"],
+        settings["source"],
         spec.input_shape,
         tokens=build(spec).tokens,
-        size=facts["source_size"],
-        fraction=facts["source_fraction"],
-        classes=facts["source_classes"],
+        size=settings["source_size"],
+        fraction=settings["source_fraction"],
+        classes=settings["source_classes"],
         seed=seed,
     )
 

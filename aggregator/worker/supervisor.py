@@ -55,10 +55,10 @@ class WorkerProcess:
         """The answer, once available; a process that died is replaced and the request sent again."""
         while True:
             try:
-                number, answer = self._answers.get_nowait()
+                start, answer = self._answers.get_nowait()
             except Empty:
                 break
-            if number != self._starts:
+            if start != self._starts:
                 continue  # from a replaced process
             if answer is None:
                 if self._died():
@@ -104,13 +104,13 @@ class WorkerProcess:
         assert self._process is not None
         send(self._process, json.dumps(message).encode() + b"\n")  # if it has died, the listener reports it
 
-    def _listen(self, process: Child, number: int) -> None:
+    def _listen(self, process: Child, start: int) -> None:
         assert process.stdout is not None
         for answer in json_lines(process.stdout):
-            self._answers.put((number, answer))
+            self._answers.put((start, answer))
             self._on_answer()
         process.wait()
-        self._answers.put((number, None))
+        self._answers.put((start, None))
         self._on_answer()
 
     def _died(self) -> bool:

@@ -56,8 +56,8 @@ def _work(request: Request) -> int:
             from edge_agent.child.full import run
         else:
             from edge_agent.child.light import run
-        facts = run(request, _tell)
-    _tell("done", **facts, memory_mb=round(_peak_mb(), 1))
+        metrics = run(request, _tell)
+    _tell("done", **metrics, memory_mb=round(_peak_mb(), 1))
     return 0
 
 
@@ -69,8 +69,8 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _tell(event: str, **facts: Any) -> None:
-    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
+def _tell(event: str, **fields: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 

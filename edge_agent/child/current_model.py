@@ -15,17 +15,17 @@ __all__ = ["write_current"]
 
 
 def write_current(
-    work: Assignment, graph: bytes, packed: Mapping[str, Tensor], facts: Mapping[str, float]
+    work: Assignment, graph: bytes, packed: Mapping[str, Tensor], metrics: Mapping[str, float]
 ) -> dict[str, float]:
     """Write graph, tensors and metadata; returns `{"refused": 1.0}` instead if the board's own model is better."""
-    if work.request.refuse_worse and facts.get("accuracy", 0.0) < facts.get("accuracy_before", 0.0):
+    if work.request.refuse_worse and metrics.get("accuracy", 0.0) < metrics.get("accuracy_before", 0.0):
         return {"refused": 1.0}
     about: dict[str, Any] = {
         "prototype": work.request.prototype,
         "round": work.request.round if work.request.round is not None else work.header.round,
         "base": work.request.base,
         "trained_here": work.request.round is not None,
-        "accuracy": facts.get("accuracy"),
+        "accuracy": metrics.get("accuracy"),
     }
     files: tuple[bytes | str, ...] = (graph, to_safetensors(encode(packed)), json.dumps(about, indent=2) + "\n")
     for name, data in zip(CURRENT, files, strict=True):

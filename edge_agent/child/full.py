@@ -48,11 +48,11 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         own = learned_path(Path(request.state_dir), request.prototype, EXTRACTOR)
         if not load_personal(model, _personal(request)):
             load_packed(model, decode(start_state("logits", work.published, own)))  # under all that it keeps
-        facts = _make_current(work, model, pack(model, floats=request.floats), tell)
+        metrics = _make_current(work, model, pack(model, floats=request.floats), tell)
         leave(work.folder, "ready")
-        return facts
+        return metrics
     seen = _label_logits(request, work.header.classes)
-    facts, packed = _train(work, model, seen, tell)
+    metrics, packed = _train(work, model, seen, tell)
     reach("child-trained")
     made = _make_update(work, model, packed, seen)
     assert request.hyper is not None
@@ -61,7 +61,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         packed, kept = _train_personal(work, model, asked, tell)
         made = replace(made, keep={**made.keep, PERSONAL: encode(kept)})
     try:
-        facts |= _make_current(work, model, packed, tell)
+        metrics |= _make_current(work, model, packed, tell)
     except ModelError as error:
         tell("warning", text=f"the board keeps its model: {error}")  # the update is sent anyway
     spool(
@@ -71,10 +71,10 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         body=made.body,
         keep=made.keep,
         label_counts=work.label_counts,
-        facts=facts,
+        metrics=metrics,
     )
     leave(work.folder, "outbox")
-    return facts
+    return metrics
 
 
 def _label_logits(request: Request, classes: int) -> LabelLogits | None:
@@ -113,21 +113,21 @@ def _train(
         ),
         should_stop=stopper(request.stop_at, tell),
     )
-    facts = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
-    return facts | ({"stopped_early": 1.0} if trained.stopped_early else {}), packed
+    metrics = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
+    return metrics | ({"stopped_early": 1.0} if trained.stopped_early else {}), packed
 
 
 def _make_current(work: Assignment, model: Prototype, packed: dict[str, Tensor], tell: Tell) -> dict[str, float]:
     """Write the model for the board into the folder, unless the current one is better on the held-out samples."""
     tell("exporting")
     graph = export_onnx(model, _example(work)).data
-    facts: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     if work.held is not None:
-        facts["accuracy"] = _accuracy(graph, work.held)
+        metrics["accuracy"] = _accuracy(graph, work.held)
         before = Path(work.request.state_dir) / CURRENT[0]
         if before.exists():
-            facts["accuracy_before"] = _accuracy(before.read_bytes(), work.held)
-    return facts | write_current(work, graph, packed, facts)
+            metrics["accuracy_before"] = _accuracy(before.read_bytes(), work.held)
+    return metrics | write_current(work, graph, packed, metrics)
 
 
 def _accuracy(graph: bytes, held: Samples) -> float:

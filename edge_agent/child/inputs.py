@@ -104,14 +104,14 @@ def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
 
 def stopper(stop_at: float | None, tell: Tell) -> Callable[[], bool]:
     """Called before every step: reports progress to the agent, and stops the training at the deadline."""
-    steps, told = 0, 0.0
+    steps, reported = 0, 0.0
 
     def should_stop() -> bool:
-        nonlocal steps, told
+        nonlocal steps, reported
         now = time.monotonic()
-        if now - told >= PROGRESS_S:
+        if now - reported >= PROGRESS_S:
             tell("training", step=steps)
-            told = now
+            reported = now
         steps += 1
         return stop_at is not None and now >= stop_at
 

@@ -46,14 +46,14 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     before = _accuracy_before(work)
     work = _with_latents(work, extractor_graph(whole))
     if request.round is None:
-        facts = _make_current(work, whole, predictor, before, tell)
+        metrics = _make_current(work, whole, predictor, before, tell)
         leave(work.folder, "ready")
-        return facts
-    facts = _train(work, predictor, tell)
+        return metrics
+    metrics = _train(work, predictor, tell)
     reach("child-trained")
     packed = predictor.pack(request.floats)
     try:
-        facts |= _make_current(work, whole, predictor, before, tell)
+        metrics |= _make_current(work, whole, predictor, before, tell)
     except ModelError as error:
         tell("warning", text=f"the board keeps its model: {error}")
     spool(
@@ -63,10 +63,10 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         body=encode(packed),
         keep={},
         label_counts=work.label_counts,
-        facts=facts,
+        metrics=metrics,
     )
     leave(work.folder, "outbox")
-    return facts
+    return metrics
 
 
 def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
@@ -111,8 +111,8 @@ def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str,
         generated=generated,
         should_stop=stopper(request.stop_at, tell),
     )
-    facts = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
-    return facts | ({"stopped_early": 1.0} if trained.stopped_early else {})
+    metrics = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
+    return metrics | ({"stopped_early": 1.0} if trained.stopped_early else {})
 
 
 def _make_current(
@@ -121,10 +121,10 @@ def _make_current(
     """The graph with the predictor's weights in place of its own, unless the board's model is better."""
     tell("exporting")
     graph = patch_weights(whole, predictor.pack(work.request.floats), partial=True)
-    facts = dict(before)
+    metrics = dict(before)
     if work.held is not None:
-        facts["accuracy"] = float(np.mean(predictor.logits(work.held.x).argmax(1) == work.held.y))
-    return facts | write_current(work, graph, read_weights(graph), facts)
+        metrics["accuracy"] = float(np.mean(predictor.logits(work.held.x).argmax(1) == work.held.y))
+    return metrics | write_current(work, graph, read_weights(graph), metrics)
 
 
 def _accuracy_before(work: Assignment) -> dict[str, float]:

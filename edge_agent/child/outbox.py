@@ -39,7 +39,7 @@ def spool(
     body: bytes,
     keep: Mapping[str, bytes],
     label_counts: Sequence[int],
-    facts: Mapping[str, float],
+    metrics: Mapping[str, float],
 ) -> None:
     """Seal the update and write it to the folder, with the files to be kept on the device.
 

@@ -91,8 +91,8 @@ class Child:
         self._join()
         self._listen(now)
         if code == 0 and self._last.get("event") == "done":
-            facts = {name: float(value) for name, value in self._last.items() if name != "event"}
-            return Ended(self.key, facts)
+            metrics = {name: float(value) for name, value in self._last.items() if name != "event"}
+            return Ended(self.key, metrics)
         text = self._last.get("text") or (self._errors[-1] if self._errors else "")
         return Ended(self.key, reason=explain(code, text), again=code not in FINAL)
 
@@ -197,7 +197,7 @@ class LabelCounter:
         if self._process is None:
             return None
         try:
-            told, errors = (said.decode(errors="replace") for said in self._process.communicate(timeout=patience))
+            output, errors = (said.decode(errors="replace") for said in self._process.communicate(timeout=patience))
         except subprocess.TimeoutExpired:
             if time.monotonic() < self._until:
                 return None
@@ -206,12 +206,12 @@ class LabelCounter:
             return None
         code, self._process = self._process.returncode, None
         if code == DataError.exit_code:
-            raise DataError(told)
+            raise DataError(output)
         if code:
             self._later(explain(code, (errors.strip().splitlines() or [""])[-1], "the helper"))
             return None
         try:
-            return tuple(int(count) for count in json.loads(told))
+            return tuple(int(count) for count in json.loads(output))
         except (ValueError, TypeError):
             self._later("its answer makes no sense")
             return None

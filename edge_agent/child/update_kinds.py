@@ -75,7 +75,9 @@ def make_update(
     if kind not in ("delta", "onnx"):
         return share(kind, model, packed, extra)
     if extra:
-        raise ConfigError(f"logits by label cannot go with a {kind} update; set update to state, predictor or logits")
+        raise ConfigError(
+            f"logits by label cannot be sent with a {kind} update; set update to state, predictor or logits"
+        )
     if kind == "delta":
         return _delta(model, published, residual, bits)
     from quant.onnx.export import export_onnx  # 27 MB, needed by few fleets
@@ -96,7 +98,7 @@ def share(
             return Made(encode(sent, checksum=checksum), {EXTRACTOR: encode(own)})
         case "logits":
             if not extra:
-                raise ConfigError("an update of logits alone, but the job asks for none; use recipe feddistill")
+                raise ConfigError("an update of only logits, but the job requests none; use recipe feddistill")
             return Made(encode(extra, checksum=checksum), _whole(model))
         case "none":
             return Made(encode({}, checksum=checksum), _whole(model))
@@ -126,7 +128,7 @@ def check_kept(root: Path, prototype: str, tell: Callable[..., None]) -> None:
     for what in (RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL):
         path = learned_path(root, prototype, what)
         if path.exists() and read_kept(path) is None:
-            tell("warning", text=f"{path}: damaged; set aside in {DAMAGED}/, and begun anew")
+            tell("warning", text=f"{path}: damaged; set aside in {DAMAGED}/; starting over")
             set_aside(root, path, "damaged")
 
 

@@ -35,7 +35,7 @@ def lock(path: Path) -> IO[bytes]:
     except BlockingIOError:
         file.close()
         raise ConfigError(
-            f"{path}: another agent holds it; stop that one, or give this one its own state_dir"
+            f"{path}: locked by another agent; stop that one, or give this one its own state_dir"
         ) from None
     return file
 

@@ -108,7 +108,7 @@ class Store:
             number = 1
         except ValueError:
             number = self._time() + 1
-            set_aside(self.root, path, f"holds no number of a session; this is session {number}")
+            set_aside(self.root, path, f"has no session number; this is session {number}")
         write_atomic(path, f"{number}\n")
         return number
 

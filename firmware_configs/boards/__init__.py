@@ -59,7 +59,7 @@ class Board(Settings, frozen=True, kw_only=True):
         if not self.train_mb < self.service_mb < self.memory_mb:
             raise ConfigError("expected train_mb < service_mb < memory_mb: the board needs some memory for itself")
         if self.mode == "full" and self.torch == "none":
-            raise ConfigError("mode is full, but there is no torch for this board; say light")
+            raise ConfigError("mode is full, but there is no torch for this board; set mode to light")
 
     @property
     def extra(self) -> str:

@@ -63,7 +63,7 @@ def next_kit(kits: Path, family: str, key: str | None = None) -> Path:
     """The kit of the first device, by name, that has no card yet, is made for this OS family, and is not revoked."""
     folders = sorted(path.parent for path in kits.glob(f"[!.]*/{MANIFEST}"))
     if not folders:
-        raise ConfigError(f"{kits}: no kits there; --next takes the folder that `edgestill provision` made")
+        raise ConfigError(f"{kits}: no kits there; --next takes the folder created by `edgestill provision`")
     done = read_flashed(kits)
     fitting = [folder for folder in folders if _is_for(folder, family)]
     left = [folder for folder in fitting if folder.name not in done]
@@ -73,7 +73,7 @@ def next_kit(kits: Path, family: str, key: str | None = None) -> Path:
     if left:
         raise ConfigError(f"{kits}: all kits for {family} have been flashed but {len(left)}, which were revoked")
     if not fitting:
-        raise ConfigError(f"{kits}: none of the {len(folders)} kits is made for {family}, which the card is")
+        raise ConfigError(f"{kits}: none of the {len(folders)} kits is for {family}, the system of the card")
     raise ConfigError(f"{kits}: all {len(fitting)} kits for {family} have been flashed; name a kit to flash it again")
 
 
@@ -101,5 +101,5 @@ def only_one(kits: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"{kits}: another `edgestill flash` is at work on these kits; wait for it") from None
+            raise ConfigError(f"{kits}: another `edgestill flash` is using these kits; wait for it") from None
         yield

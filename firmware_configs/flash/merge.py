@@ -85,7 +85,7 @@ def active_lines(text: bytes) -> list[str]:
 def _marked(ours: bytes) -> bytes:
     first, newline, rest = ours.partition(b"\n")
     if first != b"#cloud-config":
-        raise ConfigError("user-data of the kit is no cloud-config; make the kit again")
+        raise ConfigError("user-data of the kit is not a cloud-config; provision it again")
     return first + newline + MARK + rest
 
 

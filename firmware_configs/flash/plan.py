@@ -38,7 +38,9 @@ def make_plan(kit: Kit, signed: Mapping[str, bytes], family: str, card: Card) ->
     """The plan for one kit; `signed` holds the bytes of kit.json and kit.sig."""
     if not kit.boot(family):
         made = " ".join(kit.os) or "nothing"
-        raise ConfigError(f"kit {kit.device}: has boot files for {made}, but the card is {family}; provision it so")
+        raise ConfigError(
+            f"kit {kit.device}: has boot files for {made}, but the card is {family}; add it to 'os' and provision again"
+        )
     home, number = home_of(family), 1
     tag = folder = f"{home}/{kit_tag(kit, signed[MANIFEST])}"
     files = _files(kit, signed, family, folder)

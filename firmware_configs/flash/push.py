@@ -131,5 +131,5 @@ _REASONS = {
     ROLLED_BACK: "the agent did not report within {s} s ({why}); what was there before is back and started",
     STOPPED: "the agent did not report within {s} s ({why}); there was none before, so it is stopped and removed",
     NO_SUDO: "sudo wants a password there; allow it without one, or push to root@host",
-    BUSY: "another push is at work there; wait for it",
+    BUSY: "another push is running there; wait for it",
 }

@@ -82,7 +82,7 @@ def _read(path: Path) -> bytes:
     try:
         return read_regular(path, MAX_PEM)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; remove it, and it is made again") from None
+        raise ConfigError(f"{path}: {error.strerror}; remove it, and it is created again") from None
 
 
 def key_of_file(path: Path) -> Ed25519PrivateKey:
@@ -90,7 +90,7 @@ def key_of_file(path: Path) -> Ed25519PrivateKey:
     if os.path.lexists(path):  # a link to an unmounted disk must not cause a new key
         return load_private_key(path)
     if not path.parent.is_dir():
-        raise ConfigError(f"key {path}: there is no folder {path.parent}; make it first")
+        raise ConfigError(f"key {path}: there is no folder {path.parent}; create it first")
     key = generate_key()
     save_private_key(key, path)
     return key

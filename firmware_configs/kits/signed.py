@@ -20,12 +20,12 @@ def kit_key(folder: Path, said: str | None) -> Ed25519PublicKey:
     """The key that verifies the kit at `folder`: pinned by the user, in hex or as a file, else the one next to the
     kit."""
     if not folder.is_dir():
-        raise ConfigError(f"kit {folder}: there is no such folder; kits are made by `edgestill provision`")
+        raise ConfigError(f"kit {folder}: there is no such folder; kits are created by `edgestill provision`")
     if said is not None:
         return public_key_from_hex(said.lower()) if re.fullmatch(r"[0-9a-fA-F]{64}", said) else load_public_key(said)
     beside = folder.resolve().parent / KIT_KEY
     if not beside.is_file():
-        raise ConfigError(f"kit {folder}: no {KIT_KEY} beside it; give the fleet's kit key with --key")
+        raise ConfigError(f"kit {folder}: no {KIT_KEY} next to it; give the fleet's kit key with --key")
     return load_public_key(beside)
 
 

@@ -42,7 +42,7 @@ class Reader:
     def read(self, graph: bytes, limits: Limits) -> dict[str, Tensor]:
         """The weights by name; ModelError if the graph is unusable, TensorError if they exceed `limits`."""
         if len(graph) > MAX_BYTES:
-            raise ModelError(f"ONNX file of {len(graph)} bytes, at most {MAX_BYTES} are read")
+            raise ModelError(f"ONNX file of {len(graph)} bytes, at most {MAX_BYTES} are accepted")
         seconds = SECONDS + len(graph) // BYTES_PER_SECOND
         with self._lock:
             answer = self._ask(graph, seconds) or self._ask(graph, seconds)

@@ -81,7 +81,7 @@ class GraphLimits:
 def parse_graph(data: bytes, *, max_bytes: int = 2**31 - 1) -> onnx.ModelProto:
     """`data` as an ONNX model with a graph, without looking into the graph; 2 GiB is protobuf's own limit."""
     if len(data) > max_bytes:
-        raise ModelError(f"ONNX file of {len(data)} bytes, at most {max_bytes} are read")
+        raise ModelError(f"ONNX file of {len(data)} bytes, at most {max_bytes} are accepted")
     try:
         model: onnx.ModelProto = onnx.ModelProto.FromString(bytes(data))
     except (DecodeError, ValueError, RecursionError):  # ValueError: a field that must be UTF-8 and is not
@@ -124,10 +124,12 @@ def tensor_bytes(tensor: TensorProto, *, max_elements: int = MAX_ELEMENTS) -> by
     if bits is None:
         raise ModelError(f"{where} has data type {tensor.data_type}, which is not read")
     if len(tensor.dims) > MAX_DIMS:
-        raise ModelError(f"{where} has {len(tensor.dims)} dimensions, at most {MAX_DIMS} are read")
+        raise ModelError(f"{where} has {len(tensor.dims)} dimensions, at most {MAX_DIMS} are accepted")
     # a dimension of 0 must not hide that others are beyond what an array can have
     if any(d < 0 for d in tensor.dims) or math.prod(max(d, 1) for d in tensor.dims) > max_elements:
-        raise ModelError(f"{where} has shape {_shown(tuple(tensor.dims))}, at most {max_elements} elements are read")
+        raise ModelError(
+            f"{where} has shape {_shown(tuple(tensor.dims))}, at most {max_elements} elements are accepted"
+        )
     count = math.prod(tensor.dims)
     raw = tensor.raw_data if tensor.HasField("raw_data") else _typed_bytes(tensor, where)
     if len(raw) != (expected := -(-count * bits // 8)):
@@ -160,12 +162,12 @@ def _constants(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 def _check_versions(model: onnx.ModelProto, limits: GraphLimits) -> None:
     if not 3 <= model.ir_version <= limits.max_ir:
-        raise ModelError(f"ONNX IR version {model.ir_version}, 3 to {limits.max_ir} are read")
+        raise ModelError(f"ONNX IR version {model.ir_version}, 3 to {limits.max_ir} are supported")
     for opset in model.opset_import:
         if opset.domain not in DEFAULT_DOMAINS:
             raise ModelError(f"ONNX operators of domain {_shown(opset.domain)}; only those of ai.onnx are run")
         if not limits.min_opset <= opset.version <= limits.max_opset:
-            raise ModelError(f"ONNX opset {opset.version}, {limits.min_opset} to {limits.max_opset} are read")
+            raise ModelError(f"ONNX opset {opset.version}, {limits.min_opset} to {limits.max_opset} are supported")
     if model.functions or model.training_info:
         raise ModelError("ONNX file with functions or training graphs of its own; export the plain inference graph")
 
@@ -209,7 +211,7 @@ def _check_names(graph: onnx.GraphProto) -> None:
 
 def _check_initializers(graph: onnx.GraphProto, limits: GraphLimits) -> None:
     if len(graph.initializer) > limits.max_nodes:
-        raise ModelError(f"ONNX graph of {len(graph.initializer)} weights, at most {limits.max_nodes} are read")
+        raise ModelError(f"ONNX graph of {len(graph.initializer)} weights, at most {limits.max_nodes} are accepted")
     seen: set[str] = set()
     for tensor in graph.initializer:
         if tensor.name in seen:

@@ -59,7 +59,7 @@ def storage_of(tensor: TensorProto) -> Storage:
     for storage in STORAGES.values():
         if storage.data_type == tensor.data_type:
             return storage
-    raise ModelError(f"ONNX tensor {tensor.name!r} holds data type {tensor.data_type}, expected INT2, INT4 or INT8")
+    raise ModelError(f"ONNX tensor {tensor.name!r} has data type {tensor.data_type}, expected INT2, INT4 or INT8")
 
 
 def levels_tensor(name: str, levels: NDArray[np.int8], storage: Storage) -> TensorProto:

@@ -73,7 +73,7 @@ def test_an_epoch_is_never_earlier_than_one_before(state: Path, tmp_path: Path) 
 def test_a_folder_that_holds_a_fleet_is_moved_aside_only_when_told(state: Path, tmp_path: Path) -> None:
     back_up(state, tmp_path / "fleet.tar")
     before = {p.relative_to(state): p.read_bytes() for p in state.rglob("*") if p.is_file()}
-    with pytest.raises(ConfigError, match="holds a fleet already; with --force it is moved aside"):
+    with pytest.raises(ConfigError, match="already contains a fleet; with --force it is moved aside"):
         put_back(tmp_path / "fleet.tar", state, fleet=FLEET, now=1.0)
     aside = Path(put_back(tmp_path / "fleet.tar", state, fleet=FLEET, now=1.0, force=True)["moved_aside"])
     kept = {p.relative_to(aside): p.read_bytes() for p in aside.rglob("*") if p.is_file()}
@@ -125,7 +125,10 @@ def manifest(**changes: object):
         (lambda n, d: None if n == "journal.db" else (n, d), "journal.db is missing; use another backup"),
         (lambda n, d: None if "blobs" in n else (n, d), "cannot be restored: the model of cnn:w1"),
         (lambda n, d: None if n == "backup.json" else (n, d), "it does not begin with backup.json"),
-        (lambda n, d: ("../evil", d) if n == "journal.db" else (n, d), "holds '../evil', which no backup has"),
+        (
+            lambda n, d: ("../evil", d) if n == "journal.db" else (n, d),
+            "contains '../evil', which is not part of a backup",
+        ),
         (manifest(format=9), "format 9, this edgestill reads 1"),
         (manifest(files=3), "backup.json is malformed"),
     ],
@@ -201,7 +204,7 @@ def test_who_was_revoked_after_the_backup_stays_revoked(state: Path, tmp_path: P
 
 
 def test_a_folder_that_is_not_there_is_named(state: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"fleet\.tar: there is no folder .*nowhere; make it first"):
+    with pytest.raises(ConfigError, match=r"fleet\.tar: there is no folder .*nowhere; create it first"):
         back_up(state, tmp_path / "nowhere" / "fleet.tar")
 
 

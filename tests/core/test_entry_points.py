@@ -23,7 +23,7 @@ def test_a_function_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("math:pi", "part mine is no function but a float"),
+        ("math:pi", "part mine is not a function but a float"),
         ("math:nothing", r"part mine does not load \(AttributeError: .*nothing"),
         ("no.such.module:f", r"part mine does not load \(ModuleNotFoundError: "),
     ],

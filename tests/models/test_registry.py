@@ -66,7 +66,7 @@ def test_a_broken_entry_point_is_one_line_that_names_it(
 
 def test_an_entry_point_that_is_no_function_is_refused(install: Install) -> None:
     install("constpack", "net = 3\n", {"constnet": "constpack:net"})
-    with pytest.raises(ConfigError, match="'constnet' is no function but a int"):
+    with pytest.raises(ConfigError, match="'constnet' is not a function but a int"):
         architecture("constnet")
 
 

@@ -58,7 +58,7 @@ def test_a_password_is_never_printed() -> None:
         ({"keepalive_s": 0}, "a.toml [broker]: 'keepalive_s' is 0, expected a whole number from 1 to 65535"),
         (
             {"host": "mqtt://b"},
-            "a.toml [broker]: broker host 'mqtt://b'; give a name or an address alone, such as broker.example",
+            "a.toml [broker]: broker host 'mqtt://b'; give only a name or an address, such as broker.example",
         ),
         ({"password": "x"}, "a.toml [broker]: broker password without a username; MQTT needs both"),
         (

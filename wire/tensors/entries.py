@@ -131,7 +131,7 @@ def check_entries(entries: Sequence[Entry], limits: Limits) -> None:
 
 def _check_name(name: str, limits: Limits) -> bytes:
     if not name or not name.isprintable() or ":" in name or name == "__metadata__":
-        raise TensorError(f"tensor {name[:80]!r}: a name is printable, not empty, and holds no ':'")
+        raise TensorError(f"tensor {name[:80]!r}: a name is printable, not empty, and contains no ':'")
     encoded = name.encode()
     if len(encoded) > limits.max_name:
         raise TensorError(f"tensor {name[:40]!r}…: name of {len(encoded)} bytes, at most {limits.max_name}")

@@ -41,7 +41,7 @@ def matched(view: View, weights: Sequence[float]) -> State:
     names = chain_of(view.spec)
     missing = [name for name in names if f"{name}.weight" not in view.previous]
     if missing:
-        raise RoundError(f"{view.spec}: predictors alone cannot be matched; average them by 'mean'")
+        raise RoundError(f"{view.spec}: predictor-only updates cannot be matched; use average 'mean'")
     states = trusted(view, weights)
     return matched_mean(states, [w for w in weights if w > 0], names) if len(states) else keep_previous(view)
 

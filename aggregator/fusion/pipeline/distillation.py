@@ -74,7 +74,7 @@ def _ensemble(recipe: Recipe, teachers: Sequence[Teacher], x: Tensor, server: Se
         temperature=recipe.distill.temperature,
         scored="scores" in recipe.needs,
         keep="answers" in recipe.needs,
-        where=server.device,
+        compute_device=server.device,
     )
 
 
@@ -149,6 +149,6 @@ def report_together(courses: Sequence[Course], server: Server, number: int) -> N
     if server.test is None or not teachers:
         return
     x, y = server.test
-    together = Ensemble(teachers, x, where=server.device).accuracy(x, y, "mean-logits")
+    together = Ensemble(teachers, x, compute_device=server.device).accuracy(x, y, "mean-logits")
     for course in courses:
         course.metrics["ensemble_accuracy"] = together

@@ -43,7 +43,7 @@ class Learner:
         missing, unexpected = model.load_state_dict(dict(start), strict=False)
         wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
         if wrong:
-            raise ModelError(f"{model.spec}: the starting point lacks or has too much: {wrong[0]!r}")
+            raise ModelError(f"{model.spec}: the initial state has a missing or unexpected tensor: {wrong[0]!r}")
         model.to(device).train().requires_grad_(True)
         self.channels_last = channels_last_(model)
         self.params: list[Tensor] = list(model.parameters())

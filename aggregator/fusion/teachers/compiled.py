@@ -52,9 +52,9 @@ def _traced(spec: PrototypeSpec) -> nn.Module:
         return module
 
 
-def prepare(spec: PrototypeSpec, where: torch.device) -> None:
+def prepare(spec: PrototypeSpec, compute_device: torch.device) -> None:
     """Create what all teachers of a prototype share. Tracing patches torch globally: call it in one thread only."""
-    if where.type != "cpu" or graph_template(spec) is None:
+    if compute_device.type != "cpu" or graph_template(spec) is None:
         _traced(spec)
 
 
@@ -64,21 +64,25 @@ def folded(spec: PrototypeSpec, state: Mapping[str, Tensor]) -> nn.Module:
     missing, unexpected = module.load_state_dict(dict(state), strict=False)
     wrong = [name for name in (*missing, *unexpected) if not name.endswith("num_batches_tracked")]
     if wrong:
-        raise ModelError(f"{spec}: a teacher lacks or has too much: {wrong[0]!r}")
+        raise ModelError(f"{spec}: a teacher has a missing or unexpected tensor: {wrong[0]!r}")
     return fuse(module, no_trace=True) if isinstance(module, GraphModule) else module
 
 
-def frozen_module(spec: PrototypeSpec, state: Mapping[str, Tensor], where: torch.device) -> Callable[[Tensor], Tensor]:
+def frozen_module(
+    spec: PrototypeSpec, state: Mapping[str, Tensor], compute_device: torch.device
+) -> Callable[[Tensor], Tensor]:
     """The prototype in torch: a function from a batch to float32 logits on the CPU."""
-    module = folded(spec, state).to(where)
+    module = folded(spec, state).to(compute_device)
     images = any(p.ndim == 4 for p in module.parameters())
     if images:
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
 
     @torch.inference_mode()
     def forward(x: Tensor) -> Tensor:
-        batch = x.to(where, memory_format=torch.channels_last) if images and x.ndim == 4 else x.to(where)
-        with autocast(where):
+        batch = (
+            x.to(compute_device, memory_format=torch.channels_last) if images and x.ndim == 4 else x.to(compute_device)
+        )
+        with autocast(compute_device):
             logits: Tensor = module(batch)
         return logits.float().cpu()
 

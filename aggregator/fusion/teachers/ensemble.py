@@ -42,7 +42,7 @@ class Ensemble:
 
     A device that teaches twice, also with a late model, is in `devices` twice. `teach` (a part, or the name of a
     built-in one), `temperature` and `scored` announce the results that will be needed, so that one pass computes all.
-    `where` is the compute device of the teachers.
+    The teachers run on `compute_device`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Ensemble:
         temperature: float = 1.0,
         scored: bool = False,
         keep: bool = False,
-        where: torch.device = CPU,
+        compute_device: torch.device = CPU,
         workers: int | None = None,
         budget: int = BUDGET,
     ) -> None:
@@ -64,7 +64,7 @@ class Ensemble:
         self._teachers, self._x = teachers, x
         self._teach = _part(teach) if teach is not None else None
         self._temperature, self._scored = temperature, scored
-        self._where, self._workers, self._budget = where, workers, budget
+        self._compute_device, self._workers, self._budget = compute_device, workers, budget
         self._targets: dict[tuple[Teach, float], Tensor] = {}
         self._scores: Tensor | None = None
         self._keep = keep
@@ -80,7 +80,7 @@ class Ensemble:
             self._x,
             teach=self._teach,
             temperature=self._temperature,
-            where=self._where,
+            compute_device=self._compute_device,
             workers=self._workers,
             budget=self._budget,
         )
@@ -95,7 +95,7 @@ class Ensemble:
         """
         part = self._teach if how is None else _part(how)
         if part is None:
-            raise RoundError("the ensemble was not told what to teach")
+            raise RoundError("the ensemble was built without a teach part")
         key = _key(part, self._temperature if temperature is None else temperature)
         if key not in self._targets:
             self._pass(*key)
@@ -168,12 +168,12 @@ class Ensemble:
 
     def _asked(self, x: Tensor) -> Iterator[Tensor]:
         pool = far_pool()
-        if pool is not None and self._where.type == "cpu":
+        if pool is not None and self._compute_device.type == "cpu":
             from aggregator.fusion.teachers.remote import can_travel, far_logits
 
             if can_travel(self._teachers):
                 return far_logits(pool, self._teachers, x)
-        return all_logits(self._teachers, x, where=self._where, workers=self._workers)
+        return all_logits(self._teachers, x, compute_device=self._compute_device, workers=self._workers)
 
     def _blocks(self, x: Tensor) -> Iterator[Tensor]:
         """(K, B, C) for as many samples at a time as the budget allows."""

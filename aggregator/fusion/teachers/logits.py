@@ -44,10 +44,10 @@ class Teacher(Protocol):
     def classes(self) -> int | None:
         """Number of classes, if known before it is opened."""
 
-    def prepare(self, where: torch.device) -> None:
+    def prepare(self, compute_device: torch.device, /) -> None:
         """Create what it shares with others; `open` may then be called in any thread."""
 
-    def open(self, where: torch.device) -> Forward:
+    def open(self, compute_device: torch.device, /) -> Forward:
         """Load the model for inference."""
 
 
@@ -64,15 +64,15 @@ class StateTeacher:
         """Number of classes of the prototype."""
         return self.spec.classes
 
-    def prepare(self, where: torch.device) -> None:
+    def prepare(self, compute_device: torch.device) -> None:
         """The prototype's template."""
-        prepare(self.spec, where)
+        prepare(self.spec, compute_device)
 
-    def open(self, where: torch.device) -> Forward:
+    def open(self, compute_device: torch.device) -> Forward:
         """ONNX Runtime on the CPU if the prototype can be exported, else torch."""
-        template = graph_template(self.spec) if where.type == "cpu" else None
+        template = graph_template(self.spec) if compute_device.type == "cpu" else None
         if template is None:
-            return frozen_module(self.spec, self.state(), where)
+            return frozen_module(self.spec, self.state(), compute_device)
         arrays = {name: t.detach().cpu().numpy() for name, t in self.state().items()}
         return _session(patch_weights(template, arrays))
 
@@ -85,10 +85,10 @@ class OnnxTeacher:
     graph: bytes
     classes: int | None = None
 
-    def prepare(self, where: torch.device) -> None:
+    def prepare(self, compute_device: torch.device) -> None:
         """It shares nothing."""
 
-    def open(self, where: torch.device) -> Forward:
+    def open(self, compute_device: torch.device) -> Forward:
         """The graph, after checks: it is untrusted."""
         check_graph(self.graph)
         return _session(self.graph)
@@ -112,7 +112,7 @@ def all_logits(
     teachers: Sequence[Teacher],
     x: Tensor,
     *,
-    where: torch.device = CPU,
+    compute_device: torch.device = CPU,
     batch_size: int | None = None,
     workers: int | None = None,
 ) -> Iterator[Tensor]:
@@ -122,12 +122,12 @@ def all_logits(
     few (N, C) are in memory, not K. The results do not depend on the number of workers.
     """
     workers = workers or cores()
-    batch_size = batch_size or (BATCH if where.type == "cpu" else GPU_BATCH)
+    batch_size = batch_size or (BATCH if compute_device.type == "cpu" else GPU_BATCH)
     for teacher in teachers:
-        teacher.prepare(where)
-    if where.type != "cpu" or workers == 1 or len(teachers) < 2:
+        teacher.prepare(compute_device)
+    if compute_device.type != "cpu" or workers == 1 or len(teachers) < 2:
         for teacher in teachers:
-            yield forward_all(teacher.open(where), x, batch_size=batch_size)
+            yield forward_all(teacher.open(compute_device), x, batch_size=batch_size)
         return
     with ThreadPoolExecutor(min(workers, len(teachers))) as pool:
         waiting: deque[Future[Tensor]] = deque()
@@ -135,7 +135,7 @@ def all_logits(
             for teacher in teachers:
                 if len(waiting) > workers:
                     yield waiting.popleft().result()
-                waiting.append(pool.submit(_answer, teacher, x, where, batch_size))
+                waiting.append(pool.submit(_answer, teacher, x, compute_device, batch_size))
             while waiting:
                 yield waiting.popleft().result()
         finally:
@@ -143,8 +143,8 @@ def all_logits(
                 future.cancel()
 
 
-def _answer(teacher: Teacher, x: Tensor, where: torch.device, batch_size: int) -> Tensor:
-    return forward_all(teacher.open(where), x, batch_size=batch_size)
+def _answer(teacher: Teacher, x: Tensor, compute_device: torch.device, batch_size: int) -> Tensor:
+    return forward_all(teacher.open(compute_device), x, batch_size=batch_size)
 
 
 def forward_all(forward: Forward, x: Tensor, *, batch_size: int = BATCH) -> Tensor:

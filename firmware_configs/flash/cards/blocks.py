@@ -104,7 +104,9 @@ def _recover(path: Path, journal: Path) -> bool:
         changes = msgspec.msgpack.decode(read_regular(journal, MAX_JOURNAL, follow=False), type=list[_Change])
     except (OSError, msgspec.MsgspecError) as error:
         why = getattr(error, "strerror", None) or "damaged"
-        raise ConfigError(f"{journal}: {why}; a run was cut and left it: remove it, and flash that card anew") from None
+        raise ConfigError(
+            f"{journal}: {why}; left by an interrupted run: remove it, and flash that card again"
+        ) from None
     with path.open("rb") as disk:
         states = set()
         for change in changes:

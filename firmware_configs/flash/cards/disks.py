@@ -67,7 +67,7 @@ def check_disk(disk: Disk, device: Path, *, yes: bool) -> None:
     if disk.used or any(place in SYSTEM for place in disk.mounts):
         raise ConfigError(f"{device} ({disk.about}): this machine runs from it; give the card's device")
     if not disk.removable:
-        raise ConfigError(f"{device} ({disk.about}): not removable, so hardly a card; it is left alone")
+        raise ConfigError(f"{device} ({disk.about}): not removable, so probably not a card; it is not written")
     if disk.mounts:
         where = " ".join(disk.mounts)
         raise ConfigError(f"{device} ({disk.about}): mounted at {where}; unmount it, or flash to that folder")

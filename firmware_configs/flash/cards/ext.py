@@ -58,7 +58,9 @@ class Ext:
         """Copy everything below the folder `tree` to the top, over files of the same name; all of it is owned by
         root."""
         if b"needs_recovery" in (self._ask("stats -h") or b""):  # replaying its journal would undo our changes
-            raise ConfigError(f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or take NVIDIA's image anew")
+            raise ConfigError(
+                f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or use a new copy of NVIDIA's image"
+            )
         self._do([command for path in sorted(tree.rglob("*")) for command in self._adding(path, tree)])
         self._check()
 
@@ -128,7 +130,7 @@ class Ext:
             return
         done = subprocess.run([program, "-f", "-n", self._place], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ConfigError(f"{self.path}: e2fsck finds faults in its ext4; write NVIDIA's image anew")
+            raise ConfigError(f"{self.path}: e2fsck finds errors in its ext4; use a new copy of NVIDIA's image")
 
 
 def _quoted(path: str) -> str:

@@ -59,7 +59,7 @@ def _look(card: Card) -> tuple[str | None, str]:
     if not date:
         return None, "?a Pi's boot partition, but neither user-data nor issue.txt says of which system; give --os"
     if date < FIRST_BOOKWORM:
-        return None, f"Raspberry Pi OS of {date}; the oldest that kits are made for is Bookworm, {FIRST_BOOKWORM}"
+        return None, f"Raspberry Pi OS of {date}; the oldest supported one is Bookworm, {FIRST_BOOKWORM}"
     if date >= FIRST_TRIXIE:
         return None, f"?Raspberry Pi OS of {date} without user-data: give --os bookworm if it is the legacy Bookworm"
     return "bookworm", f"issue.txt says Raspberry Pi OS of {date}, and there is no user-data"

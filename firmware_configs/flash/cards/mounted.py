@@ -169,7 +169,7 @@ class Mounted:
             if put.link is None:
                 self._same(place, put.data)
             elif self.link(place) != put.link:
-                raise ConfigError(f"{self.name}: {place} is not the link that was made; try another card")
+                raise ConfigError(f"{self.name}: {place} is not the link that was written; try another card")
 
     def _same(self, path: str, data: bytes) -> None:
         file = self._at(path)

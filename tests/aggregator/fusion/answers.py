@@ -22,10 +22,10 @@ class Says:
     opened: int = 0
     classes: int | None = None
 
-    def prepare(self, where: torch.device) -> None:
+    def prepare(self, compute_device: torch.device) -> None:
         """It shares nothing."""
 
-    def open(self, where: torch.device) -> Forward:
+    def open(self, compute_device: torch.device) -> Forward:
         rows = torch.as_tensor(self.rows)
         self.opened += 1
 

@@ -279,7 +279,7 @@ def test_logits_by_label_go_with_a_model_a_predictor_or_alone() -> None:
         ({}, "logits", "without 'label-logits'"),
         ({**TENSORS, "label-logits": LOGITS[0]}, "state", r"expected \(2, 2\)"),
         ({"label-logits": LOGITS.astype(np.uint8)}, "logits", "'label-logits' is uint8"),
-        ({"label-logits": LOGITS * 2e6}, "logits", "'label-logits' holds a value"),
+        ({"label-logits": LOGITS * 2e6}, "logits", "'label-logits' has a value"),
         ({"label-logits": replace(SIGNS, levels=SIGNS.levels[:, :2])}, "logits", "'label-logits' is 1-bit levels"),
     ],
 )

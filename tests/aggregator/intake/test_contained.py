@@ -54,4 +54,4 @@ def test_the_memory_for_complaints_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     complaints = Complaints(Clock())
     for n in range(100):
         complaints.new(f"pi-{n}", "reason")
-    assert len(complaints._told) <= 10
+    assert len(complaints._logged) <= 10

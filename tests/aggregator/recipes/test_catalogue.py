@@ -83,9 +83,9 @@ def test_parts_say_what_they_need_and_recipes_sum_it_up() -> None:
 
 
 def test_a_weight_that_goes_by_trust_needs_a_trust_part() -> None:
-    with pytest.raises(ConfigError, match="goes by trust; give trust = 'two-doubts'"):
+    with pytest.raises(ConfigError, match="needs a trust part; give trust = 'two-doubts'"):
         find_recipe("fedavg", {"weigh": "trust"})
-    with pytest.raises(ConfigError, match="goes by trust"):
+    with pytest.raises(ConfigError, match="needs a trust part"):
         find_recipe("edgestill", {"trust": "none"})
     assert find_recipe("fedavg", {"weigh": "trust", "trust": "two-doubts"}).needs_source is False
     assert find_recipe("edgestill", {"trust": "none", "weigh": "examples"}).trust is None

@@ -81,7 +81,7 @@ def test_a_users_composition_of_the_same_parts_gives_the_same_bits(tmp_path: Pat
 def test_what_is_no_recipe_does_not_load_or_is_unknown_is_one_line(tmp_path: Path) -> None:
     points = "[edgestill.recipes]\nbad = mypackage.parts:NOTHING\ngone = mypackage.parts:ABSENT\n"
     environment = installed(tmp_path, points)
-    assert "recipe bad is no Recipe but a int" in run(environment, "-m", "edgestill", "recipe", "show", "bad")
+    assert "recipe bad is not a Recipe but a int" in run(environment, "-m", "edgestill", "recipe", "show", "bad")
     assert "recipe gone does not load (AttributeError" in run(environment, "-m", "edgestill", "recipe", "show", "gone")
     assert "did you mean 'fedavg'?" in run(environment, "-m", "edgestill", "recipe", "show", "fedavk")
 

@@ -225,7 +225,7 @@ def test_a_reader_cannot_write_and_does_not_make_a_journal(tmp_path: Path, journ
 
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path, journal: Journal) -> None:
     journal.db.execute("PRAGMA user_version = 99")
-    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 3; use the newer edgestill"):
+    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 3; use the newer version"):
         Journal(tmp_path / "journal.db")
 
 

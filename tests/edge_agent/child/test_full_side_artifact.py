@@ -112,7 +112,7 @@ def test_a_device_that_shares_nothing_keeps_its_model_and_the_board_has_it(devic
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ({"update": "logits"}, "the job asks for none"),
+        ({"update": "logits"}, "the job requests none"),
         ({"update": "onnx", "hyper": Hyper(batch_size=4, lr=0.1, steps=1, extra={"label_logits": 1.0})}, "onnx update"),
     ],
 )

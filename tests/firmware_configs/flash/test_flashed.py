@@ -32,7 +32,7 @@ def test_a_kit_that_is_not_made_for_the_card_is_passed_over(tmp_path: Path) -> N
     manifest.write_text(manifest.read_text().replace('"bookworm",', "").replace('"cloud-init",', ""))
     assert next_kit(tmp_path, "bookworm") == tmp_path / "pi-01"
     assert next_kit(tmp_path, "jetson") == tmp_path / "oven"
-    with pytest.raises(ConfigError, match="none of the 2 kits is made for generic"):
+    with pytest.raises(ConfigError, match="none of the 2 kits is for generic"):
         next_kit(tmp_path, "generic")
 
 

@@ -109,7 +109,7 @@ def test_over_mqtt_own_labels_can_be_had_and_own_models_cannot() -> None:
         ("few", "attack few: gave nothing for 'w', expected shape .1, 2."),
         ("flat", r"attack flat: gave shape \(2,\) for 'w', expected shape \(1, 2\)"),
         ("broken", "entry point 'harm:broken' of harm: attack broken failed .ValueError: on purpose."),
-        ("nothing", "attack nothing is no function but a NoneType"),
+        ("nothing", "attack nothing is not a function but a NoneType"),
         ("absent", "attack absent does not load .AttributeError"),
     ],
 )

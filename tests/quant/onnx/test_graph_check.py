@@ -42,15 +42,15 @@ def test_garbage_and_nothing_are_not_graphs():
 
 
 def test_sizes_are_limited():
-    refused(linear(), "at most 10 are read", GraphLimits(max_bytes=10))
+    refused(linear(), "at most 10 are accepted", GraphLimits(max_bytes=10))
     refused(linear(), "at most 0 are run", GraphLimits(max_nodes=0))
     crowd = model_of([], [numpy_helper.from_array(BIAS, f"w{i}") for i in range(4)])
-    refused(crowd, "4 weights, at most 3 are read", GraphLimits(max_nodes=3))
+    refused(crowd, "4 weights, at most 3 are accepted", GraphLimits(max_nodes=3))
     refused(linear(), r"'fc.weight' has shape \(2, 3\), at most 5 elements", GraphLimits(max_elements=5))
 
 
 def test_versions_are_limited():
-    refused(model_of([], opset=12), "opset 12, 13 to 25 are read")
+    refused(model_of([], opset=12), "opset 12, 13 to 25 are supported")
     refused(model_of([], opset=26), "opset 26")
     refused(model_of([], ir=14), "IR version 14")
 

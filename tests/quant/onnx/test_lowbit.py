@@ -50,5 +50,5 @@ def test_the_runtime_is_asked_what_it_runs():
 
 def test_a_float_tensor_holds_no_levels():
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], raw_data=b"\0\0\0\0")
-    with pytest.raises(ModelError, match="'w' holds data type 1, expected INT2"):
+    with pytest.raises(ModelError, match="'w' has data type 1, expected INT2"):
         levels_of(tensor)

@@ -127,5 +127,5 @@ def test_a_prototype_with_norms_is_refused_by_name() -> None:
 
 def test_predictors_alone_are_refused() -> None:
     spec, states = copies("mlp", 1)
-    with pytest.raises(RoundError, match="predictors alone"):
+    with pytest.raises(RoundError, match="predictor-only updates"):
         matched(view_of([slice_state(states[0], "predictor")], spec=spec), [1])

@@ -111,7 +111,7 @@ def test_samples_without_targets_are_refused() -> None:
 
 
 def test_a_start_of_another_prototype_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"lacks or has too much: 'predictor\.bias'"):
+    with pytest.raises(ModelError, match=r"has a missing or unexpected tensor: 'predictor\.bias'"):
         distill(linear(), {"predictor.weight": torch.zeros(2, 2)}, X, TARGETS, SGD, generator=seed())
 
 

@@ -32,7 +32,7 @@ def test_ubuntu_for_the_pi_is_known_without_an_issue_txt(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("issue", "why"),
     [
-        (b"Raspberry Pi reference 2023-05-03\n", "the oldest that kits are made for"),
+        (b"Raspberry Pi reference 2023-05-03\n", "the oldest supported one is Bookworm"),
         (b"Raspberry Pi reference 2025-12-04\n", "give --os bookworm if it is the legacy"),
         (b"something else\n", "give --os"),
     ],
