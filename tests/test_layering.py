@@ -89,6 +89,7 @@ TORCH_FREE = [
     "aggregator.service",
     "fleet.simulation.config",
     "fleet.simulation.run",
+    "fleet.simulation.settings.*",
     "firmware_configs.provision",
     "firmware_configs.approve",
     "firmware_configs.doctor",
@@ -167,7 +168,7 @@ def modules_of(pattern: str) -> list[str]:
     if not pattern.endswith(".*"):
         return [pattern]
     package = pattern[:-2]
-    return [f"{package}.{p.stem}" for p in (ROOT / package.replace(".", "/")).glob("*.py") if p.stem != "__init__"]
+    return [f"{package}.{p.stem}" for p in ROOT.joinpath(*package.split(".")).glob("*.py") if p.stem != "__init__"]
 
 
 @pytest.mark.parametrize("pattern", TORCH_FREE)

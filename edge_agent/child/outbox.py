@@ -48,7 +48,7 @@ def spool(
     assert request.round is not None
     key = load_private_key(request.private_key)
     sealed = seal(
-        update_head(_header(request, kind, label_counts, facts, secret=key.private_bytes_raw())),
+        update_head(_header(request, kind, label_counts, metrics, secret=key.private_bytes_raw())),
         body,
         key=key,
         kind="update",

@@ -1,7 +1,7 @@
 """What a simulation is told: one value behind flags, `[simulate]` of a file, variables, sweeps and programs.
 
-A field that is annotated by a panel is a setting (`fleet/simulation/settings.py`); its text, bounds and default are
-here and nowhere else. Light to import: the command line reads it for `--help`.
+A field that is annotated by a panel is a setting (`fleet/simulation/settings/`); its text, bounds and default are here
+and nowhere else. Light to import: the command line reads it for `--help`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from core.errors import ConfigError
 from core.limits import ALPHA, DEVICES, LATENT, PROCESSES, ROUNDS, SAMPLES, SEED, WEIGHT, WORKERS, Range
 from edge_agent.training.params import DEFAULTS, LocalTraining
-from fleet.simulation import text_forms as text
-from fleet.simulation.panels import in_fleet, in_fusion, in_output, in_time
+from fleet.simulation.settings import text_forms as text
+from fleet.simulation.settings.panels import in_fleet, in_fusion, in_output, in_time
 from fleet.virtual.config import VirtualTime
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class SimulationConfig:
     ] = None
 
     def __post_init__(self) -> None:
-        from fleet.simulation.checks import check_simulation
+        from fleet.simulation.settings.checks import check_simulation
 
         check_simulation(self)
 

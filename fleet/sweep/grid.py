@@ -27,7 +27,7 @@ from typing import Any
 from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
 from core.settings import checked
-from fleet.simulation.settings import find_setting, scalar, written
+from fleet.simulation.settings.table import find_setting, scalar, written
 
 __all__ = ["MOST_RUNS", "SEED", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
 
@@ -35,7 +35,7 @@ MOST_RUNS = 10_000
 SEED = "seed"
 LONGEST = 100
 
-Settings = dict[str, Any]  # as they are written (fleet/simulation/settings.py)
+Settings = dict[str, Any]  # as they are written (fleet/simulation/settings/table.py)
 Point = dict[str, Any]  # where in the grid: `fusion.lr` for a field of a table
 
 

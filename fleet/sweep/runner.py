@@ -16,8 +16,8 @@ from core.processes.python_child import module_arguments
 from fleet.jobs import Job, Progress, run_jobs
 from fleet.results.run_file import SCHEMA, essence, read_run
 from fleet.simulation.config import SimulationConfig
-from fleet.simulation.configure import configure
-from fleet.simulation.settings import from_environment
+from fleet.simulation.settings.configure import configure
+from fleet.simulation.settings.table import from_environment
 from fleet.sweep.grid import Point, Sweep, names
 from fleet.sweep.settings import flags_of
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.simulation.settings import SETTINGS
-from fleet.simulation.text_forms import pairs
+from fleet.simulation.settings.table import SETTINGS
+from fleet.simulation.settings.text_forms import pairs
 from fleet.sweep.grid import Settings
 
 __all__ = ["flags_of"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from core.errors import ConfigError
 from core.limits import DEVICES, SECONDS, Range
-from fleet.simulation.panels import check_ranges, in_time
+from fleet.simulation.settings.panels import check_ranges, in_time
 
 if TYPE_CHECKING:
     from fleet.virtual.availability import Availability

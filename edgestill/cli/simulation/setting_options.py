@@ -1,4 +1,4 @@
-"""Options of a command for every setting of a simulation, made from `SETTINGS` of fleet/simulation/settings.py."""
+"""Options of a command for every setting of a simulation, made from `SETTINGS` of its table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from core.settings import Field
-from fleet.simulation.settings import SETTINGS
+from fleet.simulation.settings.table import SETTINGS
 
 __all__ = ["names_given", "with_settings"]
 

@@ -10,7 +10,7 @@ import typer
 from core.errors import ConfigError
 from edgestill.cli.output import out, print_json
 from edgestill.cli.simulation.setting_options import names_given, with_settings
-from fleet.simulation.panels import FLEET, OUTPUT
+from fleet.simulation.settings.panels import FLEET, OUTPUT
 
 if TYPE_CHECKING:
     from fleet.results.run_file import Run
@@ -90,16 +90,16 @@ def simulate(
 
 def _configured(given: dict[str, Any], file: Path | None) -> SimulationConfig:
     """The configuration; a flag comes before a variable, and that before the file."""
-    from fleet.simulation.configure import configure
-    from fleet.simulation.settings import from_environment, read_file
+    from fleet.simulation.settings.configure import configure
+    from fleet.simulation.settings.table import from_environment, read_file
 
     return configure({**({} if file is None else read_file(file)), **from_environment(), **given})
 
 
 def _resumed(ctx: typer.Context, folder: Path, given: dict[str, Any]) -> SimulationConfig:
     """The configuration of the run in `folder`, with those settings that may differ."""
-    from fleet.simulation.configure import configure
     from fleet.simulation.resume import MAY_CHANGE, resumed_config
+    from fleet.simulation.settings.configure import configure
 
     names = names_given(ctx)
     for parameter in ctx.command.params:

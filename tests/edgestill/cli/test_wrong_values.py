@@ -10,7 +10,7 @@ from core.errors import EdgestillError
 from edge_agent.config import TABLES as AGENT
 from edgestill.cli.service.config import _resolve
 from firmware_configs.manifest import GroupConfig, ProvisionConfig
-from fleet.simulation.settings import SETTINGS, read_file
+from fleet.simulation.settings.table import SETTINGS, read_file
 from fleet.sweep.grid import read_sweep
 from tests.firmware_configs.fleets import FLEET as FLEET_TOML
 from tests.firmware_configs.fleets import PI

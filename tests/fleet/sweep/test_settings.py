@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from edgestill.cli.simulation.simulate import simulate
-from fleet.simulation.settings import SETTINGS
+from fleet.simulation.settings.table import SETTINGS
 from fleet.sweep.settings import flags_of
 
 TOLD = {"alpha": 0.1, "attack": "", "fusion": {"steps": 5, "keep_start": True}, "option": {"equal": False}}

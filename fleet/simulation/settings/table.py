@@ -24,7 +24,7 @@ from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT, Range
 from core.settings import LARGEST_INT, Field, Settings, checked, describe, value_of
 from edge_agent.training.params import DEFAULTS
 from fleet.simulation.config import SimulationConfig
-from fleet.simulation.panels import PANELS, in_training, key_of
+from fleet.simulation.settings.panels import PANELS, in_training, key_of
 from fleet.virtual.config import VirtualTime
 
 __all__ = [

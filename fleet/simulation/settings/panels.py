@@ -3,7 +3,7 @@
     rounds: Annotated[int, in_fleet("How many rounds.", ROUNDS)] = 10
 
 Fields that are annotated by these are settings, of `[simulate]` and of the command line; others are for programs alone.
-More words of them are keywords, for `fleet/simulation/settings.py`:
+More words of them are keywords, for `fleet/simulation/settings/table.py`:
 
     key      its name there, where it is not the field's
     kind     its type there, where it is not the field's: a path that the field has as a string

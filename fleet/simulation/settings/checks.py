@@ -7,7 +7,7 @@ from core.errors import ConfigError, did_you_mean
 from core.limits import Range
 from fleet.attacks.builtin import check_over_mqtt, parse_attacks, seat
 from fleet.simulation.config import ENGINES, FLOATS, SCORE_DEVICES, TRANSPORTS, UPDATES, SimulationConfig
-from fleet.simulation.panels import check_ranges
+from fleet.simulation.settings.panels import check_ranges
 from models.spec import parse_prototype
 
 __all__ = ["check_simulation"]

@@ -9,8 +9,8 @@ import pytest
 from core.errors import ConfigError
 from edge_agent.training.params import DEFAULTS
 from fleet.simulation.config import SimulationConfig
-from fleet.simulation.panels import PANELS
-from fleet.simulation.settings import SETTINGS, from_environment, read_file, written
+from fleet.simulation.settings.panels import PANELS
+from fleet.simulation.settings.table import SETTINGS, from_environment, read_file, written
 
 pytestmark = pytest.mark.light
 

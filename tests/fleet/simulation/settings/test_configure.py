@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ConfigError
 from fleet.simulation.config import DEFAULT_ENGINE, SimulationConfig
-from fleet.simulation.configure import configure
+from fleet.simulation.settings.configure import configure
 
 pytestmark = pytest.mark.light
 

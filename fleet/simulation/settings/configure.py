@@ -11,8 +11,8 @@ from core.errors import ConfigError
 from core.settings import Field
 from edge_agent.training.params import LocalTraining, local_training
 from fleet.simulation.config import DEFAULT_ENGINE, SimulationConfig
-from fleet.simulation.settings import LOCAL, OWN, SETTINGS, TIME
-from fleet.simulation.text_forms import parse_devices
+from fleet.simulation.settings.table import LOCAL, OWN, SETTINGS, TIME
+from fleet.simulation.settings.text_forms import parse_devices
 from fleet.virtual.config import VirtualTime
 
 __all__ = ["configure"]
