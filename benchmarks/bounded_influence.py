@@ -40,6 +40,7 @@ from fleet.experiments.feddf.runs import subset
 from fleet.partition import partition
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import SimulatedDevice, make_devices
+from fleet.simulation.hooks import Hooks
 from fleet.simulation.simulation import Simulation
 from quant.pack import load_packed, pack_state
 
@@ -209,8 +210,8 @@ def backdoor(recipe: str, ratio: float, seed: int, *, claim: float, rounds: int)
     """Accuracy and success of the backdoor after the last round, and the attacker's greatest weight in any."""
     config = _config("digits", recipe, ratio, seed, devices=DEVICES, partition="iid", rounds=rounds)
 
-    def with_attacker(config: SimulationConfig, dataset: Dataset) -> list[SimulatedDevice]:
-        devices = make_devices(config, dataset)
+    def with_attacker(config: SimulationConfig, dataset: Dataset, hooks: Hooks) -> list[SimulatedDevice]:
+        devices = make_devices(config, dataset, hooks)
         honest = {f.name: getattr(devices[ATTACKER], f.name) for f in fields(SimulatedDevice)}
         devices[ATTACKER] = Backdoored(**{**honest, "attack": Attack("inflate", claim)})
         return devices

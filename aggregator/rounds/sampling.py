@@ -1,7 +1,7 @@
 """Whom a round asks: drawn from the seed and the round's number, so that a restart or a simulation draws the same.
 
 The only sampler of devices: the round engine (and with it rounds in virtual time) calls `sample`, the simulated fleet
-too; an experiment that invites a fixed number of users calls `draw`.
+too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -31,6 +31,7 @@ def local_update(
     loss_fn: LossFunction = F.cross_entropy,
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    order: Iterable[torch.Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and how the training went; `model` holds the trained weights afterwards.
 
@@ -41,7 +42,15 @@ def local_update(
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with repeatable(model, generator):
         trained = train_local(
-            model, x, y, how, generator=generator, loss_fn=loss_fn, objective=objective, should_stop=should_stop
+            model,
+            x,
+            y,
+            how,
+            generator=generator,
+            loss_fn=loss_fn,
+            objective=objective,
+            should_stop=should_stop,
+            order=order,
         )
     return packed_update(model, floats=floats), trained
 

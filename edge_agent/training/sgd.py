@@ -6,7 +6,7 @@ No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 
 import torch
@@ -49,6 +49,7 @@ def train_local(
     loss_fn: LossFunction = F.cross_entropy,
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    order: Iterable[Tensor] | None = None,
 ) -> Trained:
     """Train `model` in place on `x`, `y`.
 
@@ -56,7 +57,8 @@ def train_local(
 
     grad is that of `loss_fn(logits, y)`, or of `objective(model, x, y)` if there is one; see
     `edge_agent/training/clipping.py`. `should_stop` is asked before every step: at a deadline the device keeps what it
-    has learned so far. With `how.fast = "off"` no hand-written fast path is taken.
+    has learned so far. With `how.fast = "off"` no hand-written fast path is taken. `order` are the mini-batches, as
+    indices, in place of those that `generator` and `how` give; the loss of all of them counts.
     """
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
@@ -65,8 +67,9 @@ def train_local(
     fast = None if off else fast_trainer(model, x, y, how, loss_fn, objective)
     trainer: Trainer = Autograd(model, how, loss_fn, objective) if fast is None else fast
     total, counted, steps = torch.zeros((), dtype=torch.float64), 0, 0
+    shuffled = schedule(lambda: batches(len(x), how.batch_size, generator), how)
     with torchs_own() if off else nullcontext():
-        for counts, chosen in schedule(lambda: batches(len(x), how.batch_size, generator), how):
+        for counts, chosen in shuffled if order is None else ((True, chosen) for chosen in order):
             if should_stop():
                 return Trained(total.item() / max(counted, 1), steps, True)
             trainer.step(x.index_select(0, chosen), y.index_select(0, chosen), total if counts else None)

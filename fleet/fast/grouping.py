@@ -29,8 +29,8 @@ def in_batches(
     """`devices`, all of the prototype `model`, in batches that every worker gets about the same number of.
 
     `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where fast paths are off, devices start
-    from models of their own, learn from more than their samples or by another loss, or have a network that is not a
-    perceptron.
+    from models of their own, learn from more than their samples, have a network that is not a perceptron, or train as
+    an experiment's hooks say.
     """
     if not devices:  # such as where none is reachable in virtual time
         return []

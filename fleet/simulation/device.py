@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -41,9 +41,10 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import UpdateHeader
 from wire.tensors import Tensor, decode, encode
 
-__all__ = ["FLEET", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
+__all__ = ["FLEET", "STAYS", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
 FLEET = "simulated"
+STAYS = "stays"  # of what a device has kept: the tensors that a hook lets stay
 Kept = Mapping[str, bytes]  # what stays on a device from round to round, as the agent's files hold it
 #: The tensors to send, the loss, and the logits by label, where the job asks for them.
 Result = tuple[Mapping[str, Tensor], float, LabelLogits | None]
@@ -111,9 +112,10 @@ class SimulatedDevice:
 
     def start(self, update: str, published: Artifact, kept: Kept) -> Mapping[str, Tensor]:
         """The published model, under the device's own tensors if it keeps some."""
+        own = decode(kept[STAYS]) if self.hooks.stays is not None and STAYS in kept else {}
         if update not in KEEPING or EXTRACTOR not in kept:
-            return published.tensors
-        return decode(with_own(update, published.data, decode(kept[EXTRACTOR])))
+            return {**published.tensors, **own} if own else published.tensors
+        return {**decode(with_own(update, published.data, decode(kept[EXTRACTOR]))), **own}
 
     def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
         """Train, and encode the update; `kept` is what the round before has left on the device.
@@ -138,7 +140,7 @@ class SimulatedDevice:
         beside = time.perf_counter() - encoded
         return Answer(
             message=message,
-            kept={**made.keep, **counted, **personal},
+            kept={**made.keep, **counted, **personal, **self._staying(tensors)},
             train_s=done - begun + beside,
             encode_s=encoded - done,
         )
@@ -163,6 +165,11 @@ class SimulatedDevice:
         )
         return {PERSONAL: encode(state)}
 
+    def _staying(self, tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
+        """Of the trained `tensors`, those that a hook lets the next round go on from."""
+        stays = self.hooks.stays
+        return {} if stays is None else {STAYS: encode({name: t for name, t in tensors.items() if stays(name)})}
+
     def floats(self, model: Prototype) -> str:
         """What is not quantized travels as."""
         return self.config.floats_of(model.spec.precision.quantized)
@@ -184,14 +191,16 @@ class SimulatedDevice:
             objective=make_objective(
                 news.learned_from, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
             ),
+            order=None if self.hooks.batches is None else self.hooks.batches(self, news.number),
         )
         return self.to_send(model, news, tensors), trained.loss, seen
 
     def how(self, news: News) -> LocalTraining:
         """How it trains in this round."""
-        training, hook = self.config.training, self.hooks.training
-        how = replace(training, lr=round_lr(training.lr, news.extra, news.number))
-        return how if hook is None else hook(how, news.number)
+        training, hooks = self.config.training, self.hooks
+        lr = round_lr(training.lr, news.extra, news.number) if hooks.lr is None else hooks.lr(self, news.number)
+        how = replace(training, lr=lr)
+        return how if hooks.training is None else hooks.training(how, news.number)
 
     def rng(self, news: News) -> torch.Generator:
         """What shuffles its samples in this round."""
@@ -204,13 +213,15 @@ class SimulatedDevice:
         return self._tampered(self.attack, model, news)
 
     def _header(self, news: News, loss: float) -> UpdateHeader:
+        hook = self.hooks.label_counts
+        counts = self.claimed_counts if hook is None else tuple(hook(self, news.number))
         return UpdateHeader(
             round=news.number,
             device=self.id,
             prototype=self.prototype,
             update=news.update,  # type: ignore[arg-type]
             num_examples=told_examples(self.claimed_counts),
-            label_counts=self.claimed_counts,
+            label_counts=counts,
             base=news.published[self.prototype].digest,
             metrics={"train_loss": loss} if math.isfinite(loss) else {},
         )
@@ -233,14 +244,7 @@ def _reason(error: DivergedError | TensorError) -> str:
 
 def make_devices(config: SimulationConfig, dataset: Dataset, hooks: Hooks = NO_HOOKS) -> list[SimulatedDevice]:
     """N devices; device i has prototype i mod P and the i-th part of the training set."""
-    parts = partition(
-        config.partition,
-        dataset.y_train,
-        devices=config.devices,
-        alpha=config.alpha,
-        seed=config.seed,
-        **config.options,
-    )
+    parts = _parts(config, dataset) if hooks.partition is None else hooks.partition(dataset)
     width = len(str(config.devices - 1))
     attackers = config.attackers
     for i, part in enumerate(parts):
@@ -259,3 +263,14 @@ def make_devices(config: SimulationConfig, dataset: Dataset, hooks: Hooks = NO_H
         )
         for i, part in enumerate(parts)
     ]
+
+
+def _parts(config: SimulationConfig, dataset: Dataset) -> Sequence[NDArray[np.int64]]:
+    return partition(
+        config.partition,
+        dataset.y_train,
+        devices=config.devices,
+        alpha=config.alpha,
+        seed=config.seed,
+        **config.options,
+    )

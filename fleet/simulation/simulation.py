@@ -140,6 +140,8 @@ class Simulation:
         start = time.perf_counter()
         published = {group.name: Artifact(self._published(group)) for group in self.groups}
         sent = self._collect(number, published, on_device)
+        if self.hooks.received is not None:
+            self.hooks.received(self, number, sent)
         scored = self.config.scores(number)
         groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
         fused = self._fuse(groups, number, scored=scored)
@@ -186,6 +188,8 @@ class Simulation:
 
     def _side_artifact(self, made: fusion_side_artifact.SideArtifact) -> PublishedSideArtifact:
         """What devices learn from in the next round, as they read it from the wire."""
+        if self.hooks.side_artifact is not None:
+            made = self.hooks.side_artifact(made)
         header = ModelHeader(
             round=0,
             prototype=made.prototype,

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from fleet.data.dataset import Array
     from fleet.results.run_file import PrototypeResult
 
-__all__ = ["LAST", "best", "first_to", "follow", "gap", "halved", "last", "rounds_to", "subset", "trailing"]
+__all__ = [
+    "LAST",
+    "best",
+    "first_to",
+    "follow",
+    "gap",
+    "halved",
+    "last",
+    "rounds_to",
+    "subset",
+    "trailing",
+    "with_source",
+]
 
 Curve = tuple[str, str]  # a run, and one of its lists
 LAST = 3  # rounds whose mean is a run's accuracy: single rounds are noisy
@@ -110,7 +122,7 @@ def _set_apart(
     order = numpy_rng(setting.seed, "unlabeled").permutation(len(dataset.y_train))
     apart, rest = np.split(order, [round(share * len(order))])
     left = replace(dataset, x_train=dataset.x_train[rest], y_train=dataset.y_train[rest])
-    return left, _with_source(config, dataset.inputs(dataset.x_train[apart]), setting)
+    return left, with_source(config, dataset.inputs(dataset.x_train[apart]), setting)
 
 
 def _halve(dataset: Dataset, config: SimulationConfig, setting: Setting) -> tuple[Dataset, SimulationConfig]:
@@ -120,7 +132,7 @@ def _halve(dataset: Dataset, config: SimulationConfig, setting: Setting) -> tupl
     small = replace(dataset, x_train=halved(dataset.x_train), x_test=halved(dataset.x_test))
     if config.source not in DATASETS:
         return small, config
-    return small, _with_source(config, small.inputs(halved(load(config.source).x_train)), setting)
+    return small, with_source(config, small.inputs(halved(load(config.source).x_train)), setting)
 
 
 def halved(x: Array) -> Array:
@@ -130,7 +142,7 @@ def halved(x: Array) -> Array:
     return small
 
 
-def _with_source(config: SimulationConfig, x: Array, setting: Setting) -> SimulationConfig:
+def with_source(config: SimulationConfig, x: Array, setting: Setting) -> SimulationConfig:
     """The aggregator's unlabeled samples are `x`."""
     import numpy as np
 

@@ -1,15 +1,23 @@
-"""How the fleets of FedGen's tables train and share (Zhu et al. 2021), as values. Imports no torch."""
+"""The fleets of FedGen's tables (Zhu et al. 2021) as configurations of the simulated fleet. Imports no torch.
+
+What the authors' code does and no option says is in `authors.py`, as hooks; a `Plan` says which of these hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["RECIPES", "Plan", "plan_of"]
+from edge_agent.training.params import LocalTraining
+from fleet.experiments.base import UNCAPPED
+from fleet.simulation.config import SimulationConfig
 
-MODEL, PREDICTOR, NOTHING = "model", "predictor", "nothing"
-#: By the name on pages: recipe, and what devices share.
+__all__ = ["PROTOTYPE", "RECIPES", "Plan", "plan_of"]
+
+PROTOTYPE = "cnn:fp32"
+USERS, STEPS, BATCH, LR = 20, 20, 32, 0.01
+#: By the name on pages.
 RECIPES: Mapping[str, str] = {
     "FedAvg": "fedavg",
     "FedProx": "fedprox",
@@ -18,56 +26,74 @@ RECIPES: Mapping[str, str] = {
     "FedDF": "feddf",
     "FedGen": "fedgen",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One fleet on MNIST; symbols as in the paper's section 5."""
-
-    recipe: str
-    alpha: float
-    share: str = MODEL  # or predictor: extractors stay; nothing: devices learn alone
-    devices: int = 20
-    active: int = 10  # that a round selects
-    rounds: int = 200
-    steps: int = 20  # T, of a round
-    batch: int = 32  # B
-    lr: float = 0.01
-    lr_decay: float = 1.0  # of the local learning rate, per round
-    local_norms: bool = False  # BatchNorm's running statistics stay on the device
-    round_counts: bool = False  # label counts are those of the batches drawn in the round, else of all samples
-    count_epsilon: float | None = None  # label counts leave the device with noise
-    count_bins: int | None = None
-    pull: tuple[float, float] = (0.0, 0.0)  # FedProx: mu, and L2 decay
-    proxy: int = 0  # unlabeled images at the aggregator, of those that no device has
-    fusion: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe, overridden
-    every: int = 10  # rounds between scores; the last `LAST` rounds are all scored
-
-
+#: mu and L2 decay of FedProx: the authors' code, and what is printed.
+_PULL: Mapping[str, tuple[float, float]] = {"reference": (1.0, 0.001), "paper": (0.01, 0.0)}
 #: FedDF's distillation is short: ten batches a round, as the students start from this round's average.
 _FEDDF = {"steps": 10, "batch_size": 64, "check_every": 10, "schedule": "constant"}
 
 
-def plan_of(recipe: str, alpha: float, fidelity: str, share: str = MODEL, **changes: Any) -> Plan:
-    """What `recipe` does in a table: as printed (`paper`), or as the authors' code has it (`reference`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One fleet on MNIST, and what of the authors' habits it has."""
+
+    config: SimulationConfig
+    authors: bool  # BatchNorm statistics stay, learning rates by user, generated labels uniform
+    round_counts: bool  # label counts are those of the mini-batches drawn in the round, else of all samples
+    every: int = 10  # rounds between scores; the last `LAST` rounds are all scored (runs.py)
+
+
+def plan_of(
+    recipe: str,
+    alpha: float,
+    fidelity: str,
+    *,
+    update: str = "state",
+    active: int = USERS // 2,
+    rounds: int = 200,
+    every: int = 10,
+    round_counts: bool | None = None,
+    fusion: Mapping[str, Any] | None = None,
+    count_epsilon: float | None = None,
+    count_bins: int | None = None,
+) -> Plan:
+    """What `recipe` does in a table: as printed (`paper`), or as the authors' code has it (`reference`).
+
+    `active` users train in a round; `fusion` are further fields of the recipe.
+    """
     reference = fidelity == "reference"
-    fusion: dict[str, Any] = {}
-    if recipe == "fedgen":
-        fusion = {"generator": fidelity}
-    elif recipe == "feddf":
-        fusion = dict(_FEDDF)
-    elif recipe.startswith("feddistill") and reference:
-        fusion = {"label_logits": "all"}
-    plan = Plan(
-        recipe=recipe,
+    mu, decay = _PULL[fidelity] if recipe == "fedprox" else (0.0, 0.0)
+    config = SimulationConfig(
+        dataset="mnist",
+        devices=USERS,
+        prototypes=(PROTOTYPE,),
+        training=LocalTraining(lr=LR, batch_size=BATCH, steps=STEPS, prox=mu, weight_decay=decay),
+        partition="fedgen",
         alpha=alpha,
-        share=NOTHING if recipe == "feddistill" else share,
-        lr_decay=0.99 if reference else 1.0,
-        local_norms=reference,
-        round_counts=reference,
-        pull=((1.0, 0.001) if reference else (0.01, 0.0)) if recipe == "fedprox" else (0.0, 0.0),
-        proxy=45_000 if recipe == "feddf" else 0,
-        fusion=fusion,
+        rounds=rounds,
+        fraction=active / USERS,
+        recipe=recipe,
+        fusion={**UNCAPPED, **_fusion(recipe, fidelity), **(fusion or {})},
+        validation_size=0,
+        update=update,
+        count_epsilon=count_epsilon,
+        count_bins=count_bins,
+        score_devices="never",  # `scores.py` scores, as the authors do
+        score_every=rounds,
+        score_ensemble=False,
     )
-    more = {**plan.fusion, **changes.pop("fusion", {})}
-    return replace(plan, fusion=more, **changes)
+    return Plan(
+        config=config,
+        authors=reference,
+        round_counts=reference if round_counts is None else round_counts,
+        every=every,
+    )
+
+
+def _fusion(recipe: str, fidelity: str) -> dict[str, Any]:
+    if recipe == "fedgen":
+        return {"generator": fidelity}
+    if recipe == "feddf":
+        return dict(_FEDDF)
+    if recipe.startswith("feddistill") and fidelity == "reference":
+        return {"label_logits": "all"}
+    return {}

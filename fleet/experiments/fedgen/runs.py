@@ -1,60 +1,103 @@
-"""What FedGen's tables share: a fleet followed to its end, and facts about its scores."""
+"""What FedGen's tables share: a simulated fleet followed to its end, and facts about its scores."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 from fleet.experiments.base import Fact, Facts, Setting
-from fleet.experiments.fedgen.plans import MODEL, Plan
+from fleet.experiments.fedgen.plans import Plan
 
-__all__ = ["follow", "honest", "reference"]
+if TYPE_CHECKING:
+    from fleet.data import Dataset
+    from fleet.simulation.config import SimulationConfig
+    from fleet.simulation.received import Sent
+    from fleet.simulation.simulation import Simulation
+
+__all__ = ["best_five", "follow", "honest", "last_ten", "reference"]
 
 #: Rounds at the end that are all scored, on the whole test set too; those in which users are scored as an ensemble.
 LAST, TOGETHER = 10, 5
 
 
-def follow(setting: Setting, *, plan: Plan, dataset: str = "mnist", ensemble: bool = False) -> Facts:
+def follow(setting: Setting, *, plan: Plan, ensemble: bool = False) -> Facts:
     """Run the fleet of `plan`; scores by round, in percent (`scores.py`), and CPU seconds."""
     import torch
 
-    from fleet.data import hold_out, load
-    from fleet.experiments.fedgen.fleet import Fleet
-    from fleet.experiments.fedgen.scores import ensemble_score, own_score, slice_score, whole_score
-    from fleet.experiments.fedgen.stack import Stack
-    from fleet.experiments.fedgen.users import make_users
+    from fleet.data import load
+    from fleet.experiments.fedgen.authors import hooks_of, open_fleet
+    from fleet.experiments.fedgen.scores import ensemble_score, own_score, slice_score, slices_of, whole_score
 
     torch.set_num_threads(1)
     start = time.process_time()
-    data = load(dataset)
-    users = make_users(data if len(data.y_test) else hold_out(data), plan, seed=setting.seed)
-    fleet = Fleet(users, plan, seed=setting.seed)
+    data = load(plan.config.dataset)
+    config = _with_proxy(replace(plan.config, seed=setting.seed), data, setting)
+    plan = replace(plan, config=config)
     scores: dict[str, list[float]] = {"round": [], "slices": [], "whole": [], "ensemble": []}
-    for number in fleet.rounds():
-        left = plan.rounds - number
-        if number % plan.every and left >= LAST:
-            continue
-        if ensemble and left < TOGETHER:
-            scores["ensemble"].append(round(ensemble_score(fleet.models, users), 3))
-        fleet.send()
-        scores["round"].append(number)
-        scores["slices"].append(round(slice_score(fleet.models, users), 3))
-        setting.say(f"round {number}/{plan.rounds}, {scores['slices'][-1]:.2f} % of slices")
-        if left < LAST:
-            alone = plan.share != MODEL
-            whole = own_score(fleet.models, users) if alone else whole_score(Stack.of([fleet.state]), users)
-            scores["whole"].append(round(whole, 3))
-    return {**scores, "cpu_seconds": round(time.process_time() - start, 1), "examples": [len(own) for own in users.own]}
+
+    def together(fleet: Simulation, number: int, sent: Sequence[Sent]) -> None:
+        if ensemble and config.rounds - number < TOGETHER:
+            scores["ensemble"].append(round(ensemble_score(fleet, sent, slices), 3))
+
+    hooks = replace(hooks_of(plan), received=together)
+    with open_fleet(plan, data, hooks) as fleet:
+        slices = slices_of(fleet)
+        for number in range(1, config.rounds + 1):
+            fleet.run_round(number)
+            left = config.rounds - number
+            if number % plan.every and left >= LAST:
+                continue
+            scores["round"].append(number)
+            scores["slices"].append(round(slice_score(fleet, slices), 3))
+            setting.say(f"round {number}/{config.rounds}, {scores['slices'][-1]:.2f} % of slices")
+            if left < LAST:
+                whole = own_score(fleet) if config.keeps_models else whole_score(fleet)
+                scores["whole"].append(round(whole, 3))
+        examples = [len(device.rows) for device in fleet.devices]
+    return {**scores, "cpu_seconds": round(time.process_time() - start, 1), "examples": examples}
+
+
+def _with_proxy(config: SimulationConfig, dataset: Dataset, setting: Setting) -> SimulationConfig:
+    """For recipes that need unlabeled images: those that no user has."""
+    import numpy as np
+
+    from aggregator.recipes.catalogue import find_recipe
+    from fleet.experiments.feddf.runs import with_source
+    from fleet.experiments.fedgen.authors import authors_partition
+
+    if not find_recipe(config.recipe, config.fusion).needs_source:
+        return config
+    taken = np.concatenate(authors_partition(config, dataset))
+    left = np.setdiff1d(np.arange(len(dataset.y_train)), taken)
+    return with_source(config, dataset.inputs(dataset.x_train[left]), setting)
 
 
 def reference(run: str, key: str = "slices") -> Fact:
     """As the authors' tables have it: mean of the five best rounds that were scored."""
-    from fleet.experiments.fedgen.scores import best_five
-
     return Fact((run,), lambda results: best_five(results[run][key]), run)
 
 
 def honest(run: str) -> Fact:
     """The mean of the last ten rounds, on the whole test set."""
-    from fleet.experiments.fedgen.scores import last_ten
-
     return Fact((run,), lambda results: last_ten(results[run]["whole"]), run)
+
+
+def best_five(scores: Sequence[float]) -> float:
+    """Mean of the five best.
+
+    >>> best_five([1, 9, 2, 8, 7, 6, 5])
+    7.0
+    """
+    return fmean(sorted(scores)[-5:])
+
+
+def last_ten(scores: Sequence[float]) -> float:
+    """Mean of the last ten.
+
+    >>> last_ten([99, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    5.5
+    """
+    return fmean(scores[-10:])

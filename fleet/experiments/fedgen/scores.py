@@ -3,82 +3,88 @@
     slices     every user's model, which is the global one with the user's own BatchNorm statistics, on the user's own
                slice of the test set: labels that it has trained on, and no others; all users' answers pooled
     whole      the global model on the whole test set; where devices keep models, the mean over theirs
-    ensemble   argmax of the sum of all users' logits, on all slices together
+    ensemble   argmax of the sum of all users' logits, on all slices together, after training and before fusion
 
 A table of theirs has the mean of the five best rounds of a run; ours is the mean of the last ten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from fleet.experiments.fedgen.patches import Scratch
-from fleet.experiments.fedgen.stack import Stack
-from fleet.experiments.fedgen.users import Users
+from aggregator.evaluate import evaluate
+from edge_agent.state.store import EXTRACTOR
+from fleet.partition.fedgen import fedgen_test
+from fleet.simulation.device import STAYS, SimulatedDevice
+from fleet.simulation.received import Sent
+from fleet.simulation.simulation import Simulation
+from models.split import Prototype
+from quant.pack import load_packed, pack_state, unpack
+from wire.tensors import decode
 
-__all__ = ["best_five", "ensemble_score", "last_ten", "own_score", "slice_score", "whole_score"]
+__all__ = ["ensemble_score", "own_score", "slice_score", "slices_of", "whole_score"]
 
-AT_ONCE = 512  # images
 THINNED = 5  # of the test set, every fifth image, where twenty models are asked
+State = Mapping[str, Tensor]
 
 
-def slice_score(models: Stack, users: Users) -> float:
+def slices_of(simulation: Simulation) -> list[Tensor]:
+    """Rows of the test set by user."""
+    devices, test_y = simulation.devices, simulation.test_y.numpy()
+    rows = fedgen_test([device.rows for device in devices], devices[0].dataset.y_train, test_y)
+    return [torch.from_numpy(of_user) for of_user in rows]
+
+
+def user_state(simulation: Simulation, device: SimulatedDevice) -> dict[str, Tensor]:
+    """What a user has once the global model was sent to everybody: that, under what it keeps for itself."""
+    kept = [unpack(decode(device.kept[name])) for name in (EXTRACTOR, STAYS) if name in device.kept]
+    state = dict(simulation.groups[0].state)
+    for own in kept:
+        state |= own
+    return state
+
+
+def slice_score(simulation: Simulation, slices: Sequence[Tensor]) -> float:
     """The authors'."""
-    right = total = 0
-    for model, rows in zip(_singles(models), users.slices, strict=True):
+    right = 0
+    for device, rows in zip(simulation.devices, slices, strict=True):
         if len(rows):
-            right += int((_answers(model, users.test_x[rows]).argmax(1) == users.test_y[rows]).sum())
-            total += len(rows)
-    return 100 * right / total
+            model = _holding(simulation, user_state(simulation, device))
+            right += sum(evaluate(model, simulation.test_x[rows], simulation.test_y[rows]).correct)
+    return 100 * right / sum(map(len, slices))
 
 
-def whole_score(model: Stack, users: Users) -> float:
-    """Of one model."""
-    return 100 * float((_answers(model, users.test_x).argmax(1) == users.test_y).double().mean())
+def whole_score(simulation: Simulation) -> float:
+    """Of the global model."""
+    model = _holding(simulation, simulation.groups[0].state)
+    return 100 * evaluate(model, simulation.test_x, simulation.test_y).accuracy
 
 
-def own_score(models: Stack, users: Users) -> float:
+def own_score(simulation: Simulation) -> float:
     """Mean over the users' models, on every fifth image."""
-    x, y = users.test_x[::THINNED], users.test_y[::THINNED]
-    return fmean(100 * float((_answers(model, x).argmax(1) == y).double().mean()) for model in _singles(models))
+    x, y = simulation.test_x[::THINNED], simulation.test_y[::THINNED]
+    models = (_holding(simulation, user_state(simulation, device)) for device in simulation.devices)
+    return fmean(100 * evaluate(model, x, y).accuracy for model in models)
 
 
-def ensemble_score(models: Stack, users: Users) -> float:
-    """Of all models together."""
-    rows = torch.cat(list(users.slices))
-    x = users.test_x[rows]
-    total = sum((_answers(model, x) for model in _singles(models)), torch.zeros(()))
-    return 100 * float((total.argmax(1) == users.test_y[rows]).double().mean())
+@torch.inference_mode()
+def ensemble_score(simulation: Simulation, sent: Sequence[Sent], slices: Sequence[Tensor]) -> float:
+    """Of all models together, before the round is fused: those just trained, and the others as they were sent."""
+    trained = {one.device.id: one.trained.state() for one in sent if one.trained is not None}
+    rows = torch.cat(list(slices))
+    x, total = simulation.test_x[rows], torch.zeros(())
+    for device in simulation.devices:
+        model = _holding(simulation, {**user_state(simulation, device), **trained.get(device.id, {})}).eval()
+        total = total + torch.cat([model(part) for part in x.split(512)])
+    return 100 * float((total.argmax(1) == simulation.test_y[rows]).double().mean())
 
 
-def best_five(scores: Sequence[float]) -> float:
-    """Mean of the five best.
-
-    >>> best_five([1, 9, 2, 8, 7, 6, 5])
-    7.0
-    """
-    return fmean(sorted(scores)[-5:])
-
-
-def last_ten(scores: Sequence[float]) -> float:
-    """Mean of the last ten.
-
-    >>> last_ten([99, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-    5.5
-    """
-    return fmean(scores[-10:])
-
-
-def _singles(models: Stack) -> list[Stack]:
-    scratch = Scratch()
-    tensors = models.tensors.items()
-    return [Stack({name: tensor[k : k + 1] for name, tensor in tensors}, scratch) for k in range(len(models))]
-
-
-def _answers(model: Stack, x: Tensor) -> Tensor:
-    """Logits (N, C)."""
-    return torch.cat([model.logits(part[None])[0].T for part in x.split(AT_ONCE)])
+def _holding(simulation: Simulation, state: State) -> Prototype:
+    """The prototype's module with the weights of `state`."""
+    model = simulation.groups[0].model
+    load_packed(model, pack_state(state, floats="fp32"))
+    return model

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet.experiments.base import AllResults, Cell, Experiment, Measure, above, at_least, difference
-from fleet.experiments.fedgen.plans import NOTHING, PREDICTOR, plan_of
+from fleet.experiments.fedgen.plans import plan_of
 from fleet.experiments.fedgen.runs import follow, honest, reference
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ PUBLISHED: Mapping[str, Mapping[float, float]] = {
     "FedGen": {0.05: 63.60, 0.1: 65.42, 1.0: 79.72, 10.0: 87.92},
     "FedAvg": {0.05: 59.67, 0.1: 58.39, 1.0: 74.49, 10.0: 86.35},
 }
-#: By the name on the page: the recipe, and what is shared.
+#: By the name on the page: the recipe, and what devices send.
 WAYS: Mapping[str, tuple[str, str]] = {
-    "FedGen": ("fedgen", PREDICTOR),
-    "FedAvg": ("fedavg", PREDICTOR),
-    "alone": ("fedavg", NOTHING),
+    "FedGen": ("fedgen", "predictor"),
+    "FedAvg": ("fedavg", "predictor"),
+    "alone": ("local", "state"),
 }
 
 
@@ -36,9 +36,9 @@ def _name(way: str, alpha: float) -> str:
 
 def _runs(fidelity: str) -> dict[str, Measure]:
     return {
-        _name(way, alpha): partial(follow, plan=plan_of(recipe, alpha, fidelity, share, every=1))
+        _name(way, alpha): partial(follow, plan=plan_of(recipe, alpha, fidelity, update=update, every=1))
         for alpha in ALPHAS
-        for way, (recipe, share) in WAYS.items()
+        for way, (recipe, update) in WAYS.items()
     }
 
 

@@ -178,3 +178,22 @@ def test_local_training_does_not_import_the_optimizers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_an_order_replaces_what_the_generator_would_shuffle() -> None:
+    x, y = toy()
+    ours, theirs = net(), net()
+    how = LocalTraining(lr=0.1, batch_size=10, epochs=5)
+    order = [torch.tensor([0, 1, 2]), torch.tensor([3, 4, 5, 6])]
+    trained = train_local(ours, x, y, how, generator=seeded(), order=order)
+    sgd, losses = torch.optim.SGD(theirs.parameters(), lr=0.1), []
+    for chosen in order:
+        sgd.zero_grad()
+        loss = nn.functional.cross_entropy(theirs(x[chosen]), y[chosen])
+        loss.backward()
+        sgd.step()
+        losses.append(loss.item())
+    assert trained.steps == 2
+    assert trained.loss == pytest.approx(sum(losses) / 2)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)

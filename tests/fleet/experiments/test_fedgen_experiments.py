@@ -33,7 +33,7 @@ def made_up(name: str, fidelity: str) -> Results:
             "ensemble": [85.0],
         }
         for run, plan in plans(name, fidelity).items()
-        for base in [90.0 if plan.recipe == "fedgen" else 80.0]
+        for base in [90.0 if plan.config.recipe == "fedgen" else 80.0]
     }
 
 
@@ -53,11 +53,14 @@ def test_every_cell_can_be_measured_chosen_and_drawn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_plan_is_one_that_the_aggregator_knows(name: str) -> None:
+def test_every_plan_is_a_fleet_of_the_product_with_weights_by_all_examples(name: str) -> None:
     for fidelity in find_experiment(name).fidelities:
         for plan in plans(name, fidelity).values():
-            recipe = find_recipe(plan.recipe, plan.fusion)
-            assert bool(plan.proxy) == recipe.needs_source
+            recipe = find_recipe(plan.config.recipe, plan.config.fusion)
+            assert recipe.needs_source == (plan.config.recipe == "feddf")
+            assert recipe.max_examples_ratio == 0
+            assert (plan.config.partition, plan.config.devices, plan.config.score_devices) == ("fedgen", 20, "never")
+            assert find_experiment(name).runs(fidelity).keys() == plans(name, fidelity).keys()
 
 
 def test_the_tables_ask_for_the_gain_over_fedavg_of_the_same_run() -> None:
@@ -76,8 +79,28 @@ def test_the_tables_ask_for_the_gain_over_fedavg_of_the_same_run() -> None:
 
 def test_fidelities_differ_as_the_authors_code_differs_from_the_paper() -> None:
     printed, coded = (plans("fedgen-table1", fidelity)["FedGen alpha 1"] for fidelity in ("paper", "reference"))
-    assert (printed.lr_decay, coded.lr_decay) == (1.0, 0.99)
-    assert (printed.local_norms, coded.local_norms) == (False, True)
-    told = [find_recipe(plan.recipe, plan.fusion).local for plan in (printed, coded)]
+    assert (printed.authors, coded.authors) == (False, True)
+    assert (printed.round_counts, coded.round_counts) == (False, True)
+    told = [find_recipe(plan.config.recipe, plan.config.fusion).local for plan in (printed, coded)]
     assert "generated_kl" not in told[0]
     assert told[1]["generated_kl"] == 10.0
+
+
+def test_the_sensitivity_changes_one_thing_of_table_1_at_a_time() -> None:
+    runs = plans("fedgen-sensitivity", "reference")
+    assert runs["active 4"].config.fraction == 0.2
+    assert runs["active 20"].config.fraction == 1.0
+    assert runs["generated batch 8"].config.fusion["generated_batch"] == 8
+    assert (runs["counts epsilon 0.1"].config.count_epsilon, runs["counts epsilon 0.1"].round_counts) == (0.1, False)
+    assert runs["counts in bins of 50"].config.count_bins == 50
+    assert {plan.config.rounds for plan in runs.values()} == {100}
+
+
+def test_in_table_4_extractors_stay_or_nothing_is_shared() -> None:
+    runs = plans("fedgen-table4", "reference")
+    assert {(plan.config.recipe, plan.config.update) for plan in runs.values()} == {
+        ("fedgen", "predictor"),
+        ("fedavg", "predictor"),
+        ("local", "state"),
+    }
+    assert all(plan.config.keeps_models and plan.every == 1 for plan in runs.values())

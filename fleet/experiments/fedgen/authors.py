@@ -1,0 +1,136 @@
+"""What FedGen's authors do otherwise than the product (Zhu et al. 2021, their code), as hooks of the simulated fleet.
+
+    partition      one for all seeds: that of seed 42
+    batches        a user's loader goes on from round to round; batches are always full
+    label counts   of the mini-batches that were drawn in the round (the paper: of all samples)
+    lr             0.01 · 0.99^t, t + 1 the last round before this one in which the user was asked; 0.01 at first
+    statistics     BatchNorm's running statistics stay on the user: 0 and 1 until it is asked, then of its own batches
+    labels         users draw all labels alike for generated latents, though the generator learns those of the round
+
+The authors' loader drops what is left of an epoch; here it opens the next batch, so that a user with fewer samples than
+a batch takes part. Everything follows from seed, user and round, so that every worker comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aggregator.fusion.generator.side_artifact import SideArtifact
+from aggregator.fusion.numerics.vectors import is_statistic
+from aggregator.rounds.sampling import sample
+from fleet.data import Dataset
+from fleet.experiments.fedgen.plans import Plan
+from fleet.partition.fedgen import fedgen
+from fleet.simulation.config import SimulationConfig
+from fleet.simulation.device import STAYS, SimulatedDevice
+from fleet.simulation.hooks import Hooks
+from fleet.simulation.seeds import numpy_rng
+from fleet.simulation.simulation import Simulation
+from models.latents import LABELS
+from quant.pack import pack_state
+from wire.tensors import encode
+
+__all__ = [
+    "authors_lr",
+    "authors_partition",
+    "batches_of",
+    "hooks_of",
+    "open_fleet",
+    "round_counts",
+    "rows_of",
+    "turns_before",
+]
+
+LR_DECAY = 0.99
+
+
+def open_fleet(plan: Plan, dataset: Dataset, hooks: Hooks) -> Simulation:
+    """The fleet of `plan` before its first round; where statistics stay, every user has those of the first model."""
+    fleet = Simulation(plan.config, dataset, hooks=hooks)
+    stays = hooks.stays
+    if stays is not None:
+        first = pack_state(fleet.groups[0].state, floats="fp32")
+        own = encode({name: tensor for name, tensor in first.items() if stays(name)})
+        for device in fleet.devices:
+            device.kept[STAYS] = own
+    return fleet
+
+
+def hooks_of(plan: Plan) -> Hooks:
+    """Those of a table's fleet."""
+    common = Hooks(
+        partition=lambda dataset: authors_partition(plan.config, dataset),
+        batches=batches_of,
+        label_counts=round_counts if plan.round_counts else None,
+    )
+    if not plan.authors:
+        return common
+    return replace(common, lr=authors_lr, stays=is_statistic, side_artifact=_all_labels)
+
+
+def authors_partition(config: SimulationConfig, dataset: Dataset) -> list[NDArray[np.int64]]:
+    """Rows of the training set by user; the same for all seeds."""
+    return fedgen(dataset.y_train, config.devices, alpha=config.alpha)
+
+
+@cache
+def _asked(devices: int, prototype: str, seed: int, fraction: float, number: int) -> frozenset[str]:
+    """Whom round `number` invites."""
+    width = len(str(devices - 1))
+    there = {f"sim-{i:0{width}d}": prototype for i in range(devices)}
+    return frozenset(sample(there, seed, number, fraction=fraction))
+
+
+def turns_before(device: SimulatedDevice, number: int) -> list[int]:
+    """The rounds before `number` in which the device was invited; of a fleet with one prototype."""
+    config = device.config
+    fleet = (config.devices, device.prototype, config.seed, config.fraction)
+    return [n for n in range(1, number) if device.id in _asked(*fleet, n)]
+
+
+def authors_lr(device: SimulatedDevice, number: int) -> float:
+    """Of a user in a round: by the last round in which it was asked."""
+    turns, lr = turns_before(device, number), device.config.training.lr
+    return lr * LR_DECAY ** (turns[-1] - 1) if turns else lr
+
+
+def rows_of(device: SimulatedDevice, number: int) -> NDArray[np.int64]:
+    """(steps, batch): the samples of round `number`, by their place among the device's own.
+
+    The device's samples in random order, again and again; a round goes on where the device's last one ended.
+    """
+    how, size = device.config.training, len(device.rows)
+    assert how.steps is not None, "FedGen counts steps"
+    wanted = how.steps * how.batch_size
+    start = wanted * len(turns_before(device, number))
+    epochs = range(start // size, (start + wanted - 1) // size + 1)
+    orders = [numpy_rng(device.config.seed, "stream", device.id, n).permutation(size) for n in epochs]
+    first = start - epochs[0] * size
+    taken: NDArray[np.int64] = np.concatenate(orders)[first : first + wanted]
+    return taken.reshape(how.steps, how.batch_size)
+
+
+def batches_of(device: SimulatedDevice, number: int) -> Iterator[torch.Tensor]:
+    """The mini-batches of a round."""
+    return iter(torch.from_numpy(rows_of(device, number)))
+
+
+def round_counts(device: SimulatedDevice, number: int) -> Sequence[int]:
+    """Label counts of the mini-batches of a round."""
+    drawn = device.y[rows_of(device, number).ravel()]
+    counts: list[int] = torch.bincount(drawn, minlength=device.dataset.classes).tolist()
+    return counts
+
+
+def _all_labels(made: SideArtifact) -> SideArtifact:
+    """A generator with p(y) uniform."""
+    if LABELS not in made.tensors:
+        return made
+    uniform = torch.full_like(made.tensors[LABELS], 1 / made.classes)
+    return replace(made, tensors={**made.tensors, LABELS: uniform})
