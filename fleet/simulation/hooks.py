@@ -1,10 +1,11 @@
 """What an experiment changes of a simulated fleet: optional callables, each called in one place of the product.
 
-    Simulation(config, dataset, hooks=Hooks(loss=softmax_first))
+    Simulation(config, dataset, hooks=Hooks(label_counts=of_the_round))
 
 A hook is for what a paper's authors do otherwise and no user would want to configure; everything else is an option of
 `SimulationConfig`. Workers of the engine `processes` are forked and have the hooks too, so a hook must give the same
-answer in each of them: a function of device, round and seed. Ray's actors have none: `Simulation` refuses hooks there.
+answer in each of them: a function of device, round and seed. Ray's actors have none, and `Simulation` refuses hooks
+there.
 """
 
 from __future__ import annotations
@@ -35,19 +36,14 @@ __all__ = ["NO_HOOKS", "Hooks"]
 class Hooks:
     """Every field may be None: then the fleet does as the configuration says."""
 
-    #: (how the configuration has devices train in a round, round) -> how they do. Called by `SimulatedDevice.how`.
-    training: Callable[[LocalTraining, int], LocalTraining] | None = None
-    #: (logits, labels) -> mean loss of a mini-batch, in place of cross-entropy. Called by `SimulatedDevice._trained`.
-    loss: LossFunction | None = None
-    #: (prototype, update, round) -> a teacher, in place of the frozen model. Called by `fuse_round`, in its threads.
-    teacher: MakeTeacher | None = None
-    #: (model, x, y) -> what `aggregator.evaluate.count` gives, for the scores of a round. Called by `Bench.score`.
-    count: Callable[[nn.Module, Tensor, Tensor], list[Counted]] | None = None
-
     #: Rows of the training set by device, in place of `config.partition`. Called by `device.make_devices`.
     partition: Callable[[Dataset], Sequence[NDArray[np.int64]]] | None = None
     #: (device, round) -> learning rate, in place of the configured one. Called by `SimulatedDevice.how`.
     lr: Callable[[SimulatedDevice, int], float] | None = None
+    #: (how devices train in a round, round) -> how all of them do. Called by `SimulatedDevice.how`.
+    training: Callable[[LocalTraining, int], LocalTraining] | None = None
+    #: (logits, labels) -> mean loss of a mini-batch, in place of cross-entropy. Called by `SimulatedDevice._trained`.
+    loss: LossFunction | None = None
     #: (device, round) -> the round's mini-batches as indices of the device's samples, in place of reshuffled epochs.
     #: Called by `SimulatedDevice._trained`.
     batches: Callable[[SimulatedDevice, int], Iterable[Tensor]] | None = None
@@ -60,11 +56,15 @@ class Hooks:
     received: Callable[[Simulation, int, Sequence[Sent]], None] | None = None
     #: The side artifact of a round -> the one that is published. Called by `Simulation.run_round`.
     side_artifact: Callable[[SideArtifact], SideArtifact] | None = None
+    #: (prototype, update, round) -> a teacher, in place of the frozen model. Called by `fuse_round`.
+    teacher: MakeTeacher | None = None
+    #: (model, x, y) -> what `aggregator.evaluate.count` gives, for the scores of a round. Called by `Bench.score`.
+    count: Callable[[nn.Module, Tensor, Tensor], list[Counted]] | None = None
 
     @property
     def change_training(self) -> bool:
         """Whether a device trains otherwise than its configuration says: then it is not stacked with others."""
-        return any(hook is not None for hook in (self.loss, self.lr, self.batches, self.stays))
+        return any(hook is not None for hook in (self.lr, self.loss, self.batches, self.stays))
 
 
 NO_HOOKS = Hooks()

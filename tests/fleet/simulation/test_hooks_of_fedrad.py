@@ -1,4 +1,4 @@
-"""What an experiment changes of the fleet is called where `hooks.py` says, and nothing else changes."""
+"""Hooks of FedRAD's experiment: how long devices train and by which loss, their teachers, how models are scored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from aggregator.evaluate import Counted
 from aggregator.fusion.teachers.logits import StateTeacher, Teacher
 from aggregator.fusion.types import Received
-from core.errors import ConfigError
 from edge_agent.training.params import LocalTraining
 from fleet.fast.grouping import in_batches
 from fleet.simulation.config import SimulationConfig
@@ -88,8 +87,3 @@ def test_count_scores_the_models_of_a_round() -> None:
     with Simulation(CONFIG, toy(), hooks=Hooks(count=all_right)) as simulation:
         result = simulation.run_round(1).prototypes["mlp:fp32"]
     assert (result.accuracy, result.loss) == (1.0, 0.5)
-
-
-def test_rays_actors_have_no_hooks() -> None:
-    with pytest.raises(ConfigError, match="engine 'ray' has no hooks of experiments; use --engine processes or inline"):
-        Simulation(replace(CONFIG, engine="ray"), toy(), hooks=Hooks(loss=F.cross_entropy))
