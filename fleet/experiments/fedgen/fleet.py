@@ -34,6 +34,7 @@ from models.build import build
 from models.latents import LABELS, PROTOTYPE, Latents
 from models.roles import LABEL_LOGITS
 from models.spec import PrototypeSpec, parse_prototype
+from wire.messages import ModelHeader
 
 __all__ = ["Fleet"]
 
@@ -139,7 +140,14 @@ class Fleet:
         tensors = {name: tensor.numpy() for name, tensor in made.tensors.items()}
         if self.recipe.generation.labels == "uniform":  # the authors' users draw all labels, their generator those seen
             tensors[LABELS] = np.full(made.classes, 1 / made.classes, np.float32)
-        header = made.header(number, self.recipe.name)
+        header = ModelHeader(
+            round=number,
+            prototype=made.prototype,
+            input_shape=made.input_shape,
+            classes=made.classes,
+            latent=made.latent,
+            recipe=self.recipe.name,
+        )
         assert made.prototype.startswith(PROTOTYPE)
         rngs = [guidance_rng(self.seed, number, _name(k)) for k in chosen.tolist()]
         return draw_round(Latents.from_tensors(tensors, header), how, number, y, rngs)
