@@ -8,8 +8,9 @@ from typing import Any
 
 from edge_agent.training.params import LocalTraining
 from fleet.experiments.base import Cell, Experiment, Fact, Measure, above, at_least, at_most, difference
+from fleet.experiments.feddf.against_average import rounds_to_average
 from fleet.experiments.feddf.figure import Line, compared, curves
-from fleet.experiments.feddf.runs import best, follow, last, rounds_to, rounds_to_average
+from fleet.experiments.feddf.runs import best, follow, last, rounds_to
 from fleet.simulation.config import SimulationConfig
 
 __all__ = ["EXPERIMENT", "scene"]

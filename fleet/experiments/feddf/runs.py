@@ -17,7 +17,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fleet.experiments.base import FLOAT_STUDENT, UNCAPPED, Cell, Fact, Facts, Results, Setting
+from fleet.experiments.base import FLOAT_STUDENT, UNCAPPED, Fact, Facts, Results, Setting
 from fleet.simulation.config import SimulationConfig
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ __all__ = [
     "halved",
     "last",
     "rounds_to",
-    "rounds_to_average",
     "subset",
     "trailing",
     "with_source",
@@ -204,17 +203,3 @@ def rounds_to(run: str, prototype: str, level: Fact, *, times: float = 1.0, over
 
     share = "" if times == 1 else f"{times:g} x "
     return Fact(tuple(dict.fromkeys((run, *level.runs))), value, f"{share}rounds of {run}")
-
-
-def rounds_to_average(title: str, average: str, distilled: str, prototype: str) -> list[Cell]:
-    """How many rounds FedAvg and FedDF take to the accuracy that FedAvg ends with, by means of `LAST` rounds."""
-    level = last(average, prototype)
-    return [
-        Cell(
-            f"{title}: rounds of {who} to FedAvg's accuracy",
-            rounds_to(run, prototype, level, over=LAST),
-            unit="rounds",
-            note="means of 3 rounds",
-        )
-        for who, run in (("FedAvg", average), ("FedDF", distilled))
-    ]

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 from edge_agent.training.params import LocalTraining
 from fleet.experiments.base import Cell, Experiment, Measure, at_least, below
+from fleet.experiments.feddf.against_average import rounds_to_average
 from fleet.experiments.feddf.figure import compared, curves
-from fleet.experiments.feddf.runs import best, follow, last, rounds_to, rounds_to_average
+from fleet.experiments.feddf.runs import best, follow, last, rounds_to
 from fleet.simulation.config import SimulationConfig
 
 __all__ = ["EXPERIMENT", "TASKS", "scene"]
