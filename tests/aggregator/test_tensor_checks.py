@@ -36,23 +36,23 @@ def packed(bits: int = 1, scale: object = np.float16(0.5), mean: object = None, 
         ("predictor.bias", np.ones(2, np.uint8), "'predictor.bias' is uint8, expected float16 or float32"),
         ("predictor.bias", np.ones(2, np.int64), "'predictor.bias' is int64"),
         ("predictor.weight", np.ones((2, 3), np.int8), "'predictor.weight' is int8"),
-        ("predictor.bias", np.array([1, 2e6], np.float32), r"'predictor.bias' holds a value of 2e\+06, at most 1e\+06"),
-        ("predictor.bias", np.array([1, -3e38], np.float32), "'predictor.bias' holds a value"),
-        ("predictor.weight", packed(scale=HUGE), "'predictor.weight' holds a value of 3e"),
-        ("predictor.weight", packed(scale=HUGE, mean=HUGE), "'predictor.weight' holds a value of 6e"),
+        ("predictor.bias", np.array([1, 2e6], np.float32), r"'predictor.bias' has a value of 2e\+06, at most 1e\+06"),
+        ("predictor.bias", np.array([1, -3e38], np.float32), "'predictor.bias' has a value"),
+        ("predictor.weight", packed(scale=HUGE), "'predictor.weight' has a value of 3e"),
+        ("predictor.weight", packed(scale=HUGE, mean=HUGE), "'predictor.weight' has a value of 6e"),
         ("predictor.weight", packed(bits=2), "'predictor.weight' is 2-bit levels, the prototype has 1"),
         ("predictor.weight", packed(bits=8), "'predictor.weight' is 8-bit levels"),
         ("predictor.bias", packed(levels=SOME[:, 0]), "'predictor.bias' is 1-bit levels, expected float"),
         (
             "extractor.running_var",
             np.array([1, -1e-9], np.float32),
-            "'extractor.running_var' holds a negative variance",
+            "'extractor.running_var' has a negative variance",
         ),
-        ("extractor.running_var", np.array([1, 2e12], np.float32), "'extractor.running_var' holds a value of 2e"),
+        ("extractor.running_var", np.array([1, 2e12], np.float32), "'extractor.running_var' has a value of 2e"),
         ("extractor.steps", np.ones(1, np.int32), "'extractor.steps' is int32, expected int64"),
         ("extractor.steps", np.ones(1, np.float32), "'extractor.steps' is float32, expected int64"),
-        ("extractor.steps", np.full(1, 2**40), "'extractor.steps' holds an integer outside"),
-        ("extractor.num_batches_tracked", np.full(1, -1), "holds an integer outside of 0 .."),
+        ("extractor.steps", np.full(1, 2**40), "'extractor.steps' has an integer outside"),
+        ("extractor.num_batches_tracked", np.full(1, -1), "has an integer outside of 0 .."),
     ],
 )
 def test_a_value_that_cannot_be_fused_is_refused_by_its_name(name: str, value: object, words: str) -> None:
@@ -91,7 +91,7 @@ def test_a_delta_has_levels_of_any_bits_and_its_sum_with_the_model_stays_finite(
     for bits in (1, 2, 4, 8):
         check_values({"predictor.bias": packed(bits, levels=SOME[:, 0])}, PUBLISHED, "mlp:fp32", "delta")
     check_values({"extractor.running_var": np.array([-1.0], np.float32)}, PUBLISHED, "mlp:fp32", "delta")
-    with pytest.raises(DeviceError, match=r"'predictor.bias' holds a value"):
+    with pytest.raises(DeviceError, match=r"'predictor.bias' has a value"):
         check_values({"predictor.bias": packed(8, HUGE, levels=SOME[:, 0])}, PUBLISHED, "mlp:fp32", "delta")
 
 
@@ -135,12 +135,12 @@ def test_logits_by_label_are_square_floats_and_needed_where_nothing_else_comes()
         ({"label-logits": np.ones((2, 3), np.float32)}, r"is \(2, 3\), expected \(2, 2\)"),
         ({"label-logits": np.ones((2, 2), np.float64)}, "is float64"),
         ({"label-logits": packed(levels=SOME[:, :2])}, "is 1-bit levels"),
-        ({"label-logits": np.full((2, 2), 2 * LARGEST, np.float32)}, "holds a value"),
+        ({"label-logits": np.full((2, 2), 2 * LARGEST, np.float32)}, "has a value"),
     ):
         with pytest.raises(DeviceError, match=words):
             check_extra(extra, "logits", 2)
 
 
 def test_no_value_that_is_not_a_number_passes() -> None:
-    with pytest.raises(DeviceError, match=r"'predictor\.bias' holds a value of nan"):
+    with pytest.raises(DeviceError, match=r"'predictor\.bias' has a value of nan"):
         check_values({"predictor.bias": np.array([np.nan], np.float32)}, PUBLISHED, "mlp:w1", "state")

@@ -21,7 +21,7 @@ def left(device: Device, keep: dict[str, bytes] | None = None, **other: object) 
     request = device.request(job, **other)
     folder = make_staging(request)
     facts = {"train_loss": 0.5}
-    spool(request, folder, kind="state", body=b"body", keep=keep or {}, label_counts=(3, 0, 5), facts=facts)
+    spool(request, folder, kind="state", body=b"body", keep=keep or {}, label_counts=(3, 0, 5), metrics=facts)
     leave(folder, "outbox")
     return device.folder / "state" / "outbox" / request.key
 

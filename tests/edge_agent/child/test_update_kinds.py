@@ -77,7 +77,7 @@ def test_the_residual_of_another_model_is_not_used(tmp_path: Path) -> None:
 def test_a_delta_needs_bits_and_takes_no_logits(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without a number of bits"):
         update("delta", tmp_path)
-    with pytest.raises(ConfigError, match="logits by label cannot go with a delta update"):
+    with pytest.raises(ConfigError, match="logits by label cannot be sent with a delta update"):
         update("delta", tmp_path, bits=4, extra=LOGITS)
 
 
@@ -103,6 +103,6 @@ def test_what_cannot_be_read_is_set_aside_and_told(tmp_path: Path) -> None:
     bad.write_bytes(b"torn")
     told: list[str] = []
     check_kept(tmp_path, "mlp:fp32", lambda event, text: told.append(f"{event}: {text}"))
-    assert told == [f"warning: {bad}: damaged; set aside in damaged/, and begun anew"]
+    assert told == [f"warning: {bad}: damaged; set aside in damaged/; starting over"]
     assert (good.exists(), bad.exists()) == (True, False)
     assert read_kept(bad) is None
