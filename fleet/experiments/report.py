@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -137,7 +138,13 @@ def _copy(name: str, folder: Path, page: Path) -> None:
     readme = page / "README.md"
     if not readme.exists() or readme.read_text().startswith(INDEX_START):  # a folder of ours, not any folder
         found = [json.loads(path.read_text()) for path in sorted(page.glob("*.json"))]
-        write_atomic(readme, index([facts for facts in found if "experiment" in facts and "cells" in facts]))
+        pages = [facts for facts in found if "experiment" in facts and "cells" in facts]
+        write_atomic(readme, index(pages) + (_remarks(readme.read_text()) if readme.exists() else ""))
+
+
+def _remarks(text: str) -> str:
+    """What somebody wrote below the table of an index."""
+    return re.split(r"^\|.*\n(?!\|)", text, maxsplit=1, flags=re.MULTILINE)[-1]
 
 
 def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float, dict[str, str], list[str]]:

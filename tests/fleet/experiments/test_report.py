@@ -96,3 +96,13 @@ def test_the_page_says_at_which_commits_its_runs_were_made(
         store = filled(tmp_path / "out", seeds=(seed,))
     assert write_report(toy, find_experiment(toy), store)["commits"] == ["aaa", "bbb"]
     assert "\n- made at commit aaa, bbb\n- python" in (store.folder / "toy.md").read_text()
+
+
+def test_remarks_below_the_table_of_an_index_stay(toy: str, tmp_path: Path) -> None:
+    store, page = filled(tmp_path / "out"), tmp_path / "results"
+    write_report(toy, find_experiment(toy), store, page=page)
+    readme = page / "README.md"
+    made = readme.read_text()
+    readme.write_text(made + "\nMeasured on a **busy** machine.\n")
+    write_report(toy, find_experiment(toy), store, page=page)
+    assert readme.read_text() == made + "\nMeasured on a **busy** machine.\n"
