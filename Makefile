@@ -32,12 +32,9 @@ demo: $(VENV)/.edgestill-demo
 test: system-packages | $(BIN)/python
 	@$(MAKE) --no-print-directory --jobs=2 light-tests suite
 
-# More workers than cores: many tests wait for a broker, a process or a clock. What fails beside others because two
-# cores were busy is run once more, alone, and named; what fails alone fails.
+# More workers than cores: many tests wait for a broker, a process or a clock.
 suite: lint
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests || { [ $$? -eq 1 ] || exit 1; \
-		echo "== once more, alone: the tests that failed beside others"; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -m "not slow" -v tests; }
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests
 
 test-slow: $(VENV)/.edgestill-dev system-packages
 	$(BIN)/python -m pytest -n 2 -m slow tests

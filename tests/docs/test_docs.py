@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("sh", "bash", "console", "python", "toml", "conf", "acl", "")
+LONG = ("simulate.md", "fusion.md", "virtual-time.md")  # pages whose simulations take a minute together
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -79,8 +80,12 @@ def run_shell(code: str, folder: Path, env: dict[str, str]) -> None:
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
+def _runnable(page: Path) -> Any:
+    return pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=name_of(page))
+
+
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(s.language in ("sh", "python") for s in snippets(p))], ids=name_of
+    "page", [_runnable(p) for p in PAGES if any(s.language in ("sh", "python") for s in snippets(p))]
 )
 def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runnable = [s for s in snippets(page) if s.language in ("sh", "python")]

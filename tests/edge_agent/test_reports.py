@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.settings import replace
 from edge_agent.config import AgentConfig, read_agent_config
 from edge_agent.messages import Mail
 from edge_agent.reports import Reports

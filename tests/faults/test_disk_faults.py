@@ -141,7 +141,7 @@ def assert_same_models(tmp_path: Path, faulty: Fleet, started: Path, rounds: int
 @pytest.mark.parametrize(
     ("stride", "errors", "calls"),
     [
-        pytest.param(9, ERRORS[:1], 1, id="quick"),
+        pytest.param(27, ERRORS[:1], 1, id="quick"),
         pytest.param(1, ERRORS, 1, marks=pytest.mark.slow, id="once"),
         pytest.param(4, ERRORS, 25, marks=pytest.mark.slow, id="a-while"),
     ],
@@ -180,7 +180,8 @@ def test_a_disk_that_fails_for_seconds_stops_nothing_and_changes_nothing(
     assert_same_models(tmp_path, fleet, started, rounds)
 
 
-@pytest.mark.parametrize("seconds", [4, pytest.param(35, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [4, 35])
 def test_a_journal_that_another_process_locks_stops_nothing_and_changes_nothing(
     tmp_path: Path, mosquitto: Mosquitto, started: Path, seconds: float
 ) -> None:

@@ -206,7 +206,7 @@ def test_a_damaged_personal_model_is_set_aside_and_begun_anew(tmp_path: Path) ->
     said: list[str] = []
     job = device.job(1, hyper=Hyper(batch_size=4, lr=0.05, epochs=1, extra={"personal": 0.5, "personal_keep": 0.5}))
     run(device.request(job), lambda event, **facts: said.append(str(facts.get("text", ""))))
-    assert any("begun anew" in text for text in said)
+    assert any("starting over" in text for text in said)
     update = decode(device.update(job)[1])
     device.settle(job)
     assert same(decode(path.read_bytes()), update)

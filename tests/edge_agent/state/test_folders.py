@@ -13,7 +13,7 @@ pytestmark = pytest.mark.light
 
 def test_one_holder_at_a_time_and_the_next_after_it_lets_go(tmp_path: Path) -> None:
     held = lock(tmp_path / "lock")
-    with pytest.raises(ConfigError, match="another agent holds it; stop that one, or give this one its own state_dir"):
+    with pytest.raises(ConfigError, match="locked by another agent; stop that one, or give this one its own state_dir"):
         lock(tmp_path / "lock")
     held.close()
     lock(tmp_path / "lock").close()

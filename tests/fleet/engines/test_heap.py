@@ -26,6 +26,7 @@ def faults(how: str) -> int:
     return int(found)
 
 
+@pytest.mark.slow
 def test_memory_that_was_freed_costs_no_page_faults_when_it_is_needed_again() -> None:
     assert faults("as it is") > 10_000  # of 10 x 8,192
     assert faults("kept") < 1_000

@@ -14,6 +14,7 @@ from aggregator.config.fleet import load_fleet_config
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Refusal
 from core.errors import ConfigError, TransportError
+from core.settings import replace as settings_replace
 from edge_agent.config import read_agent_config
 from fleet.mqtt.fleet import MqttSimulation
 from fleet.simulation.config import SimulationConfig
@@ -58,7 +59,7 @@ def test_what_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
         fleet(tmp_path, replace(SMALL, floats="fp16"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        here = fleet(tmp_path, broker=replace(BROKER, port=port))
+        here = fleet(tmp_path, broker=settings_replace(BROKER, port=port))
         (here.folder / "aggregator").mkdir(parents=True)
         with pytest.raises(ConfigError, match="holds an earlier fleet"):
             here.__enter__()

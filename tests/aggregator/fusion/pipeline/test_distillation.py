@@ -88,7 +88,7 @@ def test_averages_and_ensemble_are_scored_on_labelled_samples() -> None:
     report([one, none], lesson.ensemble, server)
     assert one.metrics == {"average_accuracy": 1.0, "ensemble_accuracy": 1.0}
     assert none.metrics == {}
-    report_together([none], server)
+    report_together([none], server, 1)
     assert none.metrics == {}
-    report_together([one, none], server)
+    report_together([one, none], server, 1)
     assert none.metrics == {"ensemble_accuracy": 1.0}

@@ -64,7 +64,9 @@ def test_a_state_is_a_copy_that_can_be_loaded_again() -> None:
 def test_a_start_with_a_tensor_too_many_is_named() -> None:
     model = learner().model
     start = {**model.state_dict(), "predictor.extra": torch.zeros(1)}
-    with pytest.raises(ModelError, match=r"mlp:fp32: the starting point lacks or has too much: 'predictor\.extra'"):
+    with pytest.raises(
+        ModelError, match=r"mlp:fp32: the initial state has a missing or unexpected tensor: 'predictor\.extra'"
+    ):
         Learner(model, start, Distillation(), CPU)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core import settings
 from fleet.experiments.base import Setting
 from fleet.experiments.feddf import toy as feddf_toy
 from fleet.experiments.feddf.toy import EXPERIMENT, PANELS, clusters, measure
@@ -29,7 +30,7 @@ def test_neighbouring_clusters_have_different_classes() -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(feddf_toy, "LOCAL", replace(feddf_toy.LOCAL, steps=40))
-    monkeypatch.setattr(feddf_toy, "STUDENT", replace(feddf_toy.STUDENT, steps=40))
+    monkeypatch.setattr(feddf_toy, "STUDENT", settings.replace(feddf_toy.STUDENT, steps=40))
     return Setting(fidelity="paper", seed=0, folder=tmp_path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core import settings
 from fleet.experiments.base import Setting
 from fleet.experiments.fedgen import toy as fedgen_toy
 from fleet.experiments.fedgen.toy import EXPERIMENT, Plane, blobs, measure
@@ -23,7 +24,7 @@ def test_classes_lie_in_four_corners() -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(fedgen_toy, "LOCAL", replace(fedgen_toy.LOCAL, steps=30))
-    monkeypatch.setattr(fedgen_toy, "HOW", replace(fedgen_toy.HOW, lr=5e-3))
+    monkeypatch.setattr(fedgen_toy, "HOW", settings.replace(fedgen_toy.HOW, lr=5e-3))
     monkeypatch.setattr(fedgen_toy, "STAGES", (0, 50, 60, 70))
     return Setting(fidelity="paper", seed=0, folder=tmp_path)
 
