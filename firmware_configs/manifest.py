@@ -39,7 +39,7 @@ from firmware_configs.boards import FAMILIES, Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
-from transport.config import TLS_PORT, broker_config
+from transport.config import TLS_PORT, BrokerConfig, broker_config
 from wire.ids import check_device, check_id
 
 __all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
@@ -160,13 +160,7 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
     fleet = read(FleetTable, tables["fleet"], f"{path} [fleet]", base=base)
     state = read(StateTable, tables["state"], f"{path} [state]", base=base)
     prototypes = read(PrototypesTable, tables["prototypes"], f"{path} [prototypes]", base=base)
-    # without its TLS files: provisioning is what makes them
-    broker = broker_config(
-        {key: value for key, value in tables["broker"].items() if key not in ("tls", "password_file")},
-        f"{path} [broker]",
-        base,
-        environ=environ,
-    )
+    broker = _broker(tables["broker"], path, base, environ)
     host = own.host or broker.host
     port = own.port or (broker.port if "port" in tables["broker"] else TLS_PORT)
     try:
@@ -197,6 +191,12 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         aggregator_key=state.key,
         devices=devices,
     )
+
+
+def _broker(table: Mapping[str, Any], path: Path, base: Path, environ: Mapping[str, str]) -> BrokerConfig:
+    """[broker] without its TLS files: provisioning creates them."""
+    kept = {key: value for key, value in table.items() if key not in ("tls", "password_file")}
+    return broker_config(kept, f"{path} [broker]", base, environ=environ)
 
 
 def kits_folder(path: Path | str) -> Path | None:

@@ -133,7 +133,6 @@ def show(
 
     Example:  edgestill data show mnist --devices 20 --alpha 0.1 --out split.png
     """
-    from core.errors import ConfigError
     from core.files import named_file
     from core.limits import ALPHA, DEVICES, SEED
     from fleet.data import load
@@ -141,10 +140,7 @@ def show(
     from fleet.partition import partition as split
     from fleet.results.partition_plot import count_labels, draw_dotplot
 
-    if out_file is not None and out_file.suffix.lower() != ".png":
-        raise ConfigError(f"--out {out_file}: the picture is a PNG; give a name that ends in .png")
-    if out_file is not None and not out_file.parent.is_dir():
-        raise ConfigError(f"--out {out_file}: there is no folder {out_file.parent}; make it first")
+    _check_picture(out_file)
     DEVICES.check(devices, "--devices")
     ALPHA.check(alpha, "--alpha")
     SEED.check(seed, "--seed")
@@ -167,6 +163,15 @@ def show(
         return
     _print_devices(counts, dataset.class_names)
     out.print(f"wrote {out_file}", markup=False, soft_wrap=True)
+
+
+def _check_picture(path: Path | None) -> None:
+    from core.errors import ConfigError
+
+    if path is not None and path.suffix.lower() != ".png":
+        raise ConfigError(f"--out {path}: the picture is a PNG; give a name that ends in .png")
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}; make it first")
 
 
 def _device(row: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from edgestill.cli.output import err, out, print_json, print_table
 
 if TYPE_CHECKING:
     from fleet.experiments.base import Experiment
-    from fleet.experiments.store import Work
+    from fleet.experiments.store import Store, Work
 
 __all__ = ["experiment"]
 
@@ -57,19 +57,13 @@ def experiment(
     asked = _seeds(seeds) or found.seeds
     if out_dir is None:
         raise ConfigError(f"give --out, the folder for what {name} measures")
-    from fleet.experiments.report import write_report
-    from fleet.experiments.runner import run_all
     from fleet.experiments.store import Store
 
     store = Store(out_dir)
     store.make()
     chosen = _works(found, cells, fidelity, asked)
     missing = [] if report_only else [work for work in chosen if force or store.read(work) is None]
-    with JobsDisplay(len(missing), quiet=quiet or as_json) as show:
-        try:
-            failed = run_all(name, missing, store, jobs=jobs, show=show)
-        finally:
-            facts = write_report(name, found, store, page=page, edgestill=__version__)
+    facts, failed = _measure(name, found, missing, store, page, jobs=jobs, quiet=quiet or as_json)
     if as_json:
         print_json(facts)
     else:
@@ -77,6 +71,21 @@ def experiment(
     if failed:
         work, reason = next(iter(failed.items()))
         raise EdgestillError(f"{len(failed)} of {len(missing)} runs failed; {work}: {reason} ({store.log(work)})")
+
+
+def _measure(
+    name: str, found: Experiment, missing: list[Work], store: Store, page: Path | None, *, jobs: int, quiet: bool
+) -> tuple[dict[str, Any], dict[Work, str]]:
+    """Make the runs that are missing, and the page, whatever fails; the page's JSON, and why runs failed."""
+    from fleet.experiments.report import write_report
+    from fleet.experiments.runner import run_all
+
+    with JobsDisplay(len(missing), quiet=quiet) as show:
+        try:
+            failed = run_all(name, missing, store, jobs=jobs, show=show)
+        finally:
+            facts = write_report(name, found, store, page=page, edgestill=__version__)
+    return facts, failed
 
 
 def _list(known: dict[str, str], *, as_json: bool) -> None:
