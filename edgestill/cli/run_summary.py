@@ -23,6 +23,7 @@ def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
     from fleet.report.summary import quality, time_split
     from fleet.results.lost import lost_in_all
+    from fleet.results.suspects import excluded_in_all
 
     scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
     if scored:
@@ -39,6 +40,10 @@ def print_summary(run: Run) -> None:
         out.print(f"\nwhat guides the devices beside their models: {last.side_artifact_bytes / 1000:.1f} kB")
     if missed := lost_in_all(run.rounds):
         out.print(f"\n{missed}", soft_wrap=True)
+    if left_out := excluded_in_all(run.rounds):
+        out.print(f"\nexcluded: {left_out}", markup=False, soft_wrap=True)
+    for text in (text for r in run.rounds for text in r.warnings):
+        out.print(f"\nwarning: {text}", markup=False, soft_wrap=True)
     up, down = (sum(getattr(r, k) for r in run.rounds) / 1e6 for k in ("bytes_up", "bytes_down"))
     seconds = sum(r.seconds for r in run.rounds)
     out.print(f"\n{up:.2f} MB up, {down:.2f} MB down, {len(run.rounds)} rounds in {seconds:.1f} s")

@@ -1,4 +1,4 @@
-"""What a simulated run has lost, over its rounds: devices without an update, and losses beyond all bounds.
+"""What went wrong in a simulated run: devices without an update, losses beyond all bounds, models that only guess.
 
 Imports no torch.
 """
@@ -6,15 +6,16 @@ Imports no torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from core.lost_devices import lost_text, named
 
 if TYPE_CHECKING:
-    from fleet.results.run_file import RoundResult
+    from fleet.results.run_file import RoundResult, Run
 
-__all__ = ["exploded", "lost_in_all"]
+__all__ = ["attackers_share", "exploded", "guessing", "guessing_text", "lost_in_all"]
 
 HIGH = 10  # times the loss of guessing: no model that learns has it
 
@@ -39,3 +40,37 @@ def exploded(result: RoundResult, classes: int) -> dict[str, float]:
     bound = HIGH * math.log(max(classes, 2))
     losses = {name: p.train_loss for name, p in result.prototypes.items() if p.train_loss is not None}
     return {name: loss for name, loss in losses.items() if loss > bound}
+
+
+def guessing(result: RoundResult, labels: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Prototypes with an accuracy below min(2 g, g + 0.1), g being that of always answering the most frequent label.
+
+    `labels` are the label counts of all devices. Where devices keep models of their own, it is theirs that count.
+    """
+    counts = [sum(column) for column in zip_longest(*labels, fillvalue=0)]
+    if not sum(counts):
+        return {}
+    guess = max(counts) / sum(counts)
+    found = {
+        name: p.accuracy if p.device_accuracy is None else p.device_accuracy for name, p in result.prototypes.items()
+    }
+    return {name: accuracy for name, accuracy in found.items() if accuracy < min(2 * guess, guess + 0.1)}
+
+
+def guessing_text(found: Mapping[str, float]) -> str:
+    """
+    >>> guessing_text({"cnn:w1": 0.097})
+    'after the last round, cnn:w1 9.7 %: little better than guessing'
+    """
+    accuracies = ", ".join(f"{name} {100 * accuracy:.1f} %" for name, accuracy in found.items())
+    return f"after the last round, {accuracies}: little better than guessing"
+
+
+def attackers_share(run: Run) -> float:
+    """The largest share that adversarial devices had in the averages of a round so far, mean over the prototypes."""
+    bad = [device["device"] for device in run.fleet if "attack" in device]
+    shares = [
+        sum(result.devices.get(name, {}).get("weight", 0.0) for name in bad) / max(len(result.prototypes), 1)
+        for result in run.rounds
+    ]
+    return max(shares, default=0.0)

@@ -122,6 +122,7 @@ class RoundResult:
     seconds_by: dict[str, float] = field(default_factory=dict)
     virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
     lost: dict[str, str] = field(default_factory=dict)  # devices without an update, and why
+    warnings: list[str] = field(default_factory=list)  # each one line, as the user was warned
     side_artifact_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
 
     @classmethod
@@ -136,6 +137,7 @@ class RoundResult:
                 devices=dict(facts["devices"]),
                 seconds_by={stage: float(seconds) for stage, seconds in facts["seconds_by"].items()},
                 lost={str(device): str(reason) for device, reason in facts.get("lost", {}).items()},
+                warnings=[str(text) for text in facts.get("warnings", [])],
                 side_artifact_bytes=int(facts.get("side_artifact_bytes", facts.get("guide_bytes", 0))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -173,6 +175,7 @@ class RoundResult:
                 name: {k: v for k, v in facts.items() if v is not None} for name, facts in self.devices.items()
             },
             **({"lost": self.lost} if self.lost else {}),
+            **({"warnings": self.warnings} if self.warnings else {}),
             **({"virtual": self.virtual} if self.virtual else {}),
             **({"side_artifact_bytes": self.side_artifact_bytes} if self.side_artifact_bytes else {}),
         }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aggregator.fusion.example_cap import capped_text
 
-__all__ = ["Suspect", "suspects"]
+if TYPE_CHECKING:
+    from fleet.results.run_file import RoundResult
+
+__all__ = ["Suspect", "excluded_in_all", "suspects"]
 
 BELOW = 0.5  # of the median score of its prototype: 1-bit models score lower than others without being worse
 ABSURD = 100  # times what it counted for: a device may well have more examples than others, but not so many
@@ -52,3 +56,17 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
         elif score is not None and score < least:
             found.append(Suspect(name, score, "low score"))
     return sorted(found, key=lambda s: (s.why == "low score", s.score is None, s.score or 0.0, s.device))
+
+
+def excluded_in_all(rounds: Sequence[RoundResult], most: int = 8) -> str:
+    """Devices that fusion has excluded, those of most rounds first, each with its last reason; empty if none was."""
+    times: Counter[str] = Counter()
+    reasons: dict[str, str] = {}
+    for result in rounds:
+        for device, facts in sorted(result.devices.items()):
+            if facts.get("screened") is not None:
+                times[device] += 1
+                reasons[device] = facts["screened"]
+    told = [f"{device} in {n} of {len(rounds)} rounds ({reasons[device]})" for device, n in times.most_common(most)]
+    more = [f"and {len(times) - most} more, in run.json and the report"] if len(times) > most else []
+    return ", ".join([*told, *more])

@@ -1,4 +1,8 @@
-"""Devices whose training fails, while a simulated fleet runs: a warning, or the end of a run of no use."""
+"""Rounds of no use while a simulated fleet runs: devices that are lost, losses that explode, models that only guess.
+
+Each is a warning. The first two are kept with their round (`RoundResult.warnings`); the last is about the end of a run,
+which may be resumed. A round that lost most of its devices ends the run.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from core.errors import LostError
+from core.local_defaults import auto_lr
 from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
-from fleet.results.lost import exploded
+from fleet.results.lost import attackers_share, exploded, guessing, guessing_text
 
 if TYPE_CHECKING:
     from fleet.results.run_file import RoundResult, Run
@@ -39,7 +44,9 @@ class LostDevices:
         The remedy is told with the first warning, and those who were lost the last time too are not named again. Losses
         that have grown beyond all bounds are told once for each prototype.
         """
-        self._check_losses(result, classes=len(run.fleet[0]["labels"]))
+        self._check_losses(result, run)
+        if result.round == run.config.get("rounds"):
+            self._check_accuracies(result, run)
         lost, asked = result.lost, result.asked
         if len(lost) <= NOTABLE * asked:
             return
@@ -49,16 +56,42 @@ class LostDevices:
         if frozenset(lost) == self._warned:
             return
         self._warned = frozenset(lost)
-        self._warn(text)
+        self._warn(result, text, remedy(self._training))
 
-    def _check_losses(self, result: RoundResult, classes: int) -> None:
+    def _check_losses(self, result: RoundResult, run: Run) -> None:
+        classes = len(run.fleet[0]["labels"])
         found = {name: loss for name, loss in exploded(result, classes).items() if name not in self._exploded}
         if found:
             self._exploded |= found.keys()
             losses = ", ".join(f"{name} {loss:.3g}" for name, loss in found.items())
-            self._warn(f"round {result.round}: local training does not converge, its loss is {losses}")
+            advice = _against_attackers(run) or remedy(self._training)
+            self._warn(result, f"round {result.round}: local training does not converge, its loss is {losses}", advice)
 
-    def _warn(self, text: str) -> None:
-        more = "" if self._advised else f"; {remedy(self._training)}"
+    def _check_accuracies(self, result: RoundResult, run: Run) -> None:
+        found = guessing(result, [device["labels"] for device in run.fleet])
+        if found:
+            self._warn_of(f"{guessing_text(found)}; {_against_attackers(run) or self._more_training()}")
+
+    def _more_training(self) -> str:
+        usual, rate = (
+            auto_lr(int(self._training["batch_size"]), float(self._training["momentum"])),
+            self._training["lr"],
+        )
+        if not usual / 10 <= rate <= 10 * usual:
+            return f"--lr is {rate:g}, try {usual:.3g}"
+        return "try more --rounds, or more --local-epochs"
+
+    def _warn(self, result: RoundResult, text: str, advice: str) -> None:
+        more = "" if self._advised else f"; {advice}"
         self._advised = True
+        result.warnings.append(f"{text}{more}")
         self._warn_of(f"{text}{more}")
+
+
+def _against_attackers(run: Run) -> str:
+    """Advice where adversarial devices have a share in the averages; nothing where they have none."""
+    share = attackers_share(run)
+    if share < NOTABLE / 10:
+        return ""
+    text = f"adversarial devices have {100 * share:.1f} % of the averages"
+    return text if run.config["recipe"] == "edgestill" else f"{text}, which --recipe edgestill would exclude"

@@ -129,8 +129,10 @@ def _follow(
         for result in rounds:
             run.rounds.append(result)
             observer.round_done(result)
-            keep(result.round)
-            lost.check(result, run)
+            try:
+                lost.check(result, run)
+            finally:
+                keep(result.round)
 
 
 def _at_once(simulation: Simulation) -> int:

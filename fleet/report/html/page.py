@@ -135,6 +135,9 @@ def _inline(image: bytes) -> str:
 def _details(runs: Sequence[RunFacts]) -> list[Section]:
     several = len(runs) > 1
     sections = list[Section]()
+    warned = [(run, made) for run in runs if (made := tables.warnings(run)) is not None]
+    if warned:
+        sections.append(Section("warnings", "Warnings", _headed(warned, folded=False) if several else [warned[0][1]]))
     boards = [(run, tables.boards(run)) for run in runs if run.virtual]
     if boards:
         sections.append(Section("boards", "Boards", _headed(boards, folded=False)))

@@ -12,6 +12,7 @@ from fleet.report.figures.devices import MOST, verdicts
 from fleet.report.figures.virtual import board_totals, missed, virtual_seconds
 from fleet.report.summary import OWN_MODELS, run_row
 from fleet.report.units import DASH, percent, size, span
+from fleet.results.lost import guessing, guessing_text
 
 __all__ = ["Table", "boards", "comparison", "configuration", "devices", "own_models", "prototypes"]
 
@@ -121,6 +122,14 @@ def devices(run: RunFacts) -> Table:
     caption = "Each device: accuracy of its own model when last scored, and how fusion judged it, mean over its rounds"
     caption += f"; {more:,} more are not shown" if more > 0 else ""
     return Table(caption=caption, columns=columns, rows=rows, text=text)
+
+
+def warnings(run: RunFacts) -> Table | None:
+    """What the user was warned of while the run went on; None if of nothing."""
+    rows = [[str(result.round), text] for result in run.rounds for text in result.warnings]
+    if run.fleet and (found := guessing(run.last, [device.labels for device in run.fleet])):
+        rows.append([str(run.last.round), guessing_text(found)])
+    return Table(caption="Warnings", columns=["round", "warning"], rows=rows, text=[1]) if rows else None
 
 
 def boards(run: RunFacts) -> Table:

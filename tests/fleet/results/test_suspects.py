@@ -1,6 +1,7 @@
 """Who stands out in a round."""
 
-from fleet.results.suspects import Suspect, suspects
+from fleet.results.run_file import RoundResult
+from fleet.results.suspects import Suspect, excluded_in_all, suspects
 
 
 def scored(*scores: float) -> dict[str, dict[str, object]]:
@@ -57,3 +58,15 @@ def test_who_claims_a_hundred_times_what_it_counts_for_is_named_and_a_large_devi
         "sim-2",
         "capped: claimed 9,007,199,254,740,992 examples, counted for 30",
     )
+
+
+def round_of(**reasons: str | None) -> RoundResult:
+    devices = {name: {"weight": 0.1, "screened": reason} for name, reason in reasons.items()}
+    return RoundResult(round=1, prototypes={}, seconds=1.0, devices=devices)
+
+
+def test_excluded_devices_are_named_with_their_rounds_and_the_last_reason() -> None:
+    rounds = [round_of(a=None, b="one label", c="far"), round_of(a=None, b="low score", c=None)]
+    assert excluded_in_all(rounds) == "b in 2 of 2 rounds (low score), c in 1 of 2 rounds (far)"
+    assert excluded_in_all(rounds, most=1) == "b in 2 of 2 rounds (low score), and 1 more, in run.json and the report"
+    assert excluded_in_all([round_of(a=None)]) == ""

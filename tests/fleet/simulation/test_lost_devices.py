@@ -24,7 +24,8 @@ def result(number: int, lost: int, asked: int = 20, train_loss: float | None = 1
 
 
 def run_of(*rounds: RoundResult) -> Run:
-    return Run(config={"training": TRAINING}, fleet=[{"labels": [1] * 10}], rounds=list(rounds))
+    config = {"training": TRAINING, "recipe": "fedavg", "rounds": 100}
+    return Run(config=config, fleet=[{"device": "sim-00", "labels": [1] * 10}], rounds=list(rounds))
 
 
 def warnings(*rounds: RoundResult) -> list[str]:
@@ -62,3 +63,41 @@ def test_half_is_a_warning_and_more_than_half_the_end() -> None:
 def test_a_loss_beyond_all_bounds_is_told_once() -> None:
     (line,) = warnings(result(1, 0, train_loss=20.0), result(2, 0, train_loss=1e5), result(3, 0, train_loss=2e5))
     assert line.startswith("round 2: local training does not converge, its loss is mlp:fp32 1e+05; where")
+
+
+def last_of(accuracy: float, *, lr: float = 0.5, attack_share: float = 0.0) -> list[str]:
+    """Warnings after a last round that came to `accuracy`."""
+    fused = PrototypeResult(accuracy=accuracy, loss=1.0, train_loss=1.0, devices=1, bytes_up=1, bytes_down=1)
+    last = RoundResult(
+        round=3, prototypes={"mlp:fp32": fused}, seconds=1.0, devices={"sim-01": {"weight": attack_share}}
+    )
+    training = {**TRAINING, "lr": lr}
+    config = {"training": training, "recipe": "fedavg", "rounds": 3}
+    fleet = [{"device": "sim-00", "labels": [1] * 10}, {"device": "sim-01", "labels": [1] * 10, "attack": "faulty"}]
+    told: list[str] = []
+    LostDevices(training, told.append).check(last, Run(config=config, fleet=fleet, rounds=[last]))
+    assert last.warnings == []  # the run may be resumed
+    return told
+
+
+def test_a_run_that_ends_near_guessing_says_so_with_what_to_try() -> None:
+    assert last_of(0.21) == []
+    (line,) = last_of(0.19)
+    assert line == (
+        f"after the last round, mlp:fp32 19.0 %: little better than guessing; --lr is 0.5, try {DEFAULTS.lr:.3g}"
+    )
+    assert last_of(0.19, lr=DEFAULTS.lr)[0].endswith("guessing; try more --rounds, or more --local-epochs")
+
+
+def test_where_attackers_have_a_share_they_are_named_as_the_cause() -> None:
+    (line,) = last_of(0.1, attack_share=0.36)
+    assert line.endswith("; adversarial devices have 36.0 % of the averages, which --recipe edgestill would exclude")
+
+
+def test_a_round_keeps_its_warnings() -> None:
+    one = result(1, 3)
+    told: list[str] = []
+    LostDevices(TRAINING, told.append).check(one, run_of(one))
+    assert one.warnings == told
+    assert RoundResult.from_json(one.to_json()).warnings == told
+    assert "warnings" not in result(1, 0).to_json()

@@ -73,7 +73,9 @@ def test_a_run_without_a_folder_is_a_value(config: SimulationConfig, tmp_path: P
     told = Told()
     run = run_simulation(config, observer=told)
     assert [result.round for result in run.rounds] == told.rounds == [1, 2]
-    assert (told.began, len(told.devices), told.warnings) == ((0, 4, 4, 1), 8, [])
+    assert (told.began, len(told.devices)) == ((0, 4, 4, 1), 8)
+    (warning,) = told.warnings  # two rounds of a few steps come to nothing yet
+    assert warning.endswith("little better than guessing; try more --rounds, or more --local-epochs")
     assert run.config == config.to_json()
     assert sorted(tmp_path.iterdir()) == before
 

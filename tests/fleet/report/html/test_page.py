@@ -225,3 +225,12 @@ def test_lost_devices_are_told_with_the_reason(tmp_path: Path) -> None:
     assert "of 14 updates" in text
     assert "<dt>lost</dt>" in text
     assert "<dt>lost</dt>" not in page_of(written(tmp_path / "b"))
+
+
+def test_warnings_of_a_run_are_told_with_their_rounds(tmp_path: Path) -> None:
+    run = a_run()
+    run.rounds = [replace(r, warnings=["training <b>does not converge"] if r.round == 2 else []) for r in run.rounds]
+    text = page_of(written(tmp_path / "a", run))
+    assert "training &lt;b&gt;does not converge" in text
+    assert ">Warnings<" in text
+    assert ">Warnings<" not in page_of(written(tmp_path / "b"))
