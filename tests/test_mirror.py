@@ -54,11 +54,6 @@ WITHOUT = {
     "fleet/experiments/fedgen/toy_figure.py",
     "fleet/experiments/fedrad/figure.py",
     "fleet/experiments/fedrad/plans.py",
-    "fleet/simulation/observer.py",
-    "fleet/simulation/resume.py",
-    "fleet/simulation/settings/checks.py",
-    "fleet/simulation/settings/panels.py",
-    "fleet/simulation/settings/text_forms.py",
 }
 
 
