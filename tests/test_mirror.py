@@ -38,14 +38,6 @@ WITHOUT = {
     "edgestill/cli/simulation/setting_options.py",
     "edgestill/cli/simulation/simulate.py",
     "edgestill/cli/simulation/sweep.py",
-    "fleet/experiments/fedgen/figure.py",
-    "fleet/experiments/fedgen/plans.py",
-    "fleet/experiments/fedgen/sensitivity.py",
-    "fleet/experiments/fedgen/table1.py",
-    "fleet/experiments/fedgen/table4.py",
-    "fleet/experiments/fedgen/toy_figure.py",
-    "fleet/experiments/fedrad/figure.py",
-    "fleet/experiments/fedrad/plans.py",
 }
 
 
