@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from firmware_configs.kits.agent_toml import COMMENT, agent_toml
 from tests.firmware_configs.fleets import manifest
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11
+    import tomli as tomllib  # type: ignore[no-redef]
 
 pytestmark = pytest.mark.light
 
