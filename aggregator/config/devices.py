@@ -47,9 +47,7 @@ def _from_folder(folder: Path | None, where: str) -> dict[str, Ed25519PublicKey]
     if not folder.is_dir():
         raise ConfigError(f"{where}: 'keys_dir': there is no folder {folder}")
     files = sorted(folder.glob("*.pub"))
-    return {
-        _checked_id(file.stem, str(file)): _key(lambda file=file: load_public_key(file), str(file)) for file in files
-    }
+    return {_checked_id(file.stem, str(file)): _key(lambda file=file: load_public_key(file), where) for file in files}
 
 
 def _checked_id(name: str, where: str) -> str:

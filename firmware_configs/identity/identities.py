@@ -43,7 +43,7 @@ def serves(
 ) -> bool:
     """Whether a certificate was issued by this authority, is not revoked, does not expire soon, and has all these
     names."""
-    cert = _certificate(pem)
+    cert = _certificate(pem, advice="")
     if cert.issuer != authority.cert.subject or authority.revoked(cert.serial_number):
         return False
     if cert.not_valid_after_utc - margin < datetime.now(timezone.utc):
@@ -69,7 +69,7 @@ def tls_files(
     created."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    if cert.exists() and key.exists() and serves(_read(cert), authority, alternatives=alternatives):
+    if cert.exists() and key.exists() and _file_serves(cert, authority, alternatives):
         return False
     made = make_tls(authority, name, purpose=purpose, days=days, alternatives=alternatives)
     write_atomic(folder / "ca.pem", authority.pem)
@@ -78,11 +78,12 @@ def tls_files(
     return True
 
 
-def _read(path: Path) -> bytes:
+def _file_serves(path: Path, authority: Authority, alternatives: Sequence[str]) -> bool:
     try:
-        return read_regular(path, MAX_PEM)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; remove it, and it is created again") from None
+        return serves(read_regular(path, MAX_PEM), authority, alternatives=alternatives)
+    except (OSError, ConfigError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: {why}; remove it, and it is created again") from None
 
 
 def key_of_file(path: Path) -> Ed25519PrivateKey:
@@ -102,11 +103,11 @@ def signing_pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def _certificate(pem: bytes) -> x509.Certificate:
+def _certificate(pem: bytes, *, advice: str = "; make it again with `edgestill provision`") -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:
-        raise ConfigError(f"not a certificate in PEM ({error}); make it again with `edgestill provision`") from None
+        raise ConfigError(f"not a certificate in PEM ({error}){advice}") from None
 
 
 def _names(cert: x509.Certificate) -> set[str]:

@@ -79,7 +79,8 @@ class Fat:
             raise ConfigError(f"{self.path}: {program}: {said or 'failed'}")
 
     def _try(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        # ignore ~/.mtoolsrc, and accept a partition that is not a whole number of tracks
-        environment = {**os.environ, "MTOOLSRC": os.devnull, "MTOOLS_SKIP_CHECK": "1", "LC_ALL": "C.UTF-8"}
+        # ignore ~/.mtoolsrc, read besides MTOOLSRC, and accept a partition that is not a whole number of tracks
+        own = {"HOME": os.devnull, "MTOOLSRC": os.devnull, "MTOOLS_SKIP_CHECK": "1", "LC_ALL": "C.UTF-8"}
+        environment = {**os.environ, **own}
         command = [program, "-i", f"{self.path}@@{self.partition.offset}", *arguments]
         return subprocess.run(command, capture_output=True, check=False, env=environment, stdin=subprocess.DEVNULL)

@@ -35,7 +35,8 @@ def parse_devices(text: str, hardware: str | None) -> tuple[str, ...]:
     """The board of every device; `hardware` is a file of the user's that may have more boards."""
     from fleet.virtual.hardware import known_hardware, parse_boards
 
-    if re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+    text = text.strip()
+    if re.fullmatch(r"[+-]?[0-9]+", text):
         DEVICES.check(int(text[:30]), "--devices")
         return (BOARD,) * int(text)
     return parse_boards(text, known_hardware(None if hardware is None else Path(hardware)))

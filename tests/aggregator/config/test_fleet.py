@@ -15,7 +15,7 @@ from edge_agent.child.inputs import local_training
 from edge_agent.training.params import DEFAULTS, LocalTraining
 from tests.aggregator.scripted import key_of, write_fleet
 from transport.config import BrokerConfig
-from wire.keys import public_key_hex, save_public_key
+from wire.keys import public_key_hex
 
 pytestmark = pytest.mark.light
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet.toml"
@@ -50,13 +50,6 @@ def test_it_resolves_paths_prototypes_and_keys(tmp_path: Path) -> None:
     assert (config.hyper.epochs, config.hyper.steps, config.hyper.seed) == (DEFAULTS.epochs, None, 3)
 
 
-def test_public_keys_come_from_a_folder_too(tmp_path: Path) -> None:
-    (tmp_path / "keys").mkdir()
-    save_public_key(key_of("pi-9").public_key(), tmp_path / "keys" / "pi-9.pub")
-    config = load_fleet_config(written(tmp_path, devices='keys_dir = "keys"'), environ={})
-    assert sorted(config.devices) == ["pi-0", "pi-9"]
-
-
 def test_a_setting_comes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
     path = written(tmp_path)
     environ = {"EDGESTILL_AGGREGATOR_ROUND_ROUNDS": "7", "EDGESTILL_BROKER_PORT": "1999"}
@@ -66,12 +59,6 @@ def test_a_setting_comes_before_the_environment_and_that_before_the_file(tmp_pat
     config = load_fleet_config(path, ["round.rounds=9", "broker.port=2000", "train.prox=0.1"], environ=environ)
     assert (config.round.rounds, config.broker.port, config.hyper.extra["prox"]) == (9, 2000, 0.1)
     assert load_fleet_config(path, ["task.input_shape=3x32x32"], environ={}).task.input_shape == (3, 32, 32)
-
-
-def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
-    assert load_fleet_config(written(tmp_path), environ={}).round.bits is None
-    config = load_fleet_config(written(tmp_path, round='update = "delta"\ndelta_bits = 2'), environ={})
-    assert config.round.bits == 2
 
 
 @pytest.mark.parametrize(
@@ -95,9 +82,6 @@ def test_bits_are_said_of_deltas_only(tmp_path: Path) -> None:
         ({"train": "clip = -1.0"}, "'clip' is -1"),
         ({"train": "steps = 5\nmost_steps = 9"}, r"\[train\]: .*least_steps and most_steps go with epochs"),
         ({"train": "least_steps = 9\nmost_steps = 5"}, r"\[train\]: .*least_steps 9 is more than most_steps 5"),
-        ({"devices": "!pi-0 = 3"}, r"'pi-0' is 3; write it as pi-0 = \{ key = "),
-        ({"devices": '!pi-0 = { key = "abc" }'}, "pi-0: public key 'abc': must be 64 hex digits"),
-        ({"devices": '!all = { key = "abc" }'}, "this id is reserved"),
         ({"devices": '!keys_dir = "nowhere"'}, "there is no folder"),
         (
             {"fusion": 'recipe = "feddistill"', "round": 'update = "delta"'},
@@ -148,9 +132,6 @@ def test_local_training_has_the_defaults_of_a_simulation(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("rounds=3", "write it as table.key=value"),
-        ("round.rounds", "write it as table.key=value"),
-        ("rund.rounds=3", r"no table \[rund\]; did you mean 'round'"),
         ("round.runds=3", r"no key 'runds' in \[round\]; did you mean 'rounds'"),
         ("round.rounds=many", "EDGESTILL_AGGREGATOR_ROUND_ROUNDS is 'many', expected a whole number"),
     ],

@@ -10,9 +10,7 @@ from rich.console import Console, Group
 
 from edgestill.cli import output
 from edgestill.cli.display import Display
-from edgestill.cli.jobs_display import JobsDisplay
 from edgestill.cli.progress import RoundDisplay
-from fleet.jobs import Progress
 from fleet.results.run_file import PrototypeResult, RoundResult
 
 DEVICES = {f"sim-{n}": {"weight": 0.25, "score": 0.4 if n < 3 else 0.015, "screened": None} for n in range(4)}
@@ -124,26 +122,6 @@ def test_a_resumed_run_counts_its_own_rounds_only(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("edgestill.cli.display.time.monotonic", lambda: show.started + 10)
     show.round_done(result(9, 0.5))
     assert "10 s left" in shown(show)  # one of the last two
-
-
-def test_jobs_are_a_bar_and_a_line_each() -> None:
-    show = JobsDisplay(3, quiet=True)
-    assert shown(show).strip() == ""
-    show(Progress(total=3, done=1, running={"alpha=0.1": "round 2/9 " + "x" * 200, "alpha=1.0": ""}))
-    lines = shown(show).splitlines()
-    assert "1/3" in lines[0]
-    assert lines[1].startswith("  alpha=0.1: round 2/9 xxx")
-    assert lines[1].endswith("…")
-    assert lines[2].strip() == "alpha=1.0: starts"
-
-
-def test_elsewhere_a_job_that_ends_is_one_line(said: io.StringIO) -> None:
-    with JobsDisplay(2, quiet=False) as show:
-        show(Progress(total=2, done=1, running={"b": ""}, ended=("a", 12.4, False)))
-        show(Progress(total=2, done=2, running={}, ended=("b", 2.0, True)))
-    first, last = said.getvalue().splitlines()
-    assert first.startswith("1/2  a done in 12 s  about ")
-    assert last == "2/2  b failed in 2 s"
 
 
 def test_lost_devices_are_named_in_the_picture_and_in_lines(said: io.StringIO) -> None:

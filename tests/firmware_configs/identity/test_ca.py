@@ -11,8 +11,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.errors import ConfigError
-from firmware_configs.identity.ca import new_key, open_authority, public_pem
-from firmware_configs.identity.identities import make_tls, serves, tls_files
+from firmware_configs.identity.ca import new_key, open_authority
 
 pytestmark = pytest.mark.light
 
@@ -104,34 +103,3 @@ def test_two_processes_take_turns(tmp_path: Path) -> None:
     assert [child.wait(120) for child in children] == [0, 0]
     with open_authority(tmp_path, "home") as again:
         assert sorted(entry.name for entry in again.issued) == ["a", "b", "c"]
-
-
-def test_a_certificate_no_longer_serves_when_it_is_revoked_ends_soon_or_lacks_a_name(tmp_path: Path) -> None:
-    with (
-        open_authority(tmp_path, "home", days=400) as authority,
-        open_authority(tmp_path / "other", "away", days=400) as other,
-    ):
-        good = make_tls(authority, "broker", purpose="server", days=100, alternatives=["b.lan", "10.0.0.2"]).cert
-        assert serves(good, authority, alternatives=["10.0.0.2", "b.lan"])
-        assert not serves(good, authority, alternatives=["c.lan"])
-        assert not serves(good, other)
-        soon = make_tls(authority, "broker", purpose="server", days=29).cert
-        assert not serves(soon, authority)
-        authority.revoke("broker")
-        assert not serves(good, authority)
-
-
-def test_tls_files_are_made_again_only_when_they_must_be(tmp_path: Path) -> None:
-    with open_authority(tmp_path / "ca", "home", days=400) as authority:
-        folder = tmp_path / "broker"
-
-        def made(*names: str) -> bool:
-            return tls_files(folder, authority, "broker", purpose="server", days=100, alternatives=names)
-
-        assert made("a.lan")
-        first = (folder / "broker.pem").read_bytes()
-        assert not made("a.lan")
-        assert (folder / "broker.pem").read_bytes() == first
-        assert made("a.lan", "b.lan")
-        assert (folder / "ca.pem").read_bytes() == public_pem(authority.cert)
-        assert stat.S_IMODE((folder / "broker.key").stat().st_mode) == 0o600

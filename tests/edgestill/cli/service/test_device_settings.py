@@ -13,9 +13,9 @@ from aggregator.config.fleet import load_fleet_config
 from aggregator.downlink.device_settings import DesiredSettings
 from aggregator.status import only_service
 from aggregator.storage.journal import Journal
-from edgestill.cli.main import main
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from tests.docs.test_docs import names_in, table_rows
+from tests.edgestill.cli.typed import run
 from transport.config import BrokerConfig
 from wire.ids import AGGREGATOR
 from wire.messages import Reported
@@ -28,13 +28,6 @@ def config(tmp_path: Path) -> Path:
     state.mkdir()
     Journal(state / "journal.db").close()
     return path
-
-
-def run(capsys: pytest.CaptureFixture, *args: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as done:
-        main([str(arg) for arg in args])
-    out, err = capsys.readouterr()
-    return int(done.value.code or 0), out, err
 
 
 @pytest.mark.parametrize(

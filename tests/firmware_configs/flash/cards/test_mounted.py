@@ -11,18 +11,7 @@ from firmware_configs.flash.cards.card import Plan, Put
 from firmware_configs.flash.cards.mounted import Mounted
 from firmware_configs.flash.show import held_kits
 from firmware_configs.kits.kit import KitFile
-from tests.firmware_configs.flash.made_cards import (
-    BOOKWORM,
-    CARDS,
-    CMDLINE,
-    JETSON,
-    TRIXIE,
-    flash,
-    killed,
-    make_folder,
-    make_kit,
-    tree,
-)
+from tests.firmware_configs.flash.made_cards import BOOKWORM, CARDS, CMDLINE, flash, killed, make_folder, make_kit, tree
 
 POINTS = ["flash-kit-half", "flash-kit-copied", "flash-staged", "flash-journal", "flash-moved", "flash-moved:2"]
 POINTS += ["flash-put"]
@@ -46,57 +35,6 @@ def test_what_was_on_the_card_stays_but_for_what_starts_the_kit(family: str, tmp
     assert b"@KIT@" not in b"".join(after.values())
     (held,) = held_kits(Mounted(card), family)
     assert (held.device, held.armed, held.damaged) == ("pi-07", True, ())
-
-
-def test_a_pi_with_bookworm_runs_the_script_of_the_kit(tmp_path: Path) -> None:
-    card = make_folder(tmp_path / "card", BOOKWORM)
-    plan = flash(make_kit(tmp_path / "kits"), card)
-    after = tree(card)
-    script = f"/boot/firmware/{plan.folder}/firstrun.sh"
-    assert after["cmdline.txt"].startswith(CMDLINE.rstrip())
-    assert f" systemd.run={script} ".encode() in after["cmdline.txt"]
-    assert after[f"{plan.folder}/firstrun.sh"].count(f'"/boot/firmware/{plan.folder}"'.encode()) >= 1
-    assert after["edgestill/before/cmdline.txt"] == CMDLINE
-
-
-def test_a_pi_with_cloud_init_gets_its_three_files(tmp_path: Path) -> None:
-    card = make_folder(tmp_path / "card", TRIXIE)
-    plan = flash(make_kit(tmp_path / "kits"), card)
-    after = tree(card)
-    assert f"/boot/firmware/{plan.folder}".encode() in after["user-data"]
-    assert b"instance-id" in after["meta-data"]
-    assert b"dsmode: local\n" in after["meta-data"]
-    assert b"IEEE" in after["network-config"]
-    assert after["edgestill/before/user-data"] == TRIXIE["user-data"]
-
-
-def test_a_wifi_of_the_users_stays(tmp_path: Path) -> None:
-    mine = b"version: 2\nwifis:\n  wlan0:\n    access-points: {attic: {password: x}}\n"
-    card = make_folder(tmp_path / "card", {**TRIXIE, "network-config": mine})
-    plan = flash(make_kit(tmp_path / "kits"), card)
-    assert (card / "network-config").read_bytes() == mine
-    assert any("names a Wi-Fi already" in note for note in plan.notes)
-
-
-def test_our_own_wifi_is_replaced_when_a_card_is_flashed_again(tmp_path: Path) -> None:
-    card = make_folder(tmp_path / "card", TRIXIE)
-    flash(make_kit(tmp_path / "kits"), card)
-    ours = (card / "network-config").read_bytes()
-    (card / "network-config").write_bytes(ours.replace(b"IEEE", b"OLD"))
-    flash(make_kit(tmp_path / "kits", "pi-08"), card)
-    assert (card / "network-config").read_bytes() == ours
-
-
-def test_a_jetson_gets_a_unit_that_is_enabled(tmp_path: Path) -> None:
-    card = make_folder(tmp_path / "card", JETSON)
-    plan = flash(make_kit(tmp_path / "kits"), card)
-    after = tree(card)
-    unit = "etc/systemd/system/edgestill-firstboot.service"
-    assert f"ExecStart=/bin/sh /{plan.folder}/install.sh".encode() in after[unit]
-    link = after["etc/systemd/system/multi-user.target.wants/edgestill-firstboot.service"]
-    assert link == f"/{unit}".encode()
-    assert (card / plan.folder / "device.key").stat().st_mode & 0o777 == 0o600
-    assert (card / plan.folder / "install.sh").stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize("family", CARDS)
@@ -146,17 +84,6 @@ def test_a_run_that_is_cut_leaves_the_old_state_or_the_new(family: str, at: str,
         assert new.items() <= then.items()
     flash(kit, card)
     assert tree(card) == new
-
-
-def test_a_damaged_kit_on_the_card_is_not_written_over_while_it_may_be_booted(tmp_path: Path) -> None:
-    card, kit = make_folder(tmp_path / "card", BOOKWORM), make_kit(tmp_path / "kits")
-    folder = flash(kit, card).folder
-    (card / folder / "agent.toml").write_bytes(b"rot")
-    (held,) = held_kits(Mounted(card), "bookworm")
-    assert held.damaged == ("agent.toml",)
-    assert flash(kit, card).folder == f"{folder}-2"
-    (held,) = held_kits(Mounted(card), "bookworm")
-    assert (held.folder, held.armed, held.damaged) == (f"{folder}-2", True, ())
 
 
 def test_a_card_that_reads_back_something_else_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,4 +233,4 @@ def test_warnings_of_a_run_are_told_with_their_rounds(tmp_path: Path) -> None:
     text = page_of(written(tmp_path / "a", run))
     assert "training &lt;b&gt;does not converge" in text
     assert ">Warnings<" in text
-    assert ">Warnings<" not in page_of(written(tmp_path / "b"))
+    assert ">Warnings<" not in page_of(written(tmp_path / "b", a_run((0.8, 0.9, 1.0))))

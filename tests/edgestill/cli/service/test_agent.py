@@ -1,7 +1,6 @@
 """`edgestill agent` and `edgestill keys` as a person types them."""
 
 import json
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +9,10 @@ import torch
 from typer.testing import CliRunner
 
 from core.errors import ConfigError, DataError
-from edgestill.cli.boards import keys
 from edgestill.cli.service import agent
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
-from wire.keys import load_private_key, load_public_key, public_key_hex
 
 
 def call(app, *args: object) -> str:
@@ -27,27 +24,6 @@ def call(app, *args: object) -> str:
 
 
 # ---- keys
-
-
-def test_a_key_is_made_for_its_owner_alone_and_shown(tmp_path: Path) -> None:
-    path = tmp_path / "pi.pem"
-    made = call(keys.app, "make", "--out", path).strip()
-    assert made == public_key_hex(load_private_key(path).public_key())
-    assert public_key_hex(load_public_key(tmp_path / "pi.pem.pub")) == made
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert call(keys.app, "show", path).strip() == made
-    assert call(keys.app, "show", f"{path}.pub").strip() == made
-    assert json.loads(call(keys.app, "show", path, "--json"))["public_hex"] == made
-
-
-def test_a_key_is_not_replaced_unless_asked(tmp_path: Path) -> None:
-    path = tmp_path / "pi.pem"
-    first = call(keys.app, "make", "--out", path)
-    with pytest.raises(ConfigError, match="--force"):
-        call(keys.app, "make", "--out", path)
-    facts = json.loads(call(keys.app, "make", "--out", path, "--force", "--json"))
-    assert facts["public_hex"] != first.strip()
-    assert facts["public"] == f"{path}.pub"
 
 
 # ---- agent predict

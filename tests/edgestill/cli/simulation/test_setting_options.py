@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from edgestill.cli.main import _run
+from edgestill.cli.main import _run, app
+from edgestill.cli.simulation.setting_options import names_given, with_settings
+from fleet.simulation.settings.table import SETTINGS
 
 FILE = """
 [simulate]
@@ -82,3 +86,31 @@ def test_help_needs_no_simulation() -> None:
     code = "import sys, edgestill.cli.main; print([m for m in ('torch', 'numpy', 'fleet.attacks') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_every_setting_is_an_option_of_its_panel_before_the_commands_own() -> None:
+    command = typer.main.get_command(app).commands["simulate"]  # type: ignore[attr-defined]
+    names = [parameter.name for parameter in command.params]
+    assert names[: len(SETTINGS)] == list(SETTINGS)
+    assert set(names[len(SETTINGS) :]) >= {"broker", "out_dir", "config_file", "resume"}
+    for parameter in command.params[: len(SETTINGS)]:
+        setting = SETTINGS[parameter.name]
+        assert (parameter.opts, parameter.secondary_opts) == ([setting.flag], [])
+        assert (parameter.help, parameter.rich_help_panel) == (setting.help, setting.extra["panel"])
+
+
+def test_only_what_the_command_line_has_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    toy = typer.Typer()
+
+    @toy.command()
+    @with_settings
+    def command(ctx: typer.Context, given: dict[str, Any], loud: bool = False) -> None:
+        seen.append({**given, "names": names_given(ctx), "loud": loud})
+
+    CliRunner().invoke(toy, ["--rounds", "10", "--fusion", "a=1", "--fusion", "b=2", "--loud"], catch_exceptions=False)
+    CliRunner().invoke(toy, [], catch_exceptions=False)
+    assert seen == [
+        {"rounds": 10, "fusion": ["a=1", "b=2"], "names": {"rounds", "fusion", "loud"}, "loud": True},
+        {"names": set(), "loud": False},
+    ]
