@@ -48,7 +48,7 @@ class RoundDisplay(Display):
         self.first = result.round if self.first is None else self.first
         self.results.append(result)
         self.answered = 0
-        scored = {name: p.accuracy for name, p in result.prototypes.items() if not isnan(p.accuracy)}
+        scored = {name: p.quality for name, p in result.prototypes.items() if not isnan(p.accuracy)}
         scores = "  ".join(f"{name} {100 * accuracy:.1f}%" for name, accuracy in scored.items())
         traffic = f"{result.bytes_up / 1000:.0f} kB up  {result.bytes_down / 1000:.0f} kB down"
         said = [f"round {result.round}/{self.rounds}", scores, traffic, f"{result.seconds:.1f} s", self._left()]
@@ -101,10 +101,10 @@ class RoundDisplay(Display):
             table.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis")
         for name, p in last.prototypes.items():
             then = before.prototypes.get(name) if before is not None else None
-            change = "" if then is None else f"{100 * (p.accuracy - then.accuracy):+.1f}"
+            change = "" if then is None else f"{100 * (p.quality - then.quality):+.1f}"
             full = "" if p.accuracy_float is None else f"{100 * p.accuracy_float:.1f} %"
-            best = max((r.prototypes[name].accuracy for r in scored if name in r.prototypes), default=nan)
-            table.add_row(name, f"{100 * p.accuracy:.1f} %", change, full, f"{100 * best:.1f} %")
+            best = max((r.prototypes[name].quality for r in scored if name in r.prototypes), default=nan)
+            table.add_row(name, f"{100 * p.quality:.1f} %", change, full, f"{100 * best:.1f} %")
         together = [p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None]
         if together:
             table.add_row("ensemble", f"{100 * together[0]:.1f} %")
@@ -115,7 +115,7 @@ class RoundDisplay(Display):
         from fleet.results.suspects import suspects
 
         found = suspects(self.results[-1].devices, self.prototypes)
-        named = [s.device if s.score is None else f"{s.device} {s.score:.3f}" for s in found[:NAMED]]
+        named = [s.device if s.score is None else f"{s.device} (score {s.score:.3f})" for s in found[:NAMED]]
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         return f"suspicious: {', '.join(named)}{more}" if found else ""
 

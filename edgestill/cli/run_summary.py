@@ -21,13 +21,13 @@ _COSTS = {"teach": "teachers' answers", "distill": "distillation", "generate": "
 
 def print_summary(run: Run) -> None:
     """One line per prototype: how good, how small."""
-    from fleet.report.summary import quality, time_split
+    from fleet.report.summary import time_split
     from fleet.results.lost import lost_in_all
     from fleet.results.suspects import excluded_in_all
 
     scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
     if scored:
-        _print_scores(scored[-1], {n: max(quality(r.prototypes[n]) for r in scored) for n in scored[-1].prototypes})
+        _print_scores(scored[-1], {n: max(r.prototypes[n].quality for r in scored) for n in scored[-1].prototypes})
     else:
         out.print("no round was scored yet")
     last = run.rounds[-1]
@@ -59,17 +59,17 @@ def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
     for name, result in last.prototypes.items():
         full = "" if result.accuracy_float is None else f"{100 * result.accuracy_float:.1f} %"
         size = f"{result.bytes_up / result.devices / 1000:.1f} kB" if result.devices else ""
-        own = "" if result.device_accuracy is None else f"{100 * result.device_accuracy:.1f} %"
+        shared = "" if result.device_accuracy is None else f"{100 * result.accuracy:.1f} %"
         before = "" if result.average_accuracy is None else f"{100 * result.average_accuracy:.1f} %"
-        deployed = f"{100 * result.accuracy:.1f} %"
-        rows.append([name, result.devices, deployed, full, before, own, f"{100 * best[name]:.1f} %", size])
+        rows.append([name, result.devices, f"{100 * result.quality:.1f} %", full, before, shared])
+        rows[-1] += [f"{100 * best[name]:.1f} %", size]
     columns = [
         "prototype",
         "devices",
         "accuracy",
         "float weights",
         "its average",
-        "devices' own",
+        "shared model",
         "best",
         "one update",
     ]
@@ -77,6 +77,10 @@ def _print_scores(last: RoundResult, best: Mapping[str, float]) -> None:
         if not any(row[n] for row in rows):
             columns, rows = columns[:n] + columns[n + 1 :], [row[:n] + row[n + 1 :] for row in rows]
     print_table(f"after round {last.round}, on the test set", columns, rows)
+    if any(p.device_accuracy is not None for p in last.prototypes.values()):
+        out.print("\naccuracy is the mean of the devices' own models, which they keep")
+    elif any(p.accuracy_float is not None for p in last.prototypes.values()):
+        out.print("\naccuracy is that of the model as boards run it, at its own precision")
     together = next((p.ensemble_accuracy for p in last.prototypes.values() if p.ensemble_accuracy is not None), None)
     if together is not None:
         out.print(f"\nall teachers together: {100 * together:.1f} %")

@@ -9,7 +9,7 @@ from statistics import fmean, median_high
 from typing import Any
 
 from fleet.report.facts import RunFacts
-from fleet.results.run_file import PrototypeResult, RoundResult
+from fleet.results.run_file import RoundResult
 
 __all__ = [
     "OWN_MODELS",
@@ -19,7 +19,6 @@ __all__ = [
     "harm_share",
     "mean_quality",
     "prototype_rows",
-    "quality",
     "reached",
     "run_row",
     "time_split",
@@ -40,14 +39,9 @@ REST = "rest"
 OWN_MODELS = ("own_accuracy", "own_worst", "own_best", "whole_accuracy", "whole_worst", "whole_best")
 
 
-def quality(result: PrototypeResult) -> float:
-    """What a prototype is judged by: its model's accuracy, or that of the devices' own models where they keep some."""
-    return result.accuracy if result.device_accuracy is None else result.device_accuracy
-
-
 def mean_quality(result: RoundResult) -> float:
     """Over the prototypes of a round."""
-    return fmean(quality(p) for p in result.prototypes.values())
+    return fmean(p.quality for p in result.prototypes.values())
 
 
 def ensemble(result: RoundResult) -> float | None:
@@ -68,7 +62,7 @@ def reached(run: RunFacts, prototype: str, target: float) -> Reached | None:
     spent = 0
     for number, result in run.results(prototype):
         spent += result.bytes_up + result.bytes_down
-        if quality(result) >= target:
+        if result.quality >= target:
             return Reached(number, spent)
     return None
 
@@ -78,7 +72,7 @@ def default_target(runs: Sequence[RunFacts]) -> float:
 
     Best accuracies 0.93, 0.88 and 0.41 give 0.85.
     """
-    best = [max(quality(p) for _, p in run.scored(name)) for run in runs for name in run.prototypes]
+    best = [max(p.quality for _, p in run.scored(name)) for run in runs for name in run.prototypes]
     return max(math.floor(20 * median_high(best) + 1e-9), 1) / 20
 
 
@@ -122,7 +116,7 @@ def prototype_rows(run: RunFacts, target: float) -> list[dict[str, Any]]:
                 "average_accuracy": last.average_accuracy,
                 "device_accuracy": last.device_accuracy,
                 **{key: getattr(last, key) for key in OWN_MODELS},
-                "best": max(quality(p) for _, p in scored),
+                "best": max(p.quality for _, p in scored),
                 "update_bytes": round(sum(p.bytes_up for _, p in results) / answers) if answers else None,
                 "rounds_to_target": None if first is None else first.round,
                 "bytes_to_target": None if first is None else first.bytes,

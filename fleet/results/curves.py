@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from core.files import write_atomic
 from fleet.report.figures.style import COLOURS, LIGHT, by_round, panel, png, series
-from fleet.report.summary import ensemble, quality
+from fleet.report.summary import ensemble
 from fleet.results.run_file import RoundResult
 
 __all__ = ["COLOURS", "GREY", "draw_curves"]
@@ -37,7 +37,7 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
         if not results:
             continue
         style = {**series(index, LIGHT), "markersize": 3}
-        values = [100 * quality(p) for _, p in results]
+        values = [100 * p.quality for _, p in results]
         axes.plot([n for n, _ in results], values, label=f"{name}  {values[-1]:.1f} %", **style)
         full = [(n, 100 * p.accuracy_float) for n, p in results if p.accuracy_float is not None]
         if full:

@@ -51,10 +51,8 @@ def guessing(result: RoundResult, labels: Sequence[Sequence[int]]) -> dict[str, 
     if not sum(counts):
         return {}
     guess = max(counts) / sum(counts)
-    found = {
-        name: p.accuracy if p.device_accuracy is None else p.device_accuracy for name, p in result.prototypes.items()
-    }
-    return {name: accuracy for name, accuracy in found.items() if accuracy < min(2 * guess, guess + 0.1)}
+    bound = min(2 * guess, guess + 0.1)
+    return {name: p.quality for name, p in result.prototypes.items() if p.quality < bound}
 
 
 def guessing_text(found: Mapping[str, float]) -> str:

@@ -98,6 +98,11 @@ class PrototypeResult:
     whole_best: float | None = None
 
     @property
+    def quality(self) -> float:
+        """The accuracy that counts: of its model, or of the devices' own models where they keep some."""
+        return self.accuracy if self.device_accuracy is None else self.device_accuracy
+
+    @property
     def full_precision(self) -> float:
         """The accuracy with full-precision weights, whatever a board runs: what papers report."""
         return self.accuracy if self.accuracy_float is None else self.accuracy_float

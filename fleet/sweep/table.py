@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.report.facts import RunFacts, read_facts
-from fleet.report.summary import ensemble, mean_quality, quality
+from fleet.report.summary import ensemble, mean_quality
 from fleet.results.lost import lost_in_all
 from fleet.sweep.grid import SEED, Point
 from fleet.sweep.runner import Planned
@@ -60,7 +60,7 @@ def _metrics(run: RunFacts) -> dict[str, float]:
     last, together = run.last, ensemble(run.last)
     return {
         ACCURACY: mean_quality(last),
-        **{name: quality(p) for name, p in last.prototypes.items()},
+        **{name: p.quality for name, p in last.prototypes.items()},
         **({} if together is None else {ENSEMBLE: together}),
         BYTES_UP: float(sum(r.bytes_up for r in run.rounds)),
         BYTES_DOWN: float(sum(r.bytes_down for r in run.rounds)),

@@ -16,7 +16,6 @@ from wire.envelope import open_envelope
 from wire.keys import generate_key
 from wire.messages import About, Metrics, State
 
-pytestmark = pytest.mark.light
 KEY = generate_key()
 
 

@@ -14,7 +14,6 @@ from edge_agent.protocol.events import Spooled, StartTraining, TrainingDone, Tra
 from edge_agent.trainings import Trainings
 from tests.edge_agent.scripted import DIGEST, make_job, make_offer, write_device
 
-pytestmark = pytest.mark.light
 SPOOLED = Spooled(key="k", round=1, transfer="t", count=3)
 
 

@@ -81,6 +81,9 @@ def simulate(
     if broker is not None and config.transport != "mqtt":
         raise ConfigError("--broker goes with --transport mqtt")
     if dry_run:
+        from fleet.data import load
+
+        load(config.dataset)
         if not quiet:
             print_json(config.to_json())
         return

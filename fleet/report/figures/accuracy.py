@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fleet.report.facts import RunFacts
 from fleet.report.figures.style import Theme, by_round, grid, legend, name_panel, series, short
-from fleet.report.summary import ensemble, mean_quality, quality
+from fleet.report.summary import ensemble, mean_quality
 
 __all__ = ["draw_accuracy", "draw_comparison", "prototypes_of"]
 
@@ -41,7 +41,7 @@ def _prototype(axes: Axes, run: RunFacts, prototype: str, theme: Theme, index: i
     results = run.scored(prototype)
     numbers = [number for number, _ in results]
     style = series(index, theme)
-    axes.plot(numbers, [100 * quality(p) for _, p in results], label=prototype, **style)
+    axes.plot(numbers, [100 * p.quality for _, p in results], label=prototype, **style)
     full = [(number, 100 * p.accuracy_float) for number, p in results if p.accuracy_float is not None]
     if full:
         dotted = {**style, "linestyle": ":", "linewidth": 1.4, "markersize": 3, "markerfacecolor": theme.ground}

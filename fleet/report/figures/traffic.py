@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fleet.report.facts import RunFacts
 from fleet.report.figures.accuracy import prototypes_of
 from fleet.report.figures.style import Theme, grid, legend, name_panel, series, short
-from fleet.report.summary import quality, reached
+from fleet.report.summary import reached
 
 __all__ = ["draw_bytes", "draw_rounds_to_target"]
 
@@ -27,7 +27,7 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         for prototype in run.prototypes:
             results = [result for _, result in run.results(prototype)]
             moved = accumulate(p.bytes_up + p.bytes_down for p in results)
-            points = [(max(b, 1) / 1e6, 100 * quality(p)) for b, p in zip(moved, results, strict=True)]
+            points = [(max(b, 1) / 1e6, 100 * p.quality) for b, p in zip(moved, results, strict=True)]
             style = series(names.index(prototype), theme)
             (found[prototype],) = axes.plot(*zip(*(xy for xy in points if not isnan(xy[1])), strict=True), **style)
         axes.set_xscale("log")

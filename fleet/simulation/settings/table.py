@@ -146,8 +146,12 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The settings that have a variable."""
+    """The settings that have a variable; ConfigError for a variable of that prefix which no setting has."""
     variables = {key: f"{PREFIX}_{key.upper()}" for key, setting in SETTINGS.items() if setting.kind is not dict}
+    for name in sorted(environ):
+        if name.startswith(f"{PREFIX}_") and name not in variables.values():
+            hint = did_you_mean(name, variables.values()) or "; see docs/simulate.md for the settings that have one"
+            raise ConfigError(f"{name}: no setting has this variable{hint}")
     return {
         key: value_of(SETTINGS[key], environ[variable], variable)
         for key, variable in variables.items()

@@ -66,7 +66,7 @@ def test_the_picture_has_accuracies_changes_traffic_and_suspects() -> None:
     assert ["cnn:w1", "62.5", "%", "+12.5", "72.5", "%", "62.5", "%"] in rows
     assert ["ensemble", "75.0", "%"] in rows
     assert "0.02 MB up, 1.28 MB down so far" in shown(show)
-    assert "suspicious: sim-3 0.015" in shown(show)
+    assert "suspicious: sim-3 (score 0.015)" in shown(show)
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 200])
@@ -88,8 +88,8 @@ def test_elsewhere_a_round_is_one_line(said: io.StringIO) -> None:
         show.round_done(result(2, 0.625))
     first, last = said.getvalue().splitlines()
     assert first.startswith("round 1/2  cnn:w1 50.0%  12 kB up  640 kB down  1.5 s  ")
-    assert first.endswith(" s left  suspicious: sim-3 0.015")
-    assert last == "round 2/2  cnn:w1 62.5%  12 kB up  640 kB down  1.5 s  suspicious: sim-3 0.015"
+    assert first.endswith(" s left  suspicious: sim-3 (score 0.015)")
+    assert last == "round 2/2  cnn:w1 62.5%  12 kB up  640 kB down  1.5 s  suspicious: sim-3 (score 0.015)"
 
 
 def test_quiet_says_nothing(said: io.StringIO) -> None:

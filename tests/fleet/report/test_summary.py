@@ -11,7 +11,6 @@ from fleet.report.summary import (
     harm_share,
     mean_quality,
     prototype_rows,
-    quality,
     reached,
     run_row,
     time_split,
@@ -20,8 +19,8 @@ from tests.fleet.report.made import BIT, CNN, a_run, facts, result
 
 
 def test_devices_that_keep_their_models_are_judged_by_those() -> None:
-    assert quality(result(0.5)) == 0.5
-    assert quality(result(0.5, device_accuracy=0.75)) == 0.75
+    assert result(0.5).quality == 0.5
+    assert result(0.5, device_accuracy=0.75).quality == 0.75
 
 
 def test_means_are_over_prototypes_and_the_ensemble_is_the_recipe_s(tmp_path: Path) -> None:

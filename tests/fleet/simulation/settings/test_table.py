@@ -88,6 +88,10 @@ def test_variables_are_texts_of_their_settings() -> None:
         "devices": "rpi4:3",
         "alpha": 0.1,
     }
-    assert from_environment({"EDGESTILL_SIMULATE_FUSION": "steps=3", "EDGESTILL_DATA": "x"}) == {}
+    assert from_environment({"EDGESTILL_DATA": "x"}) == {}
+    with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_ROUND: .* did you mean 'EDGESTILL_SIMULATE_ROUNDS'"):
+        from_environment({"EDGESTILL_SIMULATE_ROUND": "3"})
+    with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_FUSION: no setting has this variable"):
+        from_environment({"EDGESTILL_SIMULATE_FUSION": "steps=3"})
     with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_ROUNDS is 'many', expected a whole number$"):
         from_environment({"EDGESTILL_SIMULATE_ROUNDS": "many"})
