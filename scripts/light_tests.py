@@ -18,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WANTED = ("3.10", "3.13")
+#: Thousands of mutants, floods and broken networks: under the main interpreter alone.
+MAIN_ONLY = ("test_fuzz.py", "test_broker_flood.py", "transport/test_faults.py")
 RUN = ("-m", "pytest", "-q", "-m", "light and not slow", "-p", "no:cacheprovider")
 
 
@@ -51,8 +53,7 @@ def environment(version: str, python: Path) -> Path:
 def run(version: str, python: Path) -> int:
     """Set up, run the marked tests, and print what they said in one piece; the exit code."""
     files = [str(p) for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.light" in p.read_text()]
-    if version != WANTED[0]:  # thousands of mutants: under the main interpreter and the oldest
-        files = [path for path in files if not path.endswith("test_fuzz.py")]
+    files = [path for path in files if not path.endswith(MAIN_ONLY)]
     try:
         command = [environment(version, python), *RUN, *files]
     except subprocess.CalledProcessError as error:

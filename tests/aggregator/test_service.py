@@ -103,7 +103,8 @@ def _shift(device: Device) -> float:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("points", [FEW, pytest.param(POINTS, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [FEW, POINTS], ids=["few", "all"])
 def test_killed_once_in_every_round_it_comes_to_the_same_models(
     tmp_path: Path, mosquitto, started: Path, points: list[str]
 ) -> None:

@@ -103,6 +103,7 @@ def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: p
             exec(compile(snippet.code, where, "exec"), namespace)
 
 
+@pytest.mark.slow
 def test_the_own_model_of_the_page_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
     page = snippets(ROOT / "docs" / "prototypes.md")
     (net,) = [s.code for s in page if s.language == "python" and "def mynet(" in s.code]

@@ -16,6 +16,7 @@ from tests.docs.test_docs import ROOT, environment, run_shell, shell_lines, snip
 PAGE = ROOT / "docs" / "simulate.md"
 
 
+@pytest.mark.slow
 def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
     page = snippets(PAGE)
     (declared,) = [s.code for s in page if s.language == "toml" and "entry-points" in s.code]

@@ -53,7 +53,7 @@ def large(side: int) -> Dataset:
 @pytest.mark.parametrize(
     ("broker", "side", "megabytes"),
     [
-        ("mosquitto", 138, 15),
+        pytest.param("mosquitto", 138, 15, marks=pytest.mark.slow),
         pytest.param("mosquitto", 250, 50, marks=pytest.mark.slow),
         pytest.param("embedded", 250, 50, marks=pytest.mark.slow),
     ],

@@ -50,6 +50,7 @@ def test_a_round_does_not_wait_for_a_board_that_has_given_up(tmp_path: Path, bro
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.parametrize("broker", ["mosquitto"], indirect=True)
 def test_a_round_that_most_have_given_up_is_told_at_once(tmp_path: Path, broker: Broker) -> None:

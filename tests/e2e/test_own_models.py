@@ -12,13 +12,14 @@ from transport.config import BrokerConfig
 from transport.embedded import EmbeddedBroker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        pytest.param({"recipe": "local"}, marks=pytest.mark.slow),
-        pytest.param({"update": "predictor"}, marks=pytest.mark.slow),
-        pytest.param({"fusion": {"personal": True}}, marks=pytest.mark.slow),
+        {"recipe": "local"},
+        {"update": "predictor"},
+        {"fusion": {"personal": True}},
     ],
     ids=["state", "none", "kept", "personal"],
 )

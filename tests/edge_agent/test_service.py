@@ -124,7 +124,8 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("broker", ["embedded", pytest.param("mosquitto", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("broker", ["embedded", "mosquitto"], indirect=True)
 def test_killed_at_every_point_in_turn_the_round_ends_with_the_one_right_update(
     broker: Broker, folder: Path, start: Start
 ) -> None:

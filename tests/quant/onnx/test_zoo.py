@@ -83,6 +83,8 @@ DEEP = ("shufflenetv2", "mobilenetv2")
 
 
 def is_slow(arch: str, precision: Precision) -> bool:
+    if arch == "distilbert":
+        return True
     return (arch in LONGER and precision.quantized) or (arch in DEEP and precision.weight_bits in (2, 4))
 
 
