@@ -112,6 +112,9 @@ def board(tmp_path: Path, keys: Path) -> Iterator[Board]:
     options = ["-F", "none", "-p", str(port), "-i", f"{keys}/user", "-o", f"UserKnownHostsFile={known}"]
     _wait_for(port, server)
     yield Board(root, ["ssh", *options])
+    lock = root / "var/lib/edgestill-push/lock"
+    if lock.exists():  # the board's half of a lost connection may still be at work
+        subprocess.run(["flock", str(lock), "true"], check=True, timeout=120)
     server.terminate()
     server.wait(120)
 
