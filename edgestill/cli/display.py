@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from rich.console import Group, RenderableType
@@ -16,7 +17,7 @@ __all__ = ["Display", "crop"]
 D = TypeVar("D", bound="Display")
 
 
-class Display:
+class Display(ABC):
     """A context manager; subclasses say what is shown."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -35,9 +36,9 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
+    @abstractmethod
     def picture(self) -> list[RenderableType]:
         """What a terminal shows now, from top to bottom."""
-        raise NotImplementedError
 
     def _picture(self) -> RenderableType:
         return Group(*self.picture())

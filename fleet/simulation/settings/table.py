@@ -5,7 +5,7 @@
     local-epochs = 2                 or local_epochs
     fusion = { steps = 50 }          flags that may be repeated are tables, and have no variable
 
-The keys are the fields of `SimulationConfig`, of its virtual time and of `LocalSettings` below that are annotated by a
+The keys are the fields of `SimulationConfig`, of its virtual time and of `LocalFlags` below that are annotated by a
 panel. `SETTINGS` describes them as they are written, in the order of `--help`; `configure.py` makes the configuration.
 Light to import.
 """
@@ -44,7 +44,7 @@ PREFIX = "EDGESTILL_SIMULATE"
 PASSES = f"{DEFAULTS.epochs}, of at least {DEFAULTS.least_steps} and at most {DEFAULTS.most_steps} mini-batches"
 
 
-class LocalSettings(Settings, frozen=True, kw_only=True):
+class LocalFlags(Settings, frozen=True, kw_only=True):
     """What may be said of local training; where it is None, `core/local_defaults.py` and the recipe say it."""
 
     local_epochs: (
@@ -69,7 +69,7 @@ def _fields(struct: Any) -> dict[str, Field]:
 
 
 #: The fields behind the keys: of the simulation itself, of local training, of virtual time.
-OWN, LOCAL, TIME = _fields(SimulationConfig), _fields(LocalSettings), _fields(VirtualTime)
+OWN, LOCAL, TIME = _fields(SimulationConfig), _fields(LocalFlags), _fields(VirtualTime)
 
 
 def _as_written(key: str, field: Field) -> Field:

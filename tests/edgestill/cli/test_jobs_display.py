@@ -5,27 +5,10 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console, Group
 
-from edgestill.cli import output
-from edgestill.cli.display import Display
 from edgestill.cli.jobs_display import JobsDisplay
 from fleet.jobs import Progress
-
-
-def shown(display: Display, width: int = 100) -> str:
-    """What a terminal of so many columns would show now."""
-    console = Console(file=io.StringIO(), width=width)
-    console.print(Group(*display.picture()))
-    return console.file.getvalue()
-
-
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is said where there is no terminal."""
-    stream = io.StringIO()
-    monkeypatch.setattr(output.err, "_file", stream)  # `file` would be put back as the stream that it was then
-    return stream
+from tests.edgestill.cli.displays import shown
 
 
 def test_jobs_are_a_bar_and_a_line_each() -> None:

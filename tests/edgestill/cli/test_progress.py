@@ -6,12 +6,11 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console, Group
+from rich.console import Console
 
-from edgestill.cli import output
-from edgestill.cli.display import Display
 from edgestill.cli.progress import RoundDisplay
 from fleet.results.run_file import PrototypeResult, RoundResult
+from tests.edgestill.cli.displays import shown
 
 DEVICES = {f"sim-{n}": {"weight": 0.25, "score": 0.4 if n < 3 else 0.015, "screened": None} for n in range(4)}
 FLEET = [{"device": name, "prototype": "cnn:w1"} for name in DEVICES]
@@ -29,21 +28,6 @@ def result(number: int, accuracy: float, ensemble: float | None = None) -> Round
         ensemble_accuracy=ensemble,
     )
     return RoundResult(round=number, prototypes={"cnn:w1": scores}, seconds=1.5, devices=DEVICES)
-
-
-def shown(display: Display, width: int = 100) -> str:
-    """What a terminal of so many columns would show now."""
-    console = Console(file=io.StringIO(), width=width)
-    console.print(Group(*display.picture()))
-    return console.file.getvalue()
-
-
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is said where there is no terminal."""
-    stream = io.StringIO()
-    monkeypatch.setattr(output.err, "_file", stream)  # `file` would be put back as the stream that it was then
-    return stream
 
 
 def test_busy_devices_are_those_that_can_train_and_have_not_answered() -> None:
