@@ -1,4 +1,4 @@
-"""Where the benchmarks find datasets: `EDGESTILL_DATA`, or `../shared/data` beside the checkout where that exists."""
+"""The data folder of the benchmarks: `EDGESTILL_DATA`, or `../shared/data` next to the checkout if it exists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""In place of `edge_agent.child.full`: the update is the published model, unchanged.
+"""Replaces `edge_agent.child.full`: the update is the published model, unchanged.
 
-Checks and signs as training does.
+Checks and signs like the training child.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 
 def run(request: Request, tell: object = None) -> dict[str, float]:
-    """Leave the update in the outbox; an offer is taken as it is."""
+    """Write the update to the outbox; an offered model is installed unchanged."""
     root = Path(request.state_dir)
     folder = root / "staging" / request.key
     remove(folder)
@@ -60,6 +60,6 @@ def _echo(request: Request, number: int) -> bytes:
 
 
 def _age() -> float:
-    """Seconds since this process was started, to the system's hundredth."""
+    """Seconds since this process was started, with the system's resolution of 10 ms."""
     ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / 100)

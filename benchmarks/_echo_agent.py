@@ -1,7 +1,7 @@
 """A real agent process that trains nothing: `_echo_agent.py CONFIG child|inline`, run by round_trip.py.
 
-Link, protocol, store and disk are the agent's own. The update is made by a child process, as training is, or, with
-`inline`, by the agent itself: the difference is what starting a Python process costs.
+Link, protocol, store and disk are the agent's own. The update is created by a child process, as in training, or, with
+`inline`, by the agent itself: the difference is the cost of starting a Python process.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EchoChild:
 
 
 class EchoInline:
-    """No process: the echo is made at once, on the agent's thread."""
+    """No process: the echo is created at once, on the agent's thread."""
 
     pid = 0
 

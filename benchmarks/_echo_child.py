@@ -9,5 +9,5 @@ import _echo
 from edge_agent.child import __main__ as child
 
 if __name__ == "__main__":
-    sys.modules["edge_agent.child.full"] = _echo  # the child imports its work when it has limited itself
+    sys.modules["edge_agent.child.full"] = _echo  # the child imports its work after setting its limits
     sys.exit(child.main())

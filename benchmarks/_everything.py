@@ -1,4 +1,4 @@
-"""What a round costs with everything that edgestill adds, beside FedAvg with the same fleet."""
+"""The cost of a round with all features of edgestill, compared with FedAvg on the same fleet."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ __all__ = ["FULL", "QUICK", "Scale", "everything"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The fleet, and how long it runs."""
+    """The size of the fleet and the number of rounds."""
 
     dataset: str
     devices: int
-    invited: tuple[int, ...]  # a round: distillation costs the same, so the fewer there are the more it weighs
-    rounds: int  # the first is not counted: graphs are exported and kernels warmed up in it
+    invited: tuple[
+        int, ...
+    ]  # devices per round; the cost of distillation is constant, so its share is larger with fewer devices
+    rounds: int  # the first is not counted: it exports graphs and warms up kernels
     source: int  # unlabeled samples
     steps: int  # of distillation
 
@@ -29,7 +31,7 @@ QUICK = Scale(dataset="digits", devices=3, invited=(3,), rounds=2, source=64, st
 
 
 def everything(repeats: int, scale: Scale) -> dict[str, Any]:
-    """Seconds per round of both, best of `repeats`, their ratio, and where the time goes; by devices in a round."""
+    """Seconds per round of both, best of `repeats`, their ratio, and seconds by stage; by devices per round."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import torch
 
@@ -42,7 +44,7 @@ def everything(repeats: int, scale: Scale) -> dict[str, Any]:
     facts: dict[str, Any] = {"everything_ratio": {}, "everything_s": {}, "everything_split": {}}
     for invited in scale.invited:
         plain = SimulationConfig(
-            score_devices="never",  # the fused models are what is compared
+            score_devices="never",  # only the fused models are compared
             dataset=scale.dataset,
             devices=scale.devices,
             prototypes=("mlp:fp32", "cnn:fp32", "cnn:w1"),

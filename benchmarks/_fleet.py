@@ -14,7 +14,7 @@ FLEET = "bench"
 
 
 def device_names(count: int) -> list[str]:
-    """Ids of so many devices."""
+    """Ids of `count` devices."""
     return [f"bench-{i:04d}" for i in range(count)]
 
 
@@ -28,7 +28,7 @@ def write_fleet(
     devices: Mapping[str, Ed25519PrivateKey],
     others: Mapping[str, Ed25519PrivateKey] | None = None,
 ) -> Ed25519PrivateKey:
-    """`home`/fleet.toml of a fleet whose rounds wait for all `devices` and which knows `others`; its signing key."""
+    """Write `home`/fleet.toml of a fleet whose rounds wait for all `devices`; `others` are known too."""
     home.mkdir(parents=True)
     key = generate_key()
     save_private_key(key, home / "aggregator.key")
@@ -48,7 +48,7 @@ def write_fleet(
 
 
 def write_agent(home: Path, *, port: int, prototype: str, key: Ed25519PrivateKey, aggregator: Ed25519PublicKey) -> None:
-    """`home`/agent.toml of the device called like the folder; its samples are data.npz beside the folder."""
+    """Write `home`/agent.toml of the device named like the folder; its samples are data.npz in the parent folder."""
     home.mkdir(parents=True)
     save_private_key(key, home / "device.key")
     tables = {

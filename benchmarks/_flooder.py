@@ -1,7 +1,7 @@
-"""Devices that flood, in a process of their own with the lowest priority, started by flood.py for its own broker.
+"""Flooding devices in a separate process with the lowest priority, started by flood.py for its own broker.
 
-It reads what to do as one line of JSON, connects, makes its messages, says `ready`, sends from the next line on until
-its input ends (or `seconds` are over), and prints what it has sent.
+It reads its parameters as one line of JSON, connects, prepares its messages, prints `ready`, sends from the next line
+of input until its input ends (or `seconds` are over), and prints the amount sent.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["CASES"]
 
 Messages = Iterator[tuple[str, bytes]]
 TICK_S = 0.01
-KEPT_BYTES = 24 * 10**6  # of messages that are made before, per device; then they come again
+KEPT_BYTES = 24 * 10**6  # bytes of prepared messages per device; they are then repeated
 KEPT = 4000
 LEAST = 4096  # bytes of a chunk: MIN_CHUNK of wire/chunks.py
-UNSENT = 4 * 10**6  # bytes that wait in this process
+UNSENT = 4 * 10**6  # unsent bytes in this process
 
 
 def _chunk(device: str, content: Content, n: int, data: bytes) -> tuple[str, bytes]:
@@ -47,14 +47,14 @@ def _random_digest() -> str:
 
 
 def tiny_chunks(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """62 bytes each, of a transfer that declares 65,536; every second one, so that what is missing is in pieces."""
+    """62 bytes each, of a transfer that declares 65,536; every second one, so that the missing part is fragmented."""
     while True:
         content = Content(digest=_random_digest(), size=2**16, chunk_size=1)
         yield from (_chunk(device, content, n, b"x") for n in range(0, 2**16, 2))
 
 
 def least_chunks(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """The smallest that are taken, of a large update, every second one."""
+    """Chunks of the smallest accepted size, of a large update, every second one."""
     data = os.urandom(LEAST)
     while True:
         content = Content(digest=_random_digest(), size=60 * 10**6, chunk_size=LEAST)
@@ -62,7 +62,7 @@ def least_chunks(device: str, _key: Ed25519PrivateKey) -> Messages:
 
 
 def big_chunks(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """As large as a packet can be."""
+    """Chunks of the largest packet size."""
     data = os.urandom(MAX_CHUNK)
     while True:
         content = Content(digest=_random_digest(), size=60 * 10**6, chunk_size=MAX_CHUNK)
@@ -70,13 +70,13 @@ def big_chunks(device: str, _key: Ed25519PrivateKey) -> Messages:
 
 
 def many_transfers(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """Each message is the end of another update."""
+    """Each message is the last chunk of another update."""
     while True:
         yield _chunk(device, Content(digest=_random_digest(), size=40 * DEFAULT_CHUNK + 1), 40, b"x")
 
 
 def late_updates(device: str, key: Ed25519PrivateKey) -> Messages:
-    """Whole updates of a round that is closed, rightly signed, never the same."""
+    """Complete updates of a closed round, correctly signed, all different."""
     header = UpdateHeader(
         round=1,
         device=device,
@@ -94,12 +94,12 @@ def late_updates(device: str, key: Ed25519PrivateKey) -> Messages:
 
 
 def repeated_updates(device: str, key: Ed25519PrivateKey) -> Messages:
-    """One update that was refused, again and again."""
+    """One refused update, repeated."""
     return itertools.cycle([next(late_updates(device, key))])
 
 
 def metrics(device: str, key: Ed25519PrivateKey) -> Messages:
-    """Rightly signed, with a problem to be logged."""
+    """Correctly signed metrics with a problem to be logged."""
     topic = str(DeviceTopic(FLEET, device, "metrics"))
     for number in itertools.count(1):
         told = encode_message(Metrics(round=number, problem="p" * 150))
@@ -107,7 +107,7 @@ def metrics(device: str, key: Ed25519PrivateKey) -> Messages:
 
 
 def changing_about(device: str, key: Ed25519PrivateKey) -> Messages:
-    """Another prototype each time, so that the fleet has to be told something else."""
+    """Another prototype each time, so that the aggregator must publish a new instruction."""
     topic = str(DeviceTopic(FLEET, device, "about"))
     for prototype in itertools.cycle(["cnn:fp32", "mlp:fp32"]):
         about = About(board=_random_digest()[:8], prototype=prototype, precision="fp32", label_counts=(10,) * 10)
@@ -122,13 +122,13 @@ def garbage(device: str, _key: Ed25519PrivateKey) -> Messages:
 
 
 def long_topics(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """Of 60,000 characters."""
+    """Topics of 60,000 characters."""
     while True:
         yield f"edgestill/1/{FLEET}/{device}{os.urandom(30_000).hex()}/state", b"x"
 
 
 def enrolment(device: str, _key: Ed25519PrivateKey) -> Messages:
-    """Requests of boards that nobody knows, each under another name."""
+    """Enrolment requests of unknown boards, each under another name."""
     for n in itertools.count():
         yield str(DeviceTopic(FLEET, f"{device}-{n}", "enrol")), os.urandom(1000)
 
@@ -149,7 +149,7 @@ CASES: dict[str, Callable[[str, Ed25519PrivateKey], Messages]] = {
 
 
 def packets(case: str, device: str, key: Ed25519PrivateKey, count: int) -> list[bytes]:
-    """The messages of one device, ready to be written."""
+    """The encoded messages of one device."""
     made: list[bytes] = []
     size = 0
     for topic, payload in itertools.islice(CASES[case](device, key), count):
@@ -183,7 +183,7 @@ stopped = asyncio.Event()
 
 
 async def flood(order: dict) -> None:
-    """Do what flood.py has ordered."""
+    """Flood according to the parameters on stdin."""
     rates = order["messages"], order["bytes"]
     count = int(min(KEPT, order["messages"] * order["seconds"] or KEPT))
     links = [await open_connection(order["port"], name, lambda *_: None) for name in order["keys"]]

@@ -1,8 +1,8 @@
-"""Light devices: real connections and real messages of many agents in one process, with an echo in place of training.
+"""Light devices: real connections and real messages of many agents in one process, with an echo instead of training.
 
-Each announces itself, learns the published model from its offer, keeps a signed update ready (the published tensors,
-unchanged, under its own id), and sends it when its job comes. What is said, and when a chunk goes out or goes out
-again, is decided by the agent's own code (`edge_agent/messages.py`, `edge_agent/protocol/upload.py`).
+Each announces itself, gets the published model from its offer, prepares a signed update (the published tensors,
+unchanged, under its own id), and sends it when its job arrives. The agent's own code (`edge_agent/messages.py`,
+`edge_agent/protocol/upload.py`) determines the messages and when a chunk is sent or repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TICK_S = 0.25
 
 @dataclass(slots=True)
 class LightDevice:
-    """One device; `offered` and `accepted` are set as the messages come."""
+    """One device; `offered` and `accepted` are set when the messages arrive."""
 
     name: str
     key: Ed25519PrivateKey
@@ -47,8 +47,8 @@ class LightDevice:
     bytes_up: int = 0
     _link: Connection | None = None
     _mail: Mail | None = None
-    _packets: list[bytes] = field(default_factory=list)  # the update, ready to be written
-    _sizes: list[int] = field(default_factory=list)  # of its chunks
+    _packets: list[bytes] = field(default_factory=list)  # the encoded update
+    _sizes: list[int] = field(default_factory=list)  # size of its chunks
     _upload: Upload | None = None
 
     async def connect(self, port: int) -> None:
@@ -59,7 +59,7 @@ class LightDevice:
         await self._link.subscribe(agent_filters(FLEET, self.name))
 
     async def announce(self) -> None:
-        """Say who is there."""
+        """Announce the device."""
         assert self._link is not None
         assert self._mail is not None
         about = About(board="bench", prototype=self.prototype, precision="fp32", label_counts=(10,) * 10)
@@ -67,7 +67,7 @@ class LightDevice:
         await self._link.publish(*self._mail.about(about))
 
     def prepare(self, tensors: bytes, base: str, number: int = 1) -> int:
-        """Make the update of round `number`; bytes of its chunks."""
+        """Prepare the update of round `number`; returns the bytes of its chunks."""
         assert self._mail is not None
         header = UpdateHeader(
             round=number,
@@ -89,7 +89,7 @@ class LightDevice:
         return sum(self._sizes)
 
     def tick(self) -> None:
-        """Ask again if an answer is overdue."""
+        """Retry if an answer is overdue."""
         if self.asked_at is not None and self.accepted_at is None and self._upload is not None:
             self._send(self._upload.tick(time.monotonic()))
 
@@ -105,7 +105,7 @@ class LightDevice:
             self._answered(self._mail.read_ack(payload).ack, now)
             return
         if not topic.endswith("/job"):
-            return  # its own state, which an agent hears too
+            return  # its own state, which an agent receives too
         match self._mail.read_job(payload).instruction:
             case Offer() as offer:
                 self.offered = offer
@@ -155,7 +155,7 @@ async def fetch_tensors(port: int, digest: str, aggregator: Ed25519PublicKey) ->
 async def until(
     condition: Callable[[], bool], seconds: float, what: str, step: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait for a condition; a benchmark that waits longer is over."""
+    """Wait for a condition; the benchmark aborts after a timeout."""
     end = time.monotonic() + seconds
     ticked = 0.0
     while not condition():

@@ -1,4 +1,4 @@
-"""What the benchmarks of whole fleets need of the machine: a broker of their own, file descriptors, memory figures."""
+"""Utilities of the benchmarks of whole fleets: a broker, file descriptors, CPU and memory figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START_S = 10.0
 
 
 class Mosquitto:
-    """A Mosquitto on a free loopback port, with the limits of its own defaults; a context manager, ended by its pid."""
+    """A Mosquitto on a free loopback port with its default limits; a context manager that stops it by its pid."""
 
     def __init__(self, folder: Path, lines: tuple[str, ...] = ()) -> None:
         binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
@@ -29,7 +29,7 @@ class Mosquitto:
 
     @property
     def pid(self) -> int:
-        """Of the running broker."""
+        """The process id of the running broker."""
         assert self._process is not None
         return self._process.pid
 
@@ -67,7 +67,7 @@ def _free_port() -> int:
 
 
 def allow_files(count: int) -> None:
-    """Let this process and its children open so many files; the soft limit is 1024 on most systems."""
+    """Raise the limit of open files of this process and its children; the soft limit is 1024 on most systems."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         raise SystemExit(f"{count} open files are needed, the system allows {hard}; see `ulimit -Hn`")
@@ -75,18 +75,18 @@ def allow_files(count: int) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used of the processors, in its own code and in the kernel."""
+    """CPU seconds of a process, in user and kernel mode."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int) -> float:
-    """The resident memory of a process now."""
+    """The current resident memory of a process."""
     return _status(pid, "VmRSS")
 
 
 def peak_mb(pid: int) -> float:
-    """The largest resident memory that a process has had."""
+    """The peak resident memory of a process."""
     return _status(pid, "VmHWM")
 
 

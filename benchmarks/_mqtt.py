@@ -1,7 +1,7 @@
 """A tiny MQTT 3.1.1 client on asyncio: thousands of connections in one process, as paho's own loops cannot.
 
-Only what the benchmarks need: CONNECT with a will, SUBSCRIBE, PUBLISH with QoS 0 and 1. A broken connection is an
-error.
+It implements only what the benchmarks need: CONNECT with a will, SUBSCRIBE, PUBLISH with QoS 0 and 1. A lost
+connection is an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def publish_packet(topic: str, payload: bytes, number: int = 0) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; `on_message` hears what comes."""
+    """One connection; `on_message` is called for every message."""
 
     def __init__(self, client_id: str, on_message: OnMessage, will: tuple[str, bytes] | None) -> None:
         self._client_id, self._on_message, self._will = client_id, on_message, will
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
 
-    # asyncio's side
+    # callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -96,20 +96,20 @@ class Connection(asyncio.Protocol):
             if future is not None and not future.done():
                 future.set_result(None)
 
-    # ours
+    # public methods
 
     def write(self, data: bytes) -> None:
-        """Send bytes; the kernel's buffer and asyncio's take them."""
+        """Send bytes through the buffers of the kernel and asyncio."""
         assert self._transport is not None
         self._transport.write(data)
 
     def unsent(self) -> int:
-        """Bytes that the kernel has not taken yet."""
+        """Bytes that the kernel has not accepted yet."""
         assert self._transport is not None
         return self._transport.get_write_buffer_size()
 
     def answer(self, kind: int, number: int = 0) -> asyncio.Future[None]:
-        """Of the broker, when it comes."""
+        """A future for the broker's answer."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[kind, number] = future
         return future
@@ -149,7 +149,7 @@ async def open_connection(
 
 
 def _end_of_packet(buffer: bytearray) -> tuple[int, int] | None:
-    """Where the body of the first packet starts and stops; None while its length is not there."""
+    """Start and end of the first packet's body; None until its length is received."""
     size = 0
     for i in range(1, min(5, len(buffer))):
         size |= (buffer[i] & 0x7F) << (7 * (i - 1))

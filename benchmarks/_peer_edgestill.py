@@ -1,4 +1,4 @@
-"""The peers' work, done by edgestill: a script for the peers' harness, which gives it `common.py` and arguments."""
+"""The peers' workload in edgestill: a script for the peers' harness, which provides `common.py` and arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wire.tensors import encode
 
 PROTOTYPES = {"mlp": ("mlp:fp32", 200), "cnn": ("mcmahan_cnn:fp32", 512)}
 SHAPE = (1, 28, 28)
-MEAN, STD = 255 * 0.1307, 255 * 0.3081  # the harness's, in the units of a byte
+MEAN, STD = 255 * 0.1307, 255 * 0.3081  # of the harness, in units of a byte
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     prototype, latent = PROTOTYPES[a.model]
     dataset = _stored(a.images) if a.images and a.data == "mnist" else _floats(a.data)
     config = SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset="peers",
         devices=common.N_CLIENTS,
         prototypes=(prototype,),
@@ -62,7 +62,7 @@ def main() -> None:
 
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--images", type=Path, help="MNIST as edgestill keeps it: x_train.npy, …")
+    parser.add_argument("--images", type=Path, help="MNIST as stored by edgestill: x_train.npy, …")
 
 
 def _stored(folder: Path) -> Dataset:
@@ -88,12 +88,12 @@ def _floats(kind: str) -> Dataset:
 
 
 def _warm_up(simulation: Simulation) -> None:
-    """Every worker trains once for nothing: first calls of kernels are not timed for the peers either."""
+    """Every worker trains once before timing: the first calls of kernels are not timed for the peers either."""
     published = {g.name: Artifact(encode(pack_state(g.state))) for g in simulation.groups}
     simulation.engine.open(News(number=1, published=published))
     list(simulation.engine.train([[Task(device.number, {})] for device in simulation.devices[:2]], lambda *_: None))
 
 
 if __name__ == "__main__":
-    leave_quickly()  # as our commands do
+    leave_quickly()  # as in our commands
     main()

@@ -1,4 +1,4 @@
-"""The flag `--quick`, which every benchmark has: tests run each script with it (tests/benchmarks/test_quick.py)."""
+"""The flag `--quick` of all benchmarks: tests run each script with it (tests/benchmarks/test_quick.py)."""
 
 from __future__ import annotations
 
@@ -8,5 +8,7 @@ __all__ = ["add_quick"]
 
 
 def add_quick(parser: argparse.ArgumentParser) -> None:
-    """One tiny case from start to end, in seconds, without peers."""
-    parser.add_argument("--quick", action="store_true", help="one tiny case: that it runs; its figures mean nothing")
+    """Add the flag: one tiny case from start to end, in seconds, without peers."""
+    parser.add_argument(
+        "--quick", action="store_true", help="smoke test with one tiny case; the figures are meaningless"
+    )

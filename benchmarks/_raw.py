@@ -1,8 +1,8 @@
-"""What the broker alone carries: the chunks of all devices, from as many connections, to one bare paho subscriber.
+"""Throughput of the broker alone: the chunks of all devices, from as many connections, to one bare paho subscriber.
 
-Nothing is checked, kept or answered. At QoS 1 broker and subscriber acknowledge every message, as `mosquitto_pub -q 1`
-and `mosquitto_sub -q 1` would have it; at QoS 0 nobody does. At most `WINDOW` messages are under way, since Mosquitto
-drops what is queued beyond 1,000.
+Nothing is checked, stored or answered. At QoS 1 broker and subscriber acknowledge every message, as with
+`mosquitto_pub -q 1` and `mosquitto_sub -q 1`; at QoS 0 there are no acknowledgements. At most `WINDOW` messages are in
+flight, because Mosquitto drops messages queued beyond 1,000.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class RawRun:
-    """MB/s, and how many messages did not arrive."""
+    """MB/s, and the number of lost messages."""
 
     qos: int
     rate: float
@@ -70,15 +70,15 @@ async def _run(port: int, links: list[Connection], sizes: list[int], qos: int) -
 
 
 class _Counts:
-    """What the subscriber says."""
+    """The counts that the subscriber prints."""
 
     def __init__(self, reader: asyncio.subprocess.Process) -> None:
         self._reader = reader
         self.came = 0
-        self.facts: dict[str, float] = {}  # its last words
+        self.facts: dict[str, float] = {}  # its final output
 
     async def reach(self, count: int) -> None:
-        """Wait until so many messages have come, or the subscriber has ended."""
+        """Wait until this many messages have arrived, or the subscriber has ended."""
         while self.came < count and not self.facts:
             line = await self.read()
             if line.startswith(b"{"):

@@ -1,8 +1,8 @@
-"""Counts what reaches one bare paho subscriber: `_raw_subscriber.py PORT TOPIC MESSAGES QOS`, run by mqtt_load.py.
+"""Counts the messages of one bare paho subscriber: `_raw_subscriber.py PORT TOPIC MESSAGES QOS`, run by mqtt_load.py.
 
-Prints `ready` when it is subscribed, its count every `EVERY` messages, then one JSON object: messages, bytes, and when
-the last one came (seconds of the system's monotonic clock). It gives up after 3 s without a message: a broker may drop
-what a slow reader leaves.
+Prints `ready` when it is subscribed, its count every `EVERY` messages, then one JSON object: messages, bytes, and the
+time of the last one (seconds of the system's monotonic clock). It stops after 3 s without a message: a broker may drop
+messages for a slow reader.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def write_board(folder: Path, key: Ed25519PrivateKey, port: int) -> None:
 
 
 def idle_mb(folder: Path) -> float:
-    """An agent that has started, has connected and waits."""
+    """Memory of an agent that has connected and is idle."""
     command = [sys.executable, "-m", "edgestill", "agent", "run", "--config", str(folder / "agent.toml")]
     log = folder / "agent.log"
     with log.open("wb") as said:
@@ -80,7 +80,7 @@ def idle_mb(folder: Path) -> float:
 def training(
     folder: Path, prototype: str, key: Ed25519PrivateKey, batch: int, *, light: bool = False
 ) -> dict[str, float]:
-    """Peak memory and seconds of a child, from start to end."""
+    """Peak memory and seconds of a training child, from start to end."""
     arch, precision = parse_prototype(prototype)
     model = build(PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT), generator=torch.Generator().manual_seed(0))
     header = ModelHeader(

@@ -29,7 +29,7 @@ from models.registry import architecture
 from quant.layers import Layers, layers_for
 from quant.precision import FP32, Precision, parse_precision
 
-LIMIT = 1.25  # what the lean layers may cost, times float32
+LIMIT = 1.25  # maximum cost of our layers, relative to float32
 INPUT_SHAPE = (3, 32, 32)
 
 
@@ -92,7 +92,7 @@ def training_step(net: nn.Module, batch: int) -> Callable[[], None]:
 
 
 def medians(steps: dict[str, Callable[[], None]], repeat: int) -> dict[str, float]:
-    """Milliseconds of CPU time of each step, taken in turns."""
+    """Median CPU milliseconds of each step; the variants take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(repeat + 3):
         for name, step in steps.items():

@@ -1,12 +1,12 @@
-"""What the cap on claimed examples costs and prevents: `benchmarks/bounded_influence.py [--json] [--quick] [PART ...]`.
+"""Cost and effect of the cap on claimed examples: `benchmarks/bounded_influence.py [--json] [--quick] [PART ...]`.
 
-sizes    how far honest fleets are from the median: max / lower median of the devices' examples, 20 draws a partition
+sizes    spread of honest fleets: max / lower median of the devices' examples, 20 draws per partition
 cost     accuracy of honest fleets (digits and MNIST, alpha 0.1, 30 devices) by `max_examples_ratio`, three seeds
 attack   15 devices with digits, one of them with a backdoor: it claims 2^53 examples, without the cap and with it, and
-         then what it has
+         then its true number
 
 The attacker trains like the others, so its update has an honest norm; half of its images carry a patch of 2 x 2 bright
-pixels and the label 0. A backdoor works where the fused model calls a patched test image of another class 0.
+pixels and the label 0. The backdoor succeeds on a patched test image of another class that the fused model labels 0.
 
 `--quick`: digits alone, one draw, one recipe, one seed, one round.
 """
@@ -61,7 +61,7 @@ TARGET, ATTACKER, DEVICES = 0, 7, 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much is measured."""
+    """The size of the benchmark."""
 
     datasets: tuple[str, ...] = ("digits", "mnist")
     splits: tuple[tuple[str, float], ...] = tuple(SPLITS)
@@ -103,7 +103,7 @@ class Backdoored(SimulatedDevice):
 
     @property
     def y(self) -> torch.Tensor:
-        """What it teaches."""
+        """The labels that it trains with."""
         y = super().y.clone()
         y[::2] = TARGET
         return y
@@ -117,7 +117,7 @@ def patched(x: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Measure, print, and with `--json` say it again as one object."""
+    """Measure and print, with `--json` also as one object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     add_quick(parser)
@@ -153,7 +153,7 @@ def _sizes(scale: Scale) -> Measured:
 
 
 def _ratios(labels: Any, split: str, alpha: float, devices: int, draws: int) -> list[float]:
-    """Of so many draws; none where the partition finds none with its least size."""
+    """The ratios of several draws; empty if no draw satisfies the partition's minimum size."""
     found = []
     for seed in range(draws):
         try:
@@ -186,7 +186,7 @@ def _spread(values: list[float]) -> float:
 
 
 def _honest(dataset: str, recipe: str, ratio: float, seed: int, scale: Scale) -> tuple[float, float]:
-    """Mean accuracy of the last three rounds, and how many devices were capped in one."""
+    """Mean accuracy of the last three rounds, and the number of devices capped per round."""
     data = subset(load(dataset), 3000, 1000, seed=seed)
     config = _config(dataset, recipe, ratio, seed, devices=scale.devices, alpha=0.1, rounds=scale.rounds)
     with Simulation(config, data) as simulation:
@@ -207,7 +207,7 @@ def _attack(scale: Scale) -> Measured:
 
 
 def backdoor(recipe: str, ratio: float, seed: int, *, claim: float, rounds: int) -> tuple[float, float, float]:
-    """Accuracy and success of the backdoor after the last round, and the attacker's greatest weight in any."""
+    """Accuracy and success rate of the backdoor after the last round, and the attacker's maximum weight."""
     config = _config("digits", recipe, ratio, seed, devices=DEVICES, partition="iid", rounds=rounds)
 
     def with_attacker(config: SimulationConfig, dataset: Dataset, hooks: Hooks) -> list[SimulatedDevice]:
@@ -233,7 +233,7 @@ def backdoor(recipe: str, ratio: float, seed: int, *, claim: float, rounds: int)
 
 def _config(dataset: str, recipe: str, ratio: float, seed: int, **changes: Any) -> SimulationConfig:
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset=dataset,
         prototypes=("cnn:fp32",),
         training=LocalTraining(lr=0.05, batch_size=16, epochs=2, momentum=0.9 if dataset == "digits" else 0.5),

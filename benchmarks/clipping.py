@@ -1,8 +1,8 @@
-"""What clipping a gradient costs in a step: perceptrons alone and stacked, and networks through autograd.
+"""Cost of gradient clipping per step: perceptrons alone and stacked, and networks through autograd.
 
     python benchmarks/clipping.py [--json] [--quick]
 
-Steps without clipping and with a norm that is reached in turn, in one process; least CPU time, in microseconds.
+Steps without clipping and with a norm that is exceeded take turns in one process; least CPU time, in microseconds.
 `--quick`: one perceptron, two steps.
 """
 
@@ -30,13 +30,13 @@ NAMES = ("mlp:fp32", "mlp:w1", "fedrad_mlp:fp32", "cnn:fp32", "mcmahan_cnn:fp32"
 
 
 def model_of(name: str) -> Prototype:
-    """Of MNIST's shape."""
+    """A prototype with MNIST's input shape."""
     spec = PrototypeSpec(*parse_prototype(name), (1, 28, 28), 10, 32)
     return build(spec, generator=torch.Generator().manual_seed(0))
 
 
 def alone(model: Prototype, how: LocalTraining) -> float:
-    """Seconds of a step of one device."""
+    """Seconds per step of one device that trains alone."""
     x, y = torch.randn(500, 1, 28, 28), torch.randint(10, (500,))
     begun = time.process_time()
     train_local(model, x, y, how, generator=torch.Generator().manual_seed(0))
@@ -44,7 +44,7 @@ def alone(model: Prototype, how: LocalTraining) -> float:
 
 
 def stacked(model: Prototype, how: LocalTraining, devices: int = 5) -> float:
-    """Seconds of a step of one device of several."""
+    """Seconds per step and device of several stacked devices."""
     x, y = torch.randn(500 * devices, 784), torch.randint(10, (500 * devices,))
     generators = [torch.Generator().manual_seed(k) for k in range(devices)]
     pupils = Pupils(Shelf(x), torch.arange(len(y)), y, [500] * devices, generators)
@@ -56,7 +56,7 @@ def stacked(model: Prototype, how: LocalTraining, devices: int = 5) -> float:
 def compare(
     name: str, step: Callable[[Prototype, LocalTraining], float], how: LocalTraining, rounds: int
 ) -> tuple[float, float]:
-    """The least of several, without and with clipping, measured in turn."""
+    """The least time of several rounds, without and with clipping, which take turns."""
     found: dict[float, list[float]] = {0.0: [], 0.01: []}
     for _ in range(rounds):
         for clip, seconds in found.items():

@@ -1,8 +1,8 @@
 """Convolutions in the frequency domain against torch's own: `python benchmarks/convolutions.py [--json] [--quick]`.
 
-Forward and backward of one layer on a batch of 32, then a step of SGD of McMahan's CNN, one thread. Both ways take
-turns in the same run; the ratio is that of the fastest turns. The error is the largest difference to the sum in
-doubles, by the largest number. The last rows are shapes for which `quant.spectral.pays` says no.
+Forward and backward of one layer on a batch of 32, then a step of SGD of McMahan's CNN, one thread. Both variants take
+turns in the same run; the ratio is that of the fastest turns. The error is the largest difference to the result in
+float64, relative to the largest value. The last rows are shapes for which `quant.spectral.pays` is false.
 `--quick`: one layer and the network, once each.
 """
 
@@ -40,7 +40,7 @@ Rule = Callable[..., bool]
 
 
 def main() -> None:
-    """Measure, print, and with `--json` say it again as one object."""
+    """Measure and print, with `--json` also as one object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     add_quick(parser)
@@ -93,7 +93,7 @@ def _network(*, quick: bool) -> float:
 
 
 def _ratio(work: Callable[[], object], *, ours: Rule, turns: int, times: int) -> float:
-    """The seconds of torch's way by those of ours: the best of so many `times`, each the mean of so many `turns`."""
+    """Seconds of torch divided by ours: the best of `times` repetitions, each the mean of `turns` calls."""
     best = {ours: float("inf"), _never: float("inf")}
     for _ in range(times):
         for rule in best:
@@ -110,7 +110,7 @@ def _seconds(work: Callable[[], object], turns: int) -> float:
 
 
 def _by(rule: Rule, do: Callable[[], float]) -> float:
-    """`do`, where `rule` says which convolutions go into the frequency domain."""
+    """Call `do` while `rule` selects the convolutions in the frequency domain."""
     before = quant.spectral.pays
     quant.spectral.pays = rule  # type: ignore[assignment]
     try:

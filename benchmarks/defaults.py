@@ -7,8 +7,8 @@ for digits, MNIST and Fashion-MNIST, alpha 0.1 and 1, three seeds. Beside every 
 of what a board runs, mean over the prototypes; `float` that of the same models with full-precision weights; `own` that
 of every device's model on its own kind of data after its local training, mean and worst. Recipes that the default
 prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same. `lost` are devices whose training failed,
-`left out` those that the recipe excluded, both summed over the rounds; with `--attacks`, `harm` is the attackers' share
-of the averages in %, mean over the rounds.
+`excluded` those that the recipe excluded, both summed over the rounds; with `--attacks`, `attackers` is their share of
+the averages in %, mean over the rounds.
 
 Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
 (`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` a run is a
@@ -45,7 +45,7 @@ LEAST = 2.0  # points that a recipe may be below local training and FedAvg
 OTHER = {"fedma": "mlp:fp32"}  # matched averaging knows perceptrons and VGG-9 alone
 BASES = ("local", "fedavg")
 CELL = ("dataset", "alpha", "devices", "attack", "prototypes", "recipe")  # what a run is, but for its seed
-NUMBERS = ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded", "harm")
+NUMBERS = ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded", "attackers")
 Row = dict[str, Any]
 
 
@@ -97,8 +97,12 @@ def facts(told: Mapping[str, Any]) -> Row:
         "seconds": fmean(r["seconds"] for r in rounds),
         "lost": sum(len(r.get("lost", {})) for r in rounds),
         "excluded": sum(1 for r in rounds for d in r["devices"].values() if d.get("screened")),
-        "harm": 100 * fmean(sum(r["devices"].get(d, {}).get("weight", 0) for d in bad) / len(last) for r in rounds),
+        "attackers": 100 * fmean(sum(_weight(r, device) for device in bad) / len(last) for r in rounds),
     }
+
+
+def _weight(result: Mapping[str, Any], device: str) -> float:
+    return float(result["devices"].get(device, {}).get("weight", 0))
 
 
 def mean(rows: Sequence[Row], key: str) -> float | None:
@@ -135,12 +139,12 @@ def markdown(lines: Sequence[Row]) -> str:
         text += [f"\n**{scene}**\n"]
         mine = [line for line in lines if _scene(line) == scene]
         attacked = any(line["attack"] for line in mine)
-        heads = ["recipe", "seeds", "deployed", "float weights", "own: mean", "worst", "s a round", "lost", "left out"]
-        heads += ["harm", ""] if attacked else [""]
+        heads = ["recipe", "seeds", "deployed", "float weights", "own: mean", "worst", "s a round", "lost", "excluded"]
+        heads += ["attackers", ""] if attacked else [""]
         text += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
         for line in mine:
             name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
-            numbers = [_number(line[key]) for key in NUMBERS if attacked or key != "harm"]
+            numbers = [_number(line[key]) for key in NUMBERS if attacked or key != "attackers"]
             text.append(f"| {' | '.join([name, str(line['seeds']), *numbers, _mark(line)])} |")
     return "\n".join(text)
 

@@ -1,15 +1,15 @@
-"""Ensemble distillation against the plain loop, and what FedRAD's scores cost beside the teachers' forwards.
+"""Ensemble distillation against a plain loop, and the cost of FedRAD's scores relative to the teachers' forward passes.
 
     python benchmarks/distill.py [--json] [--quick]
 
-The plain loop is what FedDF's pseudo-code says: at every step, every teacher answers the batch. It is written with
-torch alone: modules in evaluation mode, `torch.optim`, `clip_grad_norm_`. Both learn from the same batches in the same
-order, without augmentation. Figures are CPU seconds, which other load disturbs least; `wall_speedup` is by the clock
-and shows the cores too.
+The plain loop follows FedDF's pseudo-code: every teacher evaluates the batch of every step. It uses plain torch:
+modules in evaluation mode, `torch.optim`, `clip_grad_norm_`. Both learn from the same batches in the same order,
+without augmentation. Figures are CPU seconds, which other load disturbs least; `wall_speedup` is wall time and includes
+the effect of several cores.
 
-Speed is that of FedDF's Adam. Whether both come to the same student is asked with SGD, on the targets that the plain
-loop's teachers gave: Adam divides each gradient by its own size, so where that is rounding noise its sign decides a
-whole step, and any two float32 programs drift apart by steps of the learning rate. `adam_difference` shows by how much.
+Speed is measured with FedDF's Adam. Equality of both students is checked with SGD, on the targets of the plain loop's
+teachers: Adam divides each gradient by its own magnitude, so where that is rounding noise its sign decides a whole
+step, and any two float32 programs drift apart by steps of the learning rate, as `adam_difference` shows.
 
 `--quick`: two teachers, two steps, a few samples.
 """
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much is measured."""
+    """The size of the benchmark."""
 
     teachers: int
     samples: int
@@ -76,7 +76,7 @@ QUICK = Scale(teachers=2, samples=32, how=Distillation(steps=2, batch_size=16, s
 
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[T]):
-    """What came out, and how long it took."""
+    """A result and its time."""
 
     result: T
     cpu: float
@@ -94,7 +94,7 @@ def seeded(number: int) -> torch.Generator:
 
 
 def samples(spec: PrototypeSpec, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Noise around one pattern per class: something that can be learned."""
+    """Learnable samples: noise around one pattern per class."""
     patterns = torch.randn(spec.classes, *spec.input_shape, generator=seeded(99))
     generator = seeded(seed)
     y = torch.randint(spec.classes, (count,), generator=generator)
@@ -102,7 +102,7 @@ def samples(spec: PrototypeSpec, count: int, seed: int) -> tuple[Tensor, Tensor]
 
 
 def trained(spec: PrototypeSpec, seed: int, steps: int, lr: float) -> State:
-    """One device's model: the common start, trained on samples of its own."""
+    """One device's model: the common start, trained on its own samples."""
     model = build(spec, generator=seeded(0))
     x, y = samples(spec, 128, 100 + seed)
     train_local(model, x, y, LocalTraining(lr=lr, batch_size=32, steps=steps), generator=seeded(seed))
@@ -125,7 +125,7 @@ def plain_targets(teachers: list[nn.Module], batch: Tensor) -> Tensor:
 
 
 def plain_loop(start: State, x: Tensor, how: Distillation, answer: Callable[[int, Tensor], Tensor]) -> State:
-    """A student in plain torch; `answer(step, batch)` are the targets, asked for at every step."""
+    """A student in plain torch; `answer(step, batch)` computes the targets of every step."""
     student = module_of(RESNET, start).train()
     make = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[how.optimizer]
     optimizer = make(student.parameters(), lr=how.lr)
@@ -165,16 +165,16 @@ def each_sample_once(states: list[State], start: State, x: Tensor, how: Distilla
 
 
 def difference(ours: State, theirs: State) -> float:
-    """The largest, over all tensors, BatchNorm's statistics included."""
+    """The largest difference over all tensors, including BatchNorm's statistics."""
     return max((value - theirs[name]).abs().max().item() for name, value in ours.items())
 
 
 def scoring(scale: Scale) -> tuple[float, float]:
-    """CPU seconds of the forwards of FedRAD's teachers, and of the pass that also takes medians and scores."""
+    """CPU seconds of the forward passes of FedRAD's teachers, and of the pass that also computes medians and scores."""
     states = [trained(MLP, number, 5, 0.05) for number in range(scale.scored)]
     teachers = [teacher_of(MLP, number, state) for number, state in enumerate(states)]
     x, _ = samples(MLP, scale.images, 7)
-    list(all_logits(teachers, x[:1]))  # the template is exported once in the life of an aggregator
+    list(all_logits(teachers, x[:1]))  # the template is exported once per aggregator process
     forwards, scored = math.inf, math.inf
     for _ in range(3):
         forwards = min(forwards, timed(lambda: list(all_logits(teachers, x))).cpu)
@@ -208,7 +208,7 @@ def main() -> None:
     print(f"{'':24s} {'CPU':>8s} {'clock':>8s}")
     print(f"{'every teacher each step':24s} {plain.cpu:8.1f} {plain.wall:8.1f}")
     print(f"{'each sample once':24s} {fast.cpu:8.1f} {fast.wall:8.1f}")
-    print(f"{plain.cpu / fast.cpu:.1f} times faster ({plain.wall / fast.wall:.1f} by the clock); ", end="")
+    print(f"{plain.cpu / fast.cpu:.1f} times faster ({plain.wall / fast.wall:.1f} in wall time); ", end="")
     print(f"students differ by at most {sgd:.1e} (SGD; moved by up to {moved:.1e}), {adam:.1e} with Adam")
     overhead = (scored - forwards) / forwards
     print(f"\n{scale.scored} MLP teachers on {scale.images:,} images: forwards {forwards:.2f} s, ", end="")

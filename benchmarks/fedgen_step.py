@@ -41,7 +41,7 @@ FORMS: dict[str, Guidance | None] = {"plain": None, "paper": PAPER, "reference":
 
 
 def latents(noise: str) -> Latents:
-    """A fresh generator as a device receives it."""
+    """A new generator as a device receives it."""
     net = build_generator(CLASSES, LATENT, noise=noise, generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     tensors = pack_state({**net.state_dict(), "labels": torch.full((CLASSES,), 1 / CLASSES)}, floats="fp16")
     header = ModelHeader(
@@ -67,7 +67,7 @@ def round_of(prototype: str, how: Guidance | None, batch: int, steps: int) -> Ca
 
 
 def medians(rounds: dict[str, Callable[[], None]], repeat: int, steps: int) -> dict[str, float]:
-    """Milliseconds of CPU time of a step, rounds taken in turns."""
+    """Median CPU milliseconds per step; the variants take turns by round."""
     seconds: dict[str, list[float]] = {name: [] for name in rounds}
     for turn in range(repeat + 2):
         for name, run in rounds.items():

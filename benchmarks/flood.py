@@ -1,17 +1,17 @@
-"""Rounds of 20 honest devices, undisturbed and beside one and five devices that flood, over a real broker.
+"""Rounds of 20 honest devices, undisturbed and during floods by one and by five devices, over a real broker.
 
     python benchmarks/flood.py [--json] [--quick] [--broker embedded] [--cases "tiny chunks,garbage"]
 
 A real aggregator process; honest devices are light ones (`_load_devices.py`) that answer each job at once with a signed
-update of 100 KB, so a round is what the aggregator, its worker and the broker need. Flooding devices are known to the
-fleet, hold their right keys, and send from a process of the lowest priority, each 1,000 messages or 4 MB a second
-unless told otherwise (0: as fast as it can). Every case has devices of its own, whose budgets are full.
+update of 100 KB, so a round takes the time of the aggregator, its worker and the broker. Flooding devices are known to
+the fleet, have valid keys, and send from a process of the lowest priority, each 1,000 messages or 4 MB per second by
+default (0: as fast as possible). Every case uses new devices, whose budgets are full.
 
-`ratio`: the median time from one round's opening to the next, against that of the undisturbed rounds before and after
-it; `worst`: the longest round against the same. `service` and `broker`: processor seconds a round. On a machine of two
-cores a flood also takes what broker and flooders need to carry it: these columns tell that from the service's own work.
-`dropped`: messages that the service dropped unread, of those `sent`. `--quick`: two honest devices beside one flooder,
-the first case only, one round a phase.
+`ratio`: the median time from one round's opening to the next, relative to that of the undisturbed rounds before and
+after it; `worst`: the longest round relative to the same. `service` and `broker`: CPU seconds per round. On a machine
+with two cores broker and flooders also take CPU time from the service; these columns separate that from the service's
+own work. `dropped`: messages that the service dropped unread, of those `sent`. `--quick`: two honest devices and one
+flooder, the first case only, one round per phase.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from wire.messages import Accepted, Job, Rejected
 
 PROTOTYPE, SHAPE = "cnn:fp32", "1x28x28"
 HONEST, COUNTS = 20, (1, 5)
-ROUNDS = 5  # of a phase, if they do not take too long
+ROUNDS = 5  # minimum of a phase, unless rounds take too long
 LONGEST_S = 30.0  # of a flood
-ALWAYS = 10**6  # rounds: it is stopped before
+ALWAYS = 10**6  # rounds: the aggregator is stopped earlier
 
 
 class HonestDevice(LightDevice):
@@ -84,7 +84,7 @@ class Phase:
     """Some rounds one after another."""
 
     seconds: list[float]  # from the opening of each to that of the next
-    service_s: float  # processor time a round
+    service_s: float  # CPU time per round
     broker_s: float
     messages: int = 0  # of the flood
     mbytes: float = 0.0
@@ -107,20 +107,20 @@ class Row:
     messages_s: float  # that the flooders sent
     mbytes_s: float
     dropped: int
-    lost: int  # updates of honest devices whose round ended before they heard of an answer
+    lost: int  # updates of honest devices whose round ended before they got an answer
 
 
 class Bench:
-    """A fleet whose rounds go on indefinitely."""
+    """A fleet with an unlimited number of rounds."""
 
     def __init__(
         self, home: Path, port: int, service: int, broker: int, devices: list[HonestDevice], each: int
     ) -> None:
         self.home, self.port, self.pids, self.devices = home, port, (service, broker), devices
-        self._each = each  # rounds of a phase at least
+        self._each = each  # minimum rounds of a phase
 
     def opened(self) -> dict[int, float]:
-        """When the rounds were opened."""
+        """Opening times of the rounds."""
         journal = Journal(self.home / "state" / "journal.db", read_only=True)
         try:
             return {0: 0.0} | {row.number: row.opened for row in journal.rounds(200)}
@@ -128,7 +128,7 @@ class Bench:
             journal.close()
 
     async def rounds(self, least_s: float, *, at_most_s: float = 3 * LONGEST_S) -> Phase:
-        """At least so many rounds and seconds, from the opening of the next one on; fewer if they take too long."""
+        """Wait for a minimum of rounds and seconds, from the next opening on; fewer if they take too long."""
         first = max(self.opened()) + 1
         started = time.monotonic()
         end = started + at_most_s
@@ -149,7 +149,7 @@ class Bench:
             await asyncio.sleep(0.02)
 
     def dropped(self, names: list[str]) -> int:
-        """What the service says it dropped of these devices."""
+        """The messages of these devices that the service reports as dropped."""
         try:
             limited = json.loads((self.home / "state" / "status.json").read_text()).get("limited", {})
         except (OSError, ValueError):
@@ -160,7 +160,7 @@ class Bench:
 async def flooded(
     bench: Bench, case: str, keys: dict[str, Ed25519PrivateKey], rates: tuple[float, float], least_s: float
 ) -> Phase:
-    """Rounds beside a flood."""
+    """Rounds during a flood."""
     order = {
         "port": bench.port,
         "case": case,
@@ -211,7 +211,7 @@ async def measure(
             keys = {name: flooders[name] for name in mine}
             lost = sum(device.lost for device in bench.devices)
             beside = await flooded(bench, case, keys, (args.messages, args.mbytes), args.seconds)
-            await asyncio.sleep(1.2)  # until the service has written what it dropped
+            await asyncio.sleep(1.2)  # until the service has written its counters
             dropped = bench.dropped(mine)
             lost = sum(device.lost for device in bench.devices) - lost
             after = await bench.rounds(args.seconds / 2)
@@ -258,7 +258,7 @@ def _line(r: Row) -> str:
 
 @contextlib.contextmanager
 def _broker(folder: Path, kind: str, processes: Processes) -> Iterator[tuple[int, int]]:
-    """Port and process id of a broker of our own."""
+    """Start a broker; its port and process id."""
     if kind == "mosquitto":
         with Mosquitto(folder) as broker:
             yield broker.port, broker.pid
@@ -272,7 +272,7 @@ def _broker(folder: Path, kind: str, processes: Processes) -> Iterator[tuple[int
 
 
 async def run(folder: Path, args: argparse.Namespace, cases: list[str], processes: Processes) -> list[Row]:
-    """All of it, on a broker of our own."""
+    """Run all cases on a new broker."""
     with _broker(folder, args.broker, processes) as (port, broker):
         keys = {name: generate_key() for name in device_names(args.honest)}
         flooders = {f"flood-{i:03d}": generate_key() for i in range(len(cases) * sum(args.counts))}
@@ -294,7 +294,7 @@ async def run(folder: Path, args: argparse.Namespace, cases: list[str], processe
 async def _gather(
     devices: list[HonestDevice], port: int, home: Path, aggregator: Ed25519PublicKey, processes: Processes
 ) -> None:
-    """Connect all, fetch the first model, and let the rounds begin."""
+    """Connect all devices, fetch the first model, and start the rounds."""
     status = home / "state" / "status.json"
 
     def listening() -> bool:
@@ -319,8 +319,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--broker", choices=("mosquitto", "embedded"), default="mosquitto")
     parser.add_argument("--cases", default=",".join(CASES), help="separated by commas")
-    parser.add_argument("--messages", type=float, default=1000, help="a second and flooder; 0: as many as it can")
-    parser.add_argument("--mbytes", type=float, default=4, help="a second and flooder; 0: as many as it can")
+    parser.add_argument("--messages", type=float, default=1000, help="per second and flooder; 0: as many as possible")
+    parser.add_argument("--mbytes", type=float, default=4, help="per second and flooder; 0: as many as possible")
     parser.add_argument("--seconds", type=float, default=8, help="of each flood at least")
     add_quick(parser)
     parser.set_defaults(honest=HONEST, counts=COUNTS, rounds=ROUNDS)

@@ -1,4 +1,4 @@
-"""A round with 200 and with 1,000 devices over Mosquitto, against what the broker alone can carry.
+"""A round with 200 and with 1,000 devices over Mosquitto, against the throughput of the broker alone.
 
     python benchmarks/mqtt_load.py [--json] [--quick] [--devices 200,1000]
 
@@ -6,12 +6,12 @@ Real connections of light devices (one process), a real aggregator process that 
 answers. Each device sends one signed update of 100 KB (`cnn:fp32`) in chunks, as an agent does. Measured: seconds from
 the opening of the round in the aggregator's journal to the last `Accepted`; peak memory of the aggregator process; and
 bytes per second against the same chunks from as many connections to one bare paho subscriber, through the same broker,
-three times before and three times after the round (median). Updates are signed before the round opens: a device's
-training is not measured.
+three times before and three times after the round (median). Updates are signed before the round opens: training is not
+measured.
 
-`ratio_to_raw` compares with QoS 1, where every message is acknowledged too; `ratio_to_raw_qos0` with QoS 0, where
-nobody knows what has arrived. Chunks themselves travel at QoS 0: the aggregator's own answers, given when an update is
-on the disk, take the place of the broker's. `--quick`: three devices, one raw run before and one after.
+`ratio_to_raw` compares with QoS 1, where every message is acknowledged too; `ratio_to_raw_qos0` with QoS 0, without
+acknowledgements. Chunks are sent with QoS 0: the aggregator's answers, sent when an update is durable, replace the
+broker's acknowledgements. `--quick`: three devices, one raw run before and one after.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Result:
     seconds: float  # from the opening of the round to the last Accepted
     rss_mb: float  # peak of the aggregator
     sent_mb: float  # by all devices, repetitions included
-    repeated: float  # share of the bytes that was sent again
+    repeated: float  # fraction of bytes that were repeated
     rate_mb_s: float
     cpu_ms: dict[str, float]  # per update, from the opening to the last Accepted, of aggregator, broker and all devices
     raw_mb_s: float  # of the broker alone at QoS 1: the median of all raw runs
@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was measured of one round."""
+    """The measurements of one round."""
 
     seconds: float
     peak_mb: float  # of the aggregator
@@ -74,7 +74,7 @@ class Round:
 
 
 async def fleet_round(folder: Path, broker: Mosquitto, count: int, processes: Processes) -> Round:
-    """One round of `count` devices, whose opening waits for the last of them."""
+    """One round of `count` devices, which opens when all are connected."""
     port = broker.port
     keys = {name: generate_key() for name in device_names(count)}
     name = f"aggregator-{count}"
@@ -97,7 +97,7 @@ async def fleet_round(folder: Path, broker: Mosquitto, count: int, processes: Pr
         opened = _opened(folder / name / "state" / "journal.db")
         pids = {"aggregator": pid, "broker": broker.pid, "devices": os.getpid()}
         before = {who: cpu_seconds(which) for who, which in pids.items()}
-        await last.announce()  # now enough devices are there, and the round opens
+        await last.announce()  # now enough devices are connected, and the round opens
         await until(lambda: all(d.accepted_at for d in devices), ROUND_S, "all updates accepted", _ticker(devices))
         end = max(d.accepted_at or 0.0 for d in devices)
         cpu = {who: cpu_seconds(which) - before[who] for who, which in pids.items()}
@@ -135,10 +135,10 @@ def _opened(journal: Path) -> Callable[[], float]:
 
 
 def _roll_call(devices: list[LightDevice], check: Callable[[], None]) -> Callable[[], None]:
-    """Those without an offer announce themselves again.
+    """Devices without an offer announce themselves again.
 
-    What is queued for a busy aggregator beyond 1,000 messages, Mosquitto drops, and a thousand devices that come at
-    once send two thousand: in one run 173 of them were not heard the first time.
+    Mosquitto drops messages beyond 1,000 in the queue of a busy aggregator, and a thousand devices that connect at once
+    send two thousand: in one run 173 announcements were lost.
     """
     called, tasks = time.monotonic(), set[asyncio.Task[None]]()
 
@@ -165,13 +165,13 @@ def _ticker(devices: list[LightDevice]) -> Callable[[], None]:
 
 
 def _chunks(size: int) -> list[int]:
-    """What one device sends, cut as the protocol cuts it."""
+    """The chunk sizes of one device's update, as in the protocol."""
     full, rest = divmod(size, DEFAULT_CHUNK)
     return [DEFAULT_CHUNK] * full + ([rest] if rest else [])
 
 
 async def measure(folder: Path, broker: Mosquitto, count: int, size_hint: list[int], runs: int) -> Result:
-    """Raw, the round, raw again."""
+    """Raw runs, the round, and raw runs again."""
     raws = await raw_runs(broker.port, count, size_hint, runs)
     done = await fleet_round(folder, broker, count, Processes(folder))
     raws += await raw_runs(broker.port, count, done.chunks, runs)
@@ -220,7 +220,7 @@ def main() -> None:
         )
     for r in results:
         shares = ", ".join(f"{who} {ms:.2f}" for who, ms in r.cpu_ms.items())
-        print(f"milliseconds of processor time per update, {r.devices:,d} devices: {shares}")
+        print(f"CPU milliseconds per update, {r.devices:,d} devices: {shares}")
     if args.json:
         facts: dict[str, object] = {}
         for r in results:

@@ -1,15 +1,15 @@
-"""A 1.2 MB fp32 array to all agents and back, without training: seconds per round and memory, 10 and 30 agents.
+"""Sends a 1.2 MB fp32 array to all agents and back, without training: seconds per round and memory, 10 and 30 agents.
 
     python benchmarks/round_trip.py [--json] [--quick] [--agents 10,30] [--rounds 8] [--peer] [--peers-bench FOLDER]
 
 A real aggregator, Mosquitto, and real agent processes on loopback. Every round: publish, fetch, echo, upload, check,
-fsync and journal, answer, fuse (FedAvg), publish. The echo is made by a child process, as training is, and once more
-by the agent itself (`inline`): the difference is the start of a Python process per agent and round. A round is timed
-from its opening to the opening of the next, in the aggregator's journal; the first is left out.
+fsync and journal, answer, fuse (FedAvg), publish. The echo is created by a child process, as in training, and in a
+second run by the agent itself (`inline`): the difference is the start of a Python process per agent and round. A round
+is timed from its opening to the opening of the next, in the aggregator's journal; the first is not counted.
 
 `--peer` then runs Flower's deployment with the same array and as many nodes, if a harness with `deploy_flwr.py` is
 given (by `--peers-bench` or EDGESTILL_PEERS_BENCH) and its environment is installed; otherwise earlier figures are
-printed. Of its rounds (`--peer-rounds`), too, the first is left out. Its 30 nodes need minutes, and 12.5 GB.
+printed. The first of its rounds (`--peer-rounds`) is not counted either. Its 30 nodes need minutes and 12.5 GB.
 `--quick`: two agents, four rounds, no peer.
 """
 
@@ -80,7 +80,7 @@ class Run:
             write_agent(folder / name, port=port, prototype=PROTOTYPE, key=key, aggregator=own.public_key())
 
     def start(self) -> list[float]:
-        """Start all; the memory of the agents while they wait for the last of them."""
+        """Start all processes; returns the memory of the idle agents, before the first round."""
         for name in self.names[:-1]:
             self._start_agent(name)
         self._wait(lambda: all(self._says(name, "connected to") for name in self.names[:-1]))
@@ -90,7 +90,7 @@ class Run:
         return idle
 
     def finish(self) -> list[Any]:
-        """Wait for the last round; all rounds as the journal has them, oldest first."""
+        """Wait for the last round; all rounds in the journal, oldest first."""
         self._wait(lambda: len(self._closed()) == self.rounds)
         return self._closed()
 
@@ -121,7 +121,7 @@ class Run:
     def _closed(self) -> list[Any]:
         try:
             journal = Journal(self.journal, read_only=True)
-        except ConfigError:  # its aggregator has not made it yet
+        except ConfigError:  # the aggregator has not created it yet
             return []
         try:
             return [row for row in reversed(journal.rounds()) if row.phase == "closed"]
@@ -177,7 +177,7 @@ def measure(agents: int, rounds: int, echo: str) -> Result:
 
 
 def peer(harness: Path | None, agents: int, mode: str, rounds: int) -> dict[str, Any]:
-    """Flower with as many nodes, or what was measured earlier."""
+    """Flower with as many nodes, or earlier figures."""
     found: dict[str, Any] = {"system": f"flower {mode}", "agents": agents}
     lab = Path(os.environ.get("PEERBENCH_LAB", "~/.cache/peerbench")).expanduser()
     if harness is None or not (harness / "deploy_flwr.py").is_file() or not (lab / "venv-flwr").is_dir():
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--agents", default="10,30", help="numbers of agents")
     parser.add_argument("--rounds", type=int, default=8, help="rounds, 4 or more")
-    parser.add_argument("--peer", action="store_true", help="Flower beside it")
+    parser.add_argument("--peer", action="store_true", help="run Flower too")
     parser.add_argument("--peer-rounds", type=int, default=2, help="of Flower's, 2 or more")
     parser.add_argument("--peers-bench", type=Path, default=os.environ.get("EDGESTILL_PEERS_BENCH"), metavar="FOLDER")
     add_quick(parser)

@@ -1,4 +1,4 @@
-"""The simulated fleet beside its peers: the same work, the same machine, one run, best of three, interleaved.
+"""The simulated fleet against its peers: the same workload on the same machine in one run, best of three, interleaved.
 
     python benchmarks/simulate.py [--json] [--quick] [--cases mlp10,cnn10] [--systems naive-t1,pfl-2w] [--repeats 3]
                                   [--harness DIR] [--peers DIR]
@@ -8,12 +8,12 @@ MNIST, 100 devices of 600 samples, IID, one local epoch, SGD 0.05, batch 32, Fed
     mlp10 mlp30 mlp100   perceptron 784-200-200-10, 10, 30, 100 devices a round, 20 rounds
     cnn10                McMahan's CNN, 10 devices a round, 5 rounds
     everything           three prototypes, one of them 1-bit, 30 and 90 devices a round, FedDF with 2,000 unlabeled
-                         samples and 100 steps of 128, beside FedAvg with the same fleet: what a round costs more
+                         samples and 100 steps of 128, against FedAvg on the same fleet: the added cost of a round
 
 `--harness` is the folder of the peers' scripts (run.py, common.py), `--peers` that of their environments (venv-pfl,
-venv-flwr, venv-fedlab); the harness's README says how to make them. A peer without one is left out, and named. About
-45 minutes with all peers; give it a quiet machine. Flower's Ray (flwr-2a) listens on the machine's network address,
-whatever it is asked for: leave it out by --systems, or run all of it in a network namespace of its own
+venv-flwr, venv-fedlab); the harness's README explains how to create them. A peer without one is skipped with a message.
+About 45 minutes with all peers; use an idle machine. Flower's Ray (flwr-2a) always listens on the machine's network
+address: exclude it by --systems, or run the benchmark in its own network namespace
 (unshare -rn sh -c 'ip link set lo up; exec python benchmarks/simulate.py').
 
 `--quick`: `everything` alone, three devices with digits; no harness, no peers.
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def race(harness: Path, peers: Path, wanted: Sequence[str], cases: Sequence[str], repeats: int) -> list[Row]:
-    """What the harness measured of every system in every case."""
+    """The harness's measurements of every system in every case."""
     if not (harness / "run.py").is_file():
         raise SystemExit(f"{harness}: no run.py; give the folder of the peers' scripts by --harness")
     there = {name for name in set(PEERS.values()) if (peers / f"venv-{name}" / "bin" / "python").exists()}
@@ -96,10 +96,10 @@ def race(harness: Path, peers: Path, wanted: Sequence[str], cases: Sequence[str]
 
 
 def _prepared(lab: Path) -> str:
-    """Arguments of our script; what the peers' environments and the harness's cache have before the race, we have too.
+    """Arguments of our script, prepared like the peers' environments and the harness's cache before the race.
 
-    That is bytecode, which pip makes of theirs and our Makefile leaves to the first import, and MNIST in files that are
-    mapped: theirs float32, ours the bytes that edgestill keeps images as.
+    That is bytecode, which pip compiles for theirs and our Makefile leaves to the first import, and MNIST in mapped
+    files: theirs in float32, ours in bytes, as edgestill stores images.
     """
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -113,7 +113,7 @@ for name in ("x_train", "y_train", "x_test", "y_test"):
 """
     done = subprocess.run([sys.executable, "-c", code, str(lab)], env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        print("!! no MNIST of our own: edgestill gets the harness's float32 data", file=sys.stderr)
+        print("!! MNIST was not found: edgestill uses the harness's float32 data", file=sys.stderr)
         return ""
     return f" --images {lab}"
 

@@ -1,11 +1,12 @@
-"""One update on the wire against the fp32 safetensors file of the same model, and the time to encode and decode it.
+"""One update on the wire against the fp32 safetensors file of the same model, and the time that it takes.
 
     python benchmarks/update_size.py [--json] [--quick]
 
 The update is the whole signed message that a device sends: envelope, header, tensors. The models are in their plain
 form (no adapter), trained for a few steps, so that no tensor is trivially compressible. Ratios are keyed
-`arch:precision` for `state` updates and `arch:predictor` for predictor-only ones of the fp32 prototype. `--quick`: the
-small CNN alone, timed once.
+`arch:precision` for `state` updates and `arch:predictor` for predictor-only ones of the fp32 prototype. Patching puts
+the packed weights into the exported ONNX graph, as boards do in each round. `--quick`: the small CNN alone, timed
+once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from models.build import build
 from models.roles import slice_state
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
+from quant.onnx.export import export_onnx
+from quant.onnx.freeze import packed_weights
+from quant.onnx.weights import patch_weights
 from quant.pack import pack
 from wire.envelope import open_envelope, seal
 from wire.headers import decode_update, encode_update
@@ -79,7 +83,7 @@ def message(tensors: Mapping[str, Tensor], kind: str, prototype: str) -> bytes:
 
 
 def row(name: str, model: Prototype, tensors: Mapping[str, Tensor], kind: str) -> Row:
-    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # training puts channels last
+    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # training uses channels-last layout
     fp32 = len(safetensors.torch.save(state))
     parameters = sum(p.numel() for p in model.parameters())
     size = len(message(tensors, kind, str(model.spec)))
@@ -124,6 +128,8 @@ def main() -> None:
     pack_ms = median_ms(lambda: pack(model), repeats)
     encode_ms = median_ms(lambda: message(tensors, "state", timed), repeats)
     decode_ms = median_ms(receive, repeats)
+    template, weights = export_onnx(model, model.example_input(1)).data, packed_weights(model)
+    patch_ms = median_ms(lambda: patch_weights(template, weights, partial=True), repeats)
 
     print(f"{'update':18s} {'parameters':>11s} {'fp32 file':>11s} {'update':>9s} {'smaller':>9s} {'bits/param':>11s}")
     for r in rows:
@@ -133,6 +139,7 @@ def main() -> None:
         )
     print(f"\n{timed}, CPU milliseconds, median:")
     print(f"encode and sign {encode_ms:.2f}; verify and decode {decode_ms:.2f}; quantize and pack before {pack_ms:.2f}")
+    print(f"patch the ONNX graph {patch_ms:.2f}")
     if args.json:
         ratios = {r.name: round(r.ratio, 2) for r in rows}
         facts = {
@@ -140,6 +147,7 @@ def main() -> None:
             "encode_ms": round(encode_ms, 3),
             "decode_ms": round(decode_ms, 3),
             "pack_ms": round(pack_ms, 3),
+            "patch_ms": round(patch_ms, 3),
         }
         print(json.dumps({**facts, "rows": [asdict(r) for r in rows]}))
 

@@ -46,7 +46,7 @@ EXPECTED = {
         r"^\| `fedavg` \| 1 \| \d+\.\d \|",
         {"rows"},
         {"dataset", "alpha", "devices", "attack", "prototypes", "recipe", "seeds", "deployed", "float", "own"}
-        | {"own_worst", "seconds", "lost", "excluded", "harm", "errors", "below"},
+        | {"own_worst", "seconds", "lost", "excluded", "attackers", "errors", "below"},
     ),
     "distill": Output(
         r"^each sample once +\d+\.\d +\d+\.\d$",
@@ -80,7 +80,7 @@ EXPECTED = {
     ),
     "update_size": Output(
         r"^cnn:w1 +26,434 +[\d,]+ +[\d,]+ +\d+\.\dx",
-        {"cnn:w1", "cnn:predictor", "encode_ms", "decode_ms", "pack_ms", "rows"},
+        {"cnn:w1", "cnn:predictor", "encode_ms", "decode_ms", "pack_ms", "patch_ms", "rows"},
         {"name", "parameters", "fp32_bytes", "update_bytes", "ratio", "bits_per_parameter"},
     ),
 }
