@@ -14,11 +14,15 @@ export OMP_NUM_THREADS ?= 1
 PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
-.PHONY: help demo test suite test-slow lint light-tests system-packages clean
+BOARD_PACKAGES := qemu-system-arm:qemu-system-aarch64 qemu-user-static:qemu-aarch64-static mmdebstrap \
+	binfmt-support:update-binfmts arch-test
+
+.PHONY: help demo test suite test-slow test-boards lint light-tests system-packages clean
 help:
 	@echo "make demo       set up, and watch a small fleet of different models learn (2 to 3 minutes)"
 	@echo "make test       set up, lint, type-check and run the tests"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-boards  boot flashed cards in emulated ARM boards (QEMU; the first time builds Debian roots)"
 	@echo "make lint       ruff, mypy and vermin alone"
 	@echo "make clean      remove the virtual environments and caches"
 
@@ -28,16 +32,22 @@ demo: $(VENV)/.edgestill-demo
 	$(BIN)/edgestill report demo-run --target 90
 	@echo "look at it: file://$(CURDIR)/demo-run/report.html"
 
-# Side by side: installing, linting and typing keep one core busy, and the light tests need nothing of it.
+# Side by side: the light tests beside the installation, which they need nothing of; linting and typing beside the tests.
 test: system-packages | $(BIN)/python
-	@$(MAKE) --no-print-directory --jobs=2 light-tests suite
+	@$(MAKE) --no-print-directory --jobs=3 light-tests suite lint
 
-# More workers than cores: many tests wait for a broker, a process or a clock.
-suite: lint
+# More workers than cores: many tests wait for a broker, a process or a clock. What all of them import is compiled once
+# before they start, not by each of them at the same time.
+suite: $(VENV)/.edgestill-dev
+	@$(BIN)/python -c "import brevitas.nn, torch"
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests
 
 test-slow: $(VENV)/.edgestill-dev system-packages
 	$(BIN)/python -m pytest -n 2 -m slow tests
+
+test-boards: $(VENV)/.edgestill-dev system-packages
+	@scripts/system_packages.sh $(BOARD_PACKAGES)
+	$(BIN)/python -m pytest -m boards tests/boards
 
 lint: $(VENV)/.edgestill-dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ the journal again, and whatever asked for it asks again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
@@ -35,6 +35,7 @@ from aggregator.rounds.events import (
     Fuse,
     Fused,
     GaveUp,
+    Missed,
     ModelsReady,
     Open,
     Revoked,
@@ -51,6 +52,7 @@ from core.crashpoints import reach
 __all__ = ["Conductor"]
 
 log = logging.getLogger("edgestill.aggregator")
+NAMED = 10  # devices in a log line
 #: Events that may change what the fleet is told, though the engine wants nothing done.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
 
@@ -121,7 +123,7 @@ class Conductor:
             **stored.devices,
             **{name: replace(seen, revoked=name in revoked) for name, seen in self.state.devices.items()},
         }
-        self.state = replace(stored, devices=devices)
+        self.state = replace(stored, devices=devices, unheard=self.state.unheard, settled=self.state.settled)
         self.open_round.forget()
         self.changed = True
 
@@ -163,6 +165,9 @@ class Conductor:
                     self.journal.note_late(number)
             case Close(number):
                 self.journal.set_round(number, phase="closed", closed=self._clock())
+            case Missed(devices):
+                for device in devices:
+                    self.journal.note_device(device, status="unknown")
 
     def _follow(self, action: Action) -> None:
         """What follows once an action is durable."""
@@ -188,6 +193,8 @@ class Conductor:
                 reach("aggregator-round-committed")
                 self._points.append("aggregator-published")
                 self._collect()
+            case Missed(devices):
+                log.info("%d devices were not heard of since the connection: %s", len(devices), _some(devices))
             case Finish(reason):
                 log.info("no further round: %s", reason)
 
@@ -229,3 +236,8 @@ class Conductor:
         for digest, size in self.journal.retained().items():
             if digest not in wanted and digest not in self._before:
                 self._publisher.clear(digest, size)
+
+
+def _some(devices: Sequence[str]) -> str:
+    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
+    return " ".join(devices[:NAMED]) + more

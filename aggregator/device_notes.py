@@ -22,9 +22,12 @@ class DeviceNotes:
         self.bad: Counter[str] = Counter()
         self._kept = 0.0
 
-    def note(self, device: str, **facts: Any) -> None:
-        """Columns of the device's row."""
-        self._notes.setdefault(device, {}).update(facts, seen=self._clock())
+    def note(self, device: str, *, live: bool = True, **facts: Any) -> None:
+        """Columns of the device's row; a retained message is not `live`: the device may have sent it long ago."""
+        note = self._notes.setdefault(device, {})
+        note.update(facts)
+        if live:
+            note["seen"] = self._clock()
 
     def keep(self, *, at_once: bool = False) -> None:
         """Write them: not at once, and not each on its own, because retained messages tell it again."""
@@ -32,7 +35,8 @@ class DeviceNotes:
             return
         with self._journal.transaction():
             for device, facts in self._notes.items():
-                self._journal.note_device(device, **facts)
+                if facts:
+                    self._journal.note_device(device, **facts)
             for device, count in self.bad.items():
                 self._journal.count(device, "refused", count)
         self._notes.clear()

@@ -21,11 +21,13 @@ from aggregator.storage.rows import ModelRow, Refusal
 from aggregator.worker.supervisor import WorkerProcess
 from core.crashpoints import reach
 from core.errors import RoundError, StorageError
+from core.files import write_atomic
 from wire.refusals import RefusalReason
 
 __all__ = ["Fusing"]
 
 log = logging.getLogger("edgestill.aggregator")
+TRACEBACK = "fusion-error.txt"  # in the state folder: of the last failure that was not foreseen
 TRIES = 3  # of the worker at a round in which no update is to blame, before the fleet is paused
 RETRY_S = 2.0  # after the worker could not write
 
@@ -115,7 +117,8 @@ class Fusing:
         state = self._rounds.state
         wanted = state.phase is Phase.STARTING or answer.get("round", state.round) == state.round
         if "error" in answer:
-            self._worker_failed(answer["error"], storage=bool(answer.get("storage")))
+            error = answer["error"] + self._keep_traceback(answer.get("traceback"))
+            self._worker_failed(error, storage=bool(answer.get("storage")))
         elif answer["task"] == "start":
             self._rounds.feed(ModelsReady(), lambda: self._add_models(answer["models"], "start"))
         elif not wanted or state.phase is not Phase.FUSING:
@@ -159,6 +162,19 @@ class Fusing:
             )
 
     # failures
+
+    def _keep_traceback(self, text: str | None) -> str:
+        """Write where a user's part, or something not foreseen, failed; the end of the line that names the file."""
+        if not text:
+            return ""
+        log.debug("in the worker:\n%s", text)
+        path = self.config.state / TRACEBACK
+        try:
+            write_atomic(path, text)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", path, error)
+            return ""
+        return f" (traceback: {path})"
 
     def _worker_failed(self, error: str, *, storage: bool) -> None:
         state = self._rounds.state

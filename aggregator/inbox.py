@@ -78,7 +78,7 @@ class Inbox:
             log.debug("from %r: %s: retained, not read", topic.device, kind)
             return
         try:
-            self._handle(topic, payload)
+            self._handle(topic, payload, live=not retained)
         except OURS:
             raise
         except EdgestillError as error:
@@ -93,14 +93,14 @@ class Inbox:
         elif self._complaints.new(device, why):  # anybody may have sent it: the device itself is not muted for it
             log.warning("from %r: %s: %s", device, kind, why)
 
-    def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes) -> None:
+    def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes, live: bool) -> None:
         if isinstance(topic, UpdateChunk):
             self._chunk(topic, payload)
         elif topic.leaf == "enrol":  # it has no key that is known yet
             revoked = not self._may_speak(topic.device)
             self._downlink.enrolments.heard(topic.device, payload, revoked=revoked, now=self._conductor.now())
         elif self._may_speak(topic.device):
-            self._heard(topic, payload)
+            self._heard(topic, payload, live)
 
     def _chunk(self, topic: UpdateChunk, payload: bytes) -> None:
         key = self._gate.key(topic.device)
@@ -124,13 +124,14 @@ class Inbox:
         seen = self._conductor.state.devices.get(device)
         return seen is None or not seen.revoked
 
-    def _heard(self, topic: DeviceTopic, payload: bytes) -> None:
+    def _heard(self, topic: DeviceTopic, payload: bytes, live: bool) -> None:
         device, conductor = topic.device, self._conductor
         match self._gate.open(topic, payload):
             case State(status=status, session=session):
                 conductor.feed(StateHeard(device, status, session))
                 seen = conductor.state.devices[device]
-                self._notes.note(device, status=seen.status, session=seen.session)
+                live = live and status != "lost"  # which the broker says
+                self._notes.note(device, live=live, status=seen.status, session=seen.session)
                 if status == "online":
                     self._downlink.enrolments.online(device)
             case Reported() as reported:
@@ -140,9 +141,9 @@ class Inbox:
                     log.warning("device %r: %s%s", device, f"round {number}: " if number else "", problem)
                 conductor.gave_up(device, number, problem)
             case About() as about:
-                self._introduced(device, about)
+                self._introduced(device, about, live)
 
-    def _introduced(self, device: str, about: About) -> None:
+    def _introduced(self, device: str, about: About, live: bool) -> None:
         """A device has said what it is."""
         examples = _examples(about)
         before = self._conductor.state.devices.get(device)
@@ -152,10 +153,11 @@ class Inbox:
         unknown = about.prototype not in self._config.prototypes
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):
             log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
-        self._notes.note(device, prototype=about.prototype, board=about.board, examples=examples)
+        self._notes.note(device, live=live, prototype=about.prototype, board=about.board, examples=examples)
 
     def _stored(self, row: UpdateRow) -> None:
         self._gate.good(row.device)
+        self._notes.note(row.device)
         log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
         if row.late:
             return
@@ -176,6 +178,7 @@ class Inbox:
         if until is not None:
             log.warning("device %r sends only garbage: muted for %.0f s", device, self._config.limits.mute_s)
             self._conductor.feed(Muted(device, until))
+            self._conductor.gave_up(device, self._conductor.number, "muted: it sends only garbage")
             self.desk.uploads.drop_device(device)
             self._notes.note(device, muted_until=until)
 

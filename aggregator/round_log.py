@@ -1,4 +1,4 @@
-"""Lines of the log about a round's devices: who was lost, left out, or counted for less than it claimed."""
+"""Log lines about a round's devices: lost, excluded, or capped ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def log_closed(number: int, accuracies: Mapping[str, float], report: Mapping[str
     reports = report.get("devices", {})
     for device, facts in reports.items():
         if facts["screened"]:
-            log.warning("round %d: the update of %r was left out: %s", number, device, facts["screened"])
+            log.warning("round %d: the update of %r was excluded: %s", number, device, facts["screened"])
     # one line, however many they are: a fleet may have large devices in every round
     capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
     if capped:

@@ -31,7 +31,8 @@ from aggregator.intake.access import Gate
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.rate_limit import RateLimiter
 from aggregator.operator_commands import run_command
-from aggregator.rounds.events import Tick
+from aggregator.retained_states import RetainedStates
+from aggregator.rounds.events import BrokerConnected, BrokerLost, Tick
 from aggregator.status import only_service, write_status
 from aggregator.storage.open_state import open_state
 from aggregator.worker.setup import worker_setup
@@ -68,6 +69,7 @@ class Service:
         self.limiter = RateLimiter(config.limits, lambda device: self.inbox.standing(device))
         self.link = _link(config, self.limiter)
         self.quarantine = Quarantine(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
+        self.states = RetainedStates(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
         self.gate = _gate(config, self.now)
         self.downlink = self._make_downlink()
         self.worker = WorkerProcess(worker_setup(config), self.link.wake)
@@ -141,6 +143,7 @@ class Service:
                 self._take_events,
                 self.inbox.desk.flush,
                 self.conductor.fusing.drive,
+                self._ask_states,
                 self._commands,
                 lambda: self.conductor.feed(Tick(self.now())),
                 self._say,
@@ -154,6 +157,10 @@ class Service:
             self._stopping = True
         if not whole and not self._stopping:
             time.sleep(PATIENCE_S)
+
+    def _ask_states(self) -> None:
+        if self._connected:
+            self.states.ask(self.conductor.state.unheard, self.now())
 
     def _say(self) -> None:
         if not self._connected:
@@ -183,12 +190,15 @@ class Service:
                     return
                 case Connected():
                     self._connected = True
+                    self.conductor.feed(BrokerConnected(self.now()))
+                    self.states.connected(self.now())
                     self.downlink.forget()
                     self.quarantine.forget()
                     self.conductor.changed = True
                     self.inbox.desk.reconnected()
                 case Disconnected():
                     self._connected = False
+                    self.conductor.feed(BrokerLost())
                 case Received(topic, payload, retained):
                     with self.limiter.charge(topic):
                         self.inbox.receive(topic, payload, retained)

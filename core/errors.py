@@ -25,7 +25,7 @@ for bugs.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 __all__ = [
@@ -54,6 +54,7 @@ class EdgestillError(Exception):
     """Base of all errors that are reported in one line."""
 
     exit_code: ClassVar[int] = 1
+    settings: tuple[str, ...] = ()  # keys of the settings that it is about, the likeliest first
 
 
 class ConfigError(EdgestillError):
@@ -135,9 +136,46 @@ class StorageError(RoundError):
 
 
 LONGEST = 100
+#: Words of other tools and of papers, and ours for the same thing, the first that is known.
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "learning_rate": ("lr",),
+    "eta": ("lr",),
+    "step_size": ("lr",),
+    "mu": ("prox",),
+    "proximal_mu": ("prox",),
+    "clip_norm": ("clip",),
+    "max_grad_norm": ("clip",),
+    "gradient_clipping": ("clip",),
+    "batch": ("batch_size",),
+    "epochs": ("local_epochs",),
+    "num_epochs": ("epochs", "local_epochs"),
+    "steps": ("local_steps",),
+    "num_steps": ("steps", "local_steps"),
+    "clients": ("devices",),
+    "num_clients": ("devices",),
+    "nodes": ("devices",),
+    "num_devices": ("devices",),
+    "num_rounds": ("rounds",),
+    "iterations": ("rounds",),
+    "fraction_fit": ("fraction",),
+    "participation": ("fraction",),
+    "strategy": ("recipe",),
+    "algorithm": ("recipe",),
+    "aggregator": ("recipe",),
+    "model": ("prototypes", "prototype"),
+    "models": ("prototypes", "prototype"),
+    "arch": ("prototypes", "prototype"),
+    "data": ("dataset",),
+    "random_seed": ("seed",),
+    "attackers": ("attack",),
+    "dirichlet_alpha": ("alpha",),
+    "backend": ("engine",),
+}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the nearest of `known`, or an empty string."""
-    near = difflib.get_close_matches(word[:LONGEST], list(known), n=1)  # its time grows with the square
+    """`"; did you mean 'x'?"` for the synonym or the nearest of `known`, or an empty string."""
+    names = list(known)
+    same = [name for name in SYNONYMS.get(word.lower().replace("-", "_"), ()) if name in names]
+    near = same or difflib.get_close_matches(word[:LONGEST], names, n=1)  # its time grows with the square
     return f"; did you mean {near[0]!r}?" if near else ""

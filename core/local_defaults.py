@@ -11,7 +11,7 @@ passes over a device's samples, of at least LEAST_STEPS and at most MOST_STEPS m
 
 from __future__ import annotations
 
-from math import sqrt
+from math import nan, sqrt
 from typing import Annotated, Any, Literal, get_args
 
 from core import limits
@@ -29,6 +29,7 @@ __all__ = [
     "auto_lr",
     "check_bounds",
     "check_momentum",
+    "lr_or_auto",
     "with_defaults",
 ]
 
@@ -45,13 +46,46 @@ Fast = Literal["auto", "off"]
 FAST = get_args(Fast)
 
 
+def lr_or_auto(value: Any) -> float | Literal["auto"]:
+    """A learning rate as a file, a variable or a flag has it; ValueError says how to write one.
+
+    >>> lr_or_auto(" 1e-2 "), lr_or_auto(1), lr_or_auto("auto")
+    (0.01, 1.0, 'auto')
+    """
+    if isinstance(value, str) and value.strip() == "auto":
+        return "auto"
+    try:
+        rate = nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        rate = nan
+    if not LR.least <= rate <= LR.most:
+        raise ValueError(f"give a number above 0 and at most {LR.most:g}, such as 0.03, or auto")
+    return rate
+
+
+def _given_lr(value: Any) -> float | None:
+    rate = lr_or_auto(value)
+    return None if rate == "auto" else rate
+
+
 class LocalSettings(Settings, frozen=True, kw_only=True):
     """What somebody may say of local training, each by itself; `with_defaults` says what holds where it is None."""
 
-    lr: Annotated[float, within(0, LR.most, "eta; by default it follows from batch size and momentum")] | None = None
+    lr: (
+        Annotated[float, within(0, LR.most, "eta; auto: it follows from batch size and momentum", parse=_given_lr)]
+        | None
+    ) = None
     batch_size: Annotated[int, within(1, BATCH.most, "B")] | None = None
-    epochs: Annotated[int, within(1, limits.EPOCHS.most, "passes over a device's samples")] | None = None
-    steps: Annotated[int, within(1, STEPS.most, "mini-batches, instead of epochs")] | None = None
+    epochs: (
+        Annotated[int, within(1, limits.EPOCHS.most, "passes over a device's samples", excludes=("steps",))] | None
+    ) = None
+    steps: (
+        Annotated[
+            int,
+            within(1, STEPS.most, "mini-batches, instead of epochs", excludes=("epochs", "least_steps", "most_steps")),
+        ]
+        | None
+    ) = None
     least_steps: Annotated[int, within(0, STEPS.most, "mini-batches that epochs are extended to; 0: any")] | None = None
     most_steps: Annotated[int, within(0, STEPS.most, "mini-batches that epochs are cut to; 0: any")] | None = None
     momentum: Annotated[float, within(0, 0.999999)] | None = None

@@ -1,3 +1,3 @@
-"""The command line of edgestill. Everything else lives in the packages beside this one."""
+"""The command line of edgestill; everything else is in the other packages of the distribution."""
 
 __version__ = "0.1.0"

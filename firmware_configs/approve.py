@@ -24,7 +24,7 @@ from wire.keys import save_public_key
 
 __all__ = ["Approved", "approve", "claims"]
 
-LEAST_DIGITS = 16  # of a fingerprint that is compared
+LEAST_DIGITS = 16  # hex digits of a fingerprint that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ def _kept(entry: dict[str, Any], device: str) -> bytes:
     try:
         return base64.b64decode(entry["request"], validate=True)
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"the request of {device} is damaged in the journal; have it ask again") from None
+        raise ConfigError(
+            f"the request of {device} is damaged in the journal; restart its agent to request again"
+        ) from None
 
 
 def _compare(request: Request, fingerprint: str | None) -> None:
@@ -77,7 +79,7 @@ def _compare(request: Request, fingerprint: str | None) -> None:
     digits = "".join(fingerprint.split()).lower()
     if len(digits) < LEAST_DIGITS or not request.keys.startswith(digits):
         raise ConfigError(
-            f"{request.device} has asked with fingerprint {shown(request.keys)}, not {fingerprint}; is it your board?"
+            f"{request.device} has the fingerprint {shown(request.keys)}, not {fingerprint}; is it your board?"
         )
 
 

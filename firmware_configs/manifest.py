@@ -4,6 +4,8 @@
     out = "kits"                     # folder for kits and identities, relative to this file
     host = "broker.example"          # address of the broker for devices; default [broker] host
     secrets = "secrets.toml"         # Wi-Fi passwords
+    wheels = "card"                  # all wheels go with the kits; network: boards fetch them; none: boards have them
+    packages = ["./my_models"]       # the user's own: firmware_configs/kits/own_packages.py
 
     [[group]]
     name = "pi"
@@ -26,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 from msgspec import Meta
 
-from aggregator.config.tables import FleetTable, PrototypesTable, StateTable, split_tables
+from aggregator.config.tables import FleetTable, PrototypesTable, StateTable, TaskConfig, split_tables
 from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, EdgestillError, did_you_mean
 from core.limits import MEGABYTES
@@ -37,17 +40,22 @@ from edge_agent.config import TABLES as AGENT_TABLES
 from edge_agent.config import Kind
 from firmware_configs.boards import FAMILIES, Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
+from firmware_configs.kits.resolve import Target
+from firmware_configs.kits.torch_source import TorchSource, torch_source
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
 from wire.ids import check_device, check_id
 
-__all__ = ["ENROL", "DevicePlan", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
+__all__ = ["ENROL", "DevicePlan", "FirstModels", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
 
 STATE_DIR = "/var/lib/edgestill"
-#: Keys in the kit; keys made on the board, certified when somebody approves them, or for the claim alone.
+#: Keys in the kit; keys generated on the board, certified after approval, or for the claim alone.
 Enrol = Literal["off", "approve", "claim"]
 ENROL = get_args(Enrol)
+#: All wheels go with the kits; boards fetch them by the kit's lock; boards have edgestill already.
+Wheels = Literal["card", "network", "none"]
+Python = Literal["3.10", "3.11", "3.12", "3.13"]
 
 
 class ProvisionConfig(Settings, frozen=True, kw_only=True):
@@ -56,14 +64,19 @@ class ProvisionConfig(Settings, frozen=True, kw_only=True):
     out: Path | None = None
     host: str | None = None
     port: Annotated[int, within(1, 65535)] | None = None
-    server_names: Annotated[tuple[str, ...], Meta(description="further names of the broker's certificate")] = ()
-    days: Annotated[int, within(1, 3650, "that certificates of devices are good")] = 825
+    server_names: Annotated[tuple[str, ...], Meta(description="further names in the broker's certificate")] = ()
+    days: Annotated[int, within(1, 3650, "validity of device certificates")] = 825
     authority_days: Annotated[int, within(1, 36500)] = 3650
     secrets: Annotated[Path, Meta(description="Wi-Fi passwords: firmware_configs/secrets.py")] | None = None
-    package: Annotated[str, Meta(description="what pip is asked for on a board without wheels")] = "edgestill"
+    wheels: Annotated[Wheels, Meta(description="where boards get what they install")] = "card"
+    packages: Annotated[tuple[str, ...], Meta(description="folders, wheels and requirements of the user's own")] = ()
+    torch: Annotated[str, Meta(description="an index, a folder, or system: kits/torch_source.py")] | None = None
+    boards_dir: Annotated[Path, Meta(description="board profiles of the user's own")] | None = None
     enrol: Enrol = "off"
     claim_days: Annotated[int, within(1, 90)] = 7
-    broker_mb: Annotated[int, within(64, MEGABYTES.most, "memory of the broker, beside retained messages")] = 1024
+    broker_mb: Annotated[int, within(64, MEGABYTES.most, "memory of the broker, in addition to retained messages")] = (
+        1024
+    )
 
 
 class GroupConfig(Settings, frozen=True, kw_only=True):
@@ -80,12 +93,14 @@ class GroupConfig(Settings, frozen=True, kw_only=True):
     data: str = f"{STATE_DIR}/samples.npz"
     graph: Path | None = None
     os: tuple[str, ...] = ()
+    python: Annotated[Python, Meta(description="of the board's system, if not that of its profile")] | None = None
+    torch: str | None = None
     wifi: str | None = None
     enrol: Enrol | None = None
     settings: Mapping[str, Any] = {}
 
 
-#: What a group may set of agent.toml; the rest follows from the manifest and the identity.
+#: Tables and keys of agent.toml that a group may set; the rest follows from the manifest and the identity.
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
     "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
@@ -106,17 +121,35 @@ class DevicePlan:
     wifi: Wifi | None
     enrol: str  # one of ENROL
     graph: Path | None  # put into the kit as model.onnx
+    first_graph: bool  # model.onnx is the fleet's first model: provisioning makes it
+    targets: Mapping[str, Target]  # what wheels are for, by OS family
+    torch: TorchSource | None  # None: that of the lock
     tables: Mapping[str, Mapping[str, Any]]  # of its agent.toml: values that differ from the defaults
+
+    @property
+    def mode(self) -> str:
+        """How it trains: full or light."""
+        return str(self.tables["train"]["mode"])
 
     def facts(self) -> dict[str, Any]:
         """A summary for display; the Wi-Fi only by its name."""
         flat = {f"{name}.{key}": value for name, table in self.tables.items() for key, value in table.items()}
         told: dict[str, Any] = {"group": self.group, "board": self.board.name, "os": " ".join(self.os)}
+        told["python"] = " ".join(dict.fromkeys(target.python for target in self.targets.values()))
         if self.wifi is not None:
             told["wifi"] = self.wifi.ssid
         if self.enrol != "off":
             told["enrol"] = self.enrol
         return {**told, **{key: value for key, value in flat.items() if not isinstance(value, dict)}}
+
+
+class FirstModels(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fleet's first models follow from, beside their prototypes."""
+
+    input_shape: tuple[int, ...]
+    classes: int
+    latent: int
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +166,10 @@ class Manifest:
     authority_days: int
     claim_days: int
     broker_mb: int  # memory of the broker, in addition to retained messages of devices
-    package: str  # pip requirement on a board without wheels: a name, or a URL
+    wheels: str  # card, network or none
+    packages: tuple[str, ...]
     aggregator_key: Path
+    first_models: FirstModels
     devices: tuple[DevicePlan, ...]
 
     def device(self, name: str) -> DevicePlan:
@@ -147,18 +182,25 @@ class Manifest:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """The resolved manifest, device by device, without secrets."""
-        own = {"out": str(self.out), "broker": f"{self.host}:{self.port}", "days": self.days}
+        own = {"out": str(self.out), "broker": f"{self.host}:{self.port}", "days": self.days, "wheels": self.wheels}
         return {"provision": own, **{f"device {device.id}": device.facts() for device in self.devices}}
 
 
-def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping[str, str] | None = None) -> Manifest:
-    """Read and check the manifest in a fleet.toml; `out` overrides the file's."""
+def load_manifest(
+    path: Path | str,
+    *,
+    out: Path | None = None,
+    wheels: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Read and check the manifest in a fleet.toml; `out` and `wheels` override the file's."""
     path, environ = Path(path), os.environ if environ is None else environ
     file, base = read_toml(path), path.resolve().parent
     tables = split_tables(file, str(path))
-    own = _provision(file, path)
+    own = _provision(file, path, wheels)
     fleet = read(FleetTable, tables["fleet"], f"{path} [fleet]", base=base)
     state = read(StateTable, tables["state"], f"{path} [state]", base=base)
+    task = read(TaskConfig, tables["task"], f"{path} [task]", base=base)
     prototypes = read(PrototypesTable, tables["prototypes"], f"{path} [prototypes]", base=base)
     broker = _broker(tables["broker"], path, base, environ)
     host = own.host or broker.host
@@ -166,10 +208,10 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
     try:
         check_id(fleet.id, "fleet")
         known = {_full_name(name) for name in prototypes.names}
-        common = {"fleet": fleet.id, "host": host, "port": port, "enrol": own.enrol}
+        common = {"fleet": fleet.id, "host": host, "port": port}
         groups = _groups(file, path)
         devices = tuple(
-            device for table in groups for device in _devices(table, path, base, common, known, own.secrets, environ)
+            device for table in groups for device in _devices(table, path, base, common, known, own, environ)
         )
     except ConfigError as error:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
@@ -187,8 +229,12 @@ def load_manifest(path: Path | str, *, out: Path | None = None, environ: Mapping
         authority_days=own.authority_days,
         claim_days=own.claim_days,
         broker_mb=own.broker_mb,
-        package=own.package,
+        wheels=own.wheels,
+        packages=own.packages,
         aggregator_key=state.key,
+        first_models=FirstModels(
+            input_shape=task.input_shape, classes=task.classes, latent=task.latent, seed=fleet.seed
+        ),
         devices=devices,
     )
 
@@ -208,13 +254,13 @@ def kits_folder(path: Path | str) -> Path | None:
 
 
 def certificate_days(path: Path | str) -> int:
-    """How long certificates of a fleet.toml's devices are good. Needs no secrets."""
+    """The validity of device certificates in a fleet.toml, in days. Needs no secrets."""
     return _provision(read_toml(path), Path(path)).days
 
 
-def _provision(file: Mapping[str, Any], path: Path) -> ProvisionConfig:
-    table = sub_table(file, "provision", str(path))
-    return read(ProvisionConfig, table, f"{path} [provision]", base=path.resolve().parent)
+def _provision(file: Mapping[str, Any], path: Path, wheels: str | None = None) -> ProvisionConfig:
+    table, base = sub_table(file, "provision", str(path)), path.resolve().parent
+    return read(ProvisionConfig, table, f"{path} [provision]", base=base, flags={"wheels": wheels})
 
 
 def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -232,22 +278,24 @@ def _devices(
     base: Path,
     common: Mapping[str, Any],
     known: set[str],
-    secrets: Path | None,
+    own: ProvisionConfig,
     environ: Mapping[str, str],
 ) -> Iterator[DevicePlan]:
     where = f"{path} [[group]] {brief(table.get('name', ''))}"
     group = read(GroupConfig, table, where, base=base)
     try:
-        profile = board(group.board)
-        enrol = group.enrol or common["enrol"]
+        profile = board(group.board, own.boards_dir)
+        enrol = group.enrol or own.enrol
         tables = _agent_tables(group, profile, common, known, where)
-        wifi = read_wifi(secrets, group.wifi, environ) if group.wifi else None
+        wifi = read_wifi(own.secrets, group.wifi, environ) if group.wifi else None
         families = group.os or profile.os
         for family in families:
             if family not in FAMILIES:
                 raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
         if wifi is not None and not set(families) <= set(WIFI_FAMILIES):
             raise ConfigError(f"'wifi' is set up on {' and '.join(WIFI_FAMILIES)} only, not on {' '.join(families)}")
+        targets = {family: _target(profile, family, group) for family in families}
+        torch = _torch(profile, group, own, tables["train"]["mode"], base)
         tables |= _enrol_tables(tables) if enrol != "off" else {}
         for name in _ids(group):
             check_device(name)
@@ -260,16 +308,36 @@ def _devices(
                 wifi=wifi,
                 enrol=enrol,
                 graph=group.graph,
+                first_graph=group.graph is None and tables["train"]["mode"] == "light",
+                targets=targets,
+                torch=torch,
                 tables={**tables, "agent": agent},
             )
     except EdgestillError as error:
         raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 
+def _target(profile: Board, family: str, group: GroupConfig) -> Target:
+    version = group.python or profile.python.get(family)
+    if version is None:
+        raise ConfigError(
+            f"board {profile.name} is not known with {family}: give 'python', the version that it has there"
+        )
+    return Target(profile.arch, version)
+
+
+def _torch(profile: Board, group: GroupConfig, own: ProvisionConfig, mode: str, base: Path) -> TorchSource | None:
+    if mode != "full" or own.wheels == "none":
+        return None
+    if profile.torch == "none":
+        raise ConfigError(f"board {profile.name} has no torch ({profile.memory_mb} MB of memory); leave its mode light")
+    return torch_source(profile, group.torch or own.torch, base)
+
+
 def _ids(group: GroupConfig) -> tuple[str, ...]:
     if (group.count is None) == (not group.devices):
         raise ConfigError("give either 'count' or 'devices'")
-    # two digits at least and never more than needed: a larger count renames nobody
+    # at least two digits, and never more than needed: a larger count renames no device
     return group.devices or tuple(f"{group.name}-{number:02d}" for number in range(1, (group.count or 0) + 1))
 
 
@@ -283,11 +351,7 @@ def _agent_tables(
         raise ConfigError(f"'data' is {group.data!r}; give the absolute path that the file has on the board")
     settings = _settings(group.settings, where)
     train = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, **settings["train"]}
-    if train["mode"] == "light" and group.graph is None:
-        raise ConfigError(
-            f"board {profile.name} trains in mode light, which needs 'graph', an ONNX file of {prototype}"
-            " (`edgestill model export`); or set [group.settings.train] mode to full"
-        )
+    graph = group.graph is not None or train["mode"] == "light"
     if group.graph is not None and not group.graph.is_file():
         raise ConfigError(f"'graph': there is no file {group.graph}")
     update = {"kind": group.update, "delta_bits": group.delta_bits, **settings["update"]}
@@ -299,7 +363,7 @@ def _agent_tables(
             "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
         },
         "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
-        "model": {"prototype": prototype, **({"graph": "model.onnx"} if group.graph is not None else {})},
+        "model": {"prototype": prototype, **({"graph": "model.onnx"} if graph else {})},
         "data": {"path": group.data, **settings["data"]},
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},

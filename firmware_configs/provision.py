@@ -6,8 +6,10 @@
     OUT/_fleet/aggregator/          tls files of the aggregator
     OUT/_fleet/broker/              Mosquitto: configuration, access list, certificate, revoked certificates
     OUT/_fleet/devices/DEVICE.pub   public signing keys: [devices] keys_dir
+    OUT/_fleet/graphs/              first models of prototypes, as graphs for light devices
+    OUT/_wheels/                    what boards install: firmware_configs/kits/wheels.py
 
-Device ids contain no `_`, so `_fleet` is never a kit. A kit contains the device's keys, or, if boards generate their
+Device ids contain no `_`, so neither is a kit. A kit contains the device's keys, or, if boards generate their
 own (`enrol`), a claim with which they are certified: firmware_configs/approve.py. A device keeps its keys when its
 settings change; `renew` creates a new TLS key and certificate, or a new claim. Its signing key, by which the aggregator
 identifies it, stays.
@@ -16,7 +18,7 @@ identifies it, stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from core.files import read_regular, write_atomic
 from edge_agent.config import read_agent_config
 from firmware_configs.broker.install import SCRIPT
 from firmware_configs.broker.mosquitto import acl, conf
+from firmware_configs.first_graph import first_graph
 from firmware_configs.identity.ca import Authority, open_authority
 from firmware_configs.identity.identities import (
     RENEW_BEFORE,
@@ -38,10 +41,12 @@ from firmware_configs.identity.identities import (
 )
 from firmware_configs.kits.agent_toml import agent_toml
 from firmware_configs.kits.bootfiles import boot_files
-from firmware_configs.kits.install import install_script
+from firmware_configs.kits.install import Install, install_script
 from firmware_configs.kits.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
 from firmware_configs.kits.unit import NAME as UNIT
 from firmware_configs.kits.unit import unit
+from firmware_configs.kits.wheel_set import WheelSet, WheelSets
+from firmware_configs.kits.wheels import STORE, WheelStore
 from firmware_configs.manifest import DevicePlan, Manifest
 from wire.enrolment import claim_name
 from wire.ids import AGGREGATOR, digest_of
@@ -50,6 +55,7 @@ from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_pu
 __all__ = ["FLEET", "KIT_PUB", "Provisioned", "authority_folder", "provision", "publish_revocations"]
 
 FLEET, KIT_PUB = "_fleet", "fleet-kit.pub"
+VENV_MB = 100  # of a new virtual environment and the bytecode that pip makes: 257 MiB were used where 243 were asked
 SECRETS = SIGNING, KEY, CERT, CLAIM_KEY, CLAIM_CERT = (
     *("device.key", "tls/device.key", "tls/device.pem"),
     *("tls/claim.key", "tls/claim.pem"),
@@ -87,6 +93,7 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
     with open_authority(authority_folder(out), manifest.fleet, days=manifest.authority_days) as authority:
         kit_key = key_of_file(authority.folder / "kit.key")
         save_public_key(kit_key.public_key(), out / KIT_PUB)
+        run = _Run(manifest, authority, kit_key, signer.public_key(), _wheel_sets(manifest))
         try:
             _servers(manifest, authority, done)
             for name in renew:
@@ -96,10 +103,11 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
                 if authority.is_out(device.id):  # it gets no kit, even if its kit was deleted
                     done.revoked.append(device.id)
                     continue
-                _device(device, manifest, authority, kit_key, signer.public_key(), device.id in renew, done)
+                _device(device, run, device.id in renew, done)
         finally:
             authority.save()  # record issued certificates, even after an error
         publish_revocations(out, authority)
+    _forget_own_wheels(out)
     known = {device.id for device in manifest.devices}
     done.strangers = sorted(p.parent.name for p in out.glob(f"*/{MANIFEST}") if p.parent.name not in known)
     return done
@@ -128,35 +136,46 @@ def _servers(manifest: Manifest, authority: Authority, done: Provisioned) -> Non
     (own / "devices").mkdir(exist_ok=True, mode=0o755)
 
 
-def _device(
-    device: DevicePlan,
-    manifest: Manifest,
-    authority: Authority,
-    kit_key: Ed25519PrivateKey,
-    aggregator: Ed25519PublicKey,
-    renew: bool,
-    done: Provisioned,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What all devices of a run share."""
+
+    manifest: Manifest
+    authority: Authority
+    kit_key: Ed25519PrivateKey
+    aggregator: Ed25519PublicKey
+    sets: WheelSets | None  # None: boards have their packages
+
+
+def _wheel_sets(manifest: Manifest) -> WheelSets | None:
+    if manifest.wheels == "none":
+        return None
+    store, base = WheelStore(manifest.out / STORE), manifest.path.resolve().parent
+    return WheelSets(store, manifest.packages, base, carry_all=manifest.wheels == "card")
+
+
+def _forget_own_wheels(out: Path) -> None:
+    """Remove edgestill's own wheels of earlier versions, which no kit names any more."""
+    named = b"".join(path.read_bytes() for path in out.glob(f"*/{MANIFEST}"))
+    for path in (out / STORE).glob("*/edgestill-*.whl"):
+        if path.parent.name.encode() not in named:
+            path.unlink()
+            path.parent.rmdir()
+
+
+def _device(device: DevicePlan, run: _Run, renew: bool, done: Provisioned) -> None:
+    manifest = run.manifest
     folder = manifest.out / device.id
     recover_kit(folder)
-    former = load_kit(folder, kit_key.public_key()) if folder.exists() else None
+    former = load_kit(folder, run.kit_key.public_key()) if folder.exists() else None
     if former is not None and former.fleet != manifest.fleet:
         raise ConfigError(f"{folder} is a kit of fleet {former.fleet!r}; give another --out")
-    secrets = _secrets(device, manifest, authority, former, renew)
-    files = _files(device, manifest, authority, secrets, aggregator)
-    if former is not None and former.files == files and (former.board, former.os) == (device.board.name, device.os):
+    secrets = _secrets(device, manifest, run.authority, former, renew)
+    kit = _kit(device, run, secrets)
+    if former is not None and replace(former, created=kit.created) == kit:
         done.kept.append(device.id)
     else:
-        created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        kit = Kit(
-            fleet=manifest.fleet,
-            device=device.id,
-            board=device.board.name,
-            os=device.os,
-            created=created,
-            files=files,
-        )
-        write_kit(folder, kit, kit_key)
+        write_kit(folder, kit, run.kit_key)
         read_agent_config(folder / "agent.toml", environ={})  # check with the agent's own reader
         (done.made if former is None else done.renewed if renew else done.changed).append(device.id)
     if SIGNING in secrets:
@@ -164,7 +183,28 @@ def _device(
         if ends(secrets[CERT].data) - RENEW_BEFORE < datetime.now(timezone.utc):
             done.ending.append(device.id)
     else:
-        _told_of_claim(device.id, secrets[CLAIM_CERT].data, authority, done)
+        _told_of_claim(device.id, secrets[CLAIM_CERT].data, run.authority, done)
+
+
+def _kit(device: DevicePlan, run: _Run, secrets: Mapping[str, KitFile]) -> Kit:
+    sets = {} if run.sets is None else _sets(device, run.sets)
+    return Kit(
+        fleet=run.manifest.fleet,
+        device=device.id,
+        board=device.board.name,
+        os=device.os,
+        created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        files=_files(device, run, secrets, sets),
+        wheels={} if run.sets is None else run.sets.kit_wheels(sets),
+    )
+
+
+def _sets(device: DevicePlan, sets: WheelSets) -> dict[str, WheelSet]:
+    """The wheel sets of a device, by OS family."""
+    try:
+        return {family: sets.get(target, device.mode, device.torch) for family, target in device.targets.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{device.group}, {device.board.name}: {error}") from None
 
 
 def _secrets(
@@ -212,25 +252,28 @@ def _graph(path: Path) -> bytes:
         raise ConfigError(f"'graph' {path}: {error.strerror}; give an ONNX file") from None
 
 
+def _first_graph(manifest: Manifest, device: DevicePlan) -> bytes:
+    prototype = device.tables["model"]["prototype"]
+    return first_graph(manifest.out / FLEET / "graphs", manifest.first_models, prototype)
+
+
 def _files(
-    device: DevicePlan,
-    manifest: Manifest,
-    authority: Authority,
-    secrets: Mapping[str, KitFile],
-    aggregator: Ed25519PublicKey,
+    device: DevicePlan, run: _Run, secrets: Mapping[str, KitFile], sets: Mapping[str, WheelSet]
 ) -> Mapping[str, KitFile]:
-    public = aggregator.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    extra = "train" if device.tables["train"]["mode"] == "full" else ""
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     files = {
         "agent.toml": KitFile(agent_toml(device.tables).encode()),
-        "aggregator.pub": KitFile(public),
-        "install.sh": KitFile(install_script(manifest.package, extra).encode(), 0o755),
-        "tls/ca.pem": KitFile(authority.pem),
+        "aggregator.pub": KitFile(run.aggregator.public_bytes(*form)),
+        "install.sh": KitFile(install_script(_install(device, run, sets)).encode(), 0o755),
+        "tls/ca.pem": KitFile(run.authority.pem),
         **secrets,
+        **{f"locks/py{made.target.python}.txt": KitFile(made.lock().encode()) for made in sets.values()},
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
     if device.graph is not None:
         files["model.onnx"] = KitFile(_graph(device.graph))
+    elif device.first_graph:
+        files["model.onnx"] = KitFile(_first_graph(run.manifest, device))
     # another kit is another instance: cloud-init then processes its files again
     instance = digest_of(file.data for _, file in sorted(files.items()))[:12]
     for family in device.os:
@@ -238,3 +281,17 @@ def _files(
         # files with a Wi-Fi key are readable only by their owner
         files |= {f"boot/{family}/{name}": KitFile(text.encode(), 0o600) for name, text in boot.items()}
     return files
+
+
+def _install(device: DevicePlan, run: _Run, sets: Mapping[str, WheelSet]) -> Install:
+    torch = device.torch
+    need = 0
+    if run.manifest.wheels == "card":
+        need = max(made.unpacked for made in sets.values()) // 10**6 + VENV_MB
+    return Install(
+        arch=device.board.arch,
+        wheels=run.manifest.wheels,
+        index=None if torch is None else torch.index,
+        system_packages=torch is not None and torch.requirement is None,
+        need_mb=need,
+    )

@@ -35,13 +35,13 @@ class Wifi(Settings, frozen=True, kw_only=True):
 
     ssid: str
     password: Annotated[str, Meta(extra={"secret": True})] | None = None
-    country: Annotated[str, Meta(description="decides the channels that may be used; two capitals")]
+    country: Annotated[str, Meta(description="country code of two capitals, which determines the allowed channels")]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.ssid.encode()) <= 32 or not self.ssid.isprintable():
             raise ConfigError("'ssid': a network's name has 1 to 32 bytes, all printable")
         if self.password is not None and not (8 <= len(self.password) <= 63 and _printable_ascii(self.password)):
-            raise ConfigError("'password' (hidden): WPA wants 8 to 63 printable ASCII characters")
+            raise ConfigError("'password' (hidden): WPA requires 8 to 63 printable ASCII characters")
         if not COUNTRY.fullmatch(self.country):
             raise ConfigError(f"'country' is {self.country!r}; give two capitals, such as DE")
 

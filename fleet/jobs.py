@@ -1,4 +1,4 @@
-"""Python processes side by side, one torch thread each, with a log each; a failure stops nothing else."""
+"""Runs Python processes in parallel, each with one torch thread and its own log; a failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Running = dict["Job", tuple[Child, float]]
 class Job:
     """One process: `python ARGUMENTS`, whose output goes to `log`."""
 
-    key: Hashable  # str(key) is what people read
+    key: Hashable  # str(key) is shown to users
     arguments: tuple[str, ...]
     log: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far it is, several times a second."""
+    """The state of all jobs, reported several times a second."""
 
     total: int
     done: int
-    running: Mapping[str, str]  # job: the last thing it said
+    running: Mapping[str, str]  # by job: the last line of its log
     ended: tuple[Hashable, float, bool] | None = None  # the job that has just ended, its seconds, whether it failed
 
 
 def run_jobs(jobs: Sequence[Job], *, at_once: int, show: Callable[[Progress], None]) -> dict[Hashable, str]:
-    """Run all, `at_once` at a time; why some failed, by key, the others having gone on. Ctrl-C ends them too."""
+    """Run all jobs, `at_once` at a time, and return the errors of failed jobs by key. Ctrl-C terminates them."""
     waiting, running, failed = list(jobs), Running(), dict[Hashable, str]()
     with ExitStack() as stack:
         stack.callback(lambda: end_all([child for child, _ in running.values()], grace_s=STOP_S))
@@ -65,5 +65,5 @@ def _progress(
 
 
 def _start(job: Job) -> Child:
-    # one thread a process: two of torch's collapse on a busy machine
+    # one thread per process: torch's thread pools slow each other down on a busy machine
     return start_python(job.arguments, env={**environment(), "PYTHONUNBUFFERED": "1"}, log=job.log)

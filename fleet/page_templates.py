@@ -1,4 +1,4 @@
-"""Jinja templates of a package, as all pages use them: an unknown name is an error, a block leaves no empty line."""
+"""The Jinja environment of all pages: an undefined name is an error, blocks leave no empty lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def page_templates(
     filters: Mapping[str, Callable[..., Any]],
     finalize: Callable[..., Any] | None = None,
 ) -> Environment:
-    """Those of `package`'s folder templates/; `finalize` is applied to every value that is shown."""
+    """The templates in the `templates/` folder of `package`; `finalize` is applied to every value that is rendered."""
     environment = Environment(
         loader=PackageLoader(package),
         autoescape=autoescape,

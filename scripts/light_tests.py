@@ -18,13 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WANTED = ("3.10", "3.13")
-#: Thousands of mutants, floods and broken networks: under the main interpreter alone.
+#: Thousands of mutants, floods and broken networks: under the main interpreter only.
 MAIN_ONLY = ("test_fuzz.py", "test_broker_flood.py", "transport/test_faults.py")
 RUN = ("-m", "pytest", "-q", "-m", "light and not slow", "-p", "no:cacheprovider")
 
 
 def interpreter(version: str) -> Path | None:
-    """A working `python<version>`: on the PATH, or among pyenv's."""
+    """A working `python<version>` in PATH or among pyenv's versions."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     candidates = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"))]
     ask = ["-c", "import ensurepip, sys; print('%d.%d' % sys.version_info[:2])"]
@@ -36,7 +36,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def environment(version: str, python: Path) -> Path:
-    """The base install and the test runner in `.venv-light-<version>`; made once."""
+    """The base install and the test runner in `.venv-light-<version>`; created once."""
     venv = ROOT / f".venv-light-{version}"
     stamp = venv / ".edgestill-light"
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
@@ -51,7 +51,7 @@ def environment(version: str, python: Path) -> Path:
 
 
 def run(version: str, python: Path) -> int:
-    """Set up, run the marked tests, and print what they said in one piece; the exit code."""
+    """Set up, run the marked tests, and print their output at once; returns the exit code."""
     files = [str(p) for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.light" in p.read_text()]
     files = [path for path in files if not path.endswith(MAIN_ONLY)]
     try:
@@ -60,7 +60,7 @@ def run(version: str, python: Path) -> int:
         print(f"light tests under Python {version}: cannot set it up: {error}", flush=True)
         return 1
     start = time.monotonic()
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # pip made none
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # pip created none
     done = subprocess.run(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -69,7 +69,7 @@ def run(version: str, python: Path) -> int:
 
 
 def main() -> int:
-    """Every interpreter on a thread of its own, set-up and tests; the worst exit code."""
+    """Set up and test every interpreter in its own thread; returns the worst exit code."""
     versions = sys.argv[1:] or [v for v in WANTED if v != "{}.{}".format(*sys.version_info[:2])]
     found = {version: interpreter(version) for version in versions}
     with ThreadPoolExecutor() as pool:

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Make the virtual environment "$1" with $PYTHON; on Debian as root, install python3-venv where it is missing.
+# Create the virtual environment "$1" with $PYTHON; on Debian as root, install python3-venv if it is missing.
 set -eu
 venv=$1
 python=${PYTHON:-python3}
 
-command -v "$python" >/dev/null || { echo "edgestill: no '$python' here; install Python 3.10 or newer, or say PYTHON=..." >&2; exit 1; }
+command -v "$python" >/dev/null || { echo "edgestill: no '$python' found; install Python 3.10 or newer, or set PYTHON=..." >&2; exit 1; }
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
     echo "edgestill: $("$python" --version) is too old; edgestill needs 3.10 or newer: make PYTHON=python3.11 ..." >&2
     exit 1

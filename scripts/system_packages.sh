@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the Debian packages that the tests use, if root; otherwise say loudly what will be skipped.
-# An argument is a package, or package:command where a command of another name shows that it is there.
+# Install the Debian packages that the tests use, if root; otherwise print which tests will be skipped.
+# An argument is a package, or package:command if the command that indicates its presence has another name.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
 missing=
@@ -15,11 +15,11 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq || true
     install $missing && exit 0
     left=
-    for package in $missing; do  # one that is not to be had does not keep the others away
+    for package in $missing; do  # an unavailable package must not prevent the others
         install "$package" || left="$left $package"
     done
     missing=$left
     [ -n "$missing" ] || exit 0
 fi
-echo "*** not here and could not be installed:$missing: THE TESTS THAT NEED IT WILL BE SKIPPED ***" >&2
+echo "*** missing and could not be installed:$missing: THE TESTS THAT NEED IT WILL BE SKIPPED ***" >&2
 echo "*** to run them: sudo apt-get install$missing ***" >&2

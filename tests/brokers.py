@@ -9,6 +9,9 @@ def test_it(broker):
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import os
 import re
 import shutil
@@ -34,6 +37,9 @@ MOSQUITTO = (
 )
 DEFAULTS_2_1 = ("max_packet_size 2000000", "max_queued_messages 1000")  # the defaults of Mosquitto 2.1, also for 2.0
 BOTH = ("mosquitto", "embedded")
+BLOCK = 100
+PORTS = range(18_000, 32_000, BLOCK)  # below those that the kernel gives to outgoing connections
+_NAMES: list[socket.socket] = []
 
 
 class Broker(Protocol):
@@ -48,9 +54,30 @@ class Broker(Protocol):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that no other test process is given, nor, before it listens, an outgoing connection."""
+    ports = _own_ports()
+    for _ in range(BLOCK):
+        port = next(ports)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("none of this process's ports is free")
+
+
+@functools.cache
+def _own_ports() -> Iterator[int]:
+    """A block of ports in turn: this process's, as long as it holds a name that the kernel gives away once."""
+    for first in PORTS:
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0edgestill-tests-ports-{first}")
+        except OSError:
+            name.close()
+            continue
+        _NAMES.append(name)
+        return itertools.cycle(range(first, first + BLOCK))
+    pytest.fail("every block of ports is taken")
 
 
 def mosquitto_version() -> tuple[int, int]:
@@ -128,7 +155,7 @@ class Mosquitto:
         conf.write_text(self._conf())
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen([MOSQUITTO, "-c", str(conf)], stdout=log, stderr=log)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while self._process.poll() is None and time.monotonic() < until:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -139,10 +166,15 @@ class Mosquitto:
         return False
 
     def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
+        if self._process is None:
+            return
+        for _ in range(120):  # Mosquitto listens before its loop runs, and loses a SIGTERM that comes in between
             self._process.send_signal(number)
-            self._process.wait(120)
-            self._process = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+                self._process = None
+                return
+        pytest.fail(f"mosquitto does not end: {self.log}")
 
 
 class Embedded:
@@ -158,9 +190,9 @@ class Embedded:
         return BrokerConfig(port=self.port)
 
     def start(self) -> None:
+        self.port = self.port or free_port()
         self._broker = EmbeddedBroker(self.port)
         self._broker.start()
-        self.port = self._broker.port
 
     def stop(self) -> None:
         if self._broker is not None:

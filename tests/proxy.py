@@ -66,7 +66,7 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def set(self, **faults: float | int | None) -> None:

@@ -75,6 +75,12 @@ class Sender:
             self._delivered.remove(n)
             heapq.heappush(self._waiting, n)
 
+    def resume(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """After a restart: the receiver lacks these, and no others are sent."""
+        lacking = set(expand(ranges, self.content.count))
+        self._delivered |= set(self._waiting) - lacking
+        self._waiting = sorted(lacking)
+
     def reconnected(self) -> None:
         """Whatever was in flight may be lost: send it again."""
         for n in self.in_flight:

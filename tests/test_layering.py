@@ -64,6 +64,7 @@ ROOMS = {
         "flash/cards",
         "flash",
         "manifest",
+        "first_graph",
         "provision",
         "approve",
         "doctor",
@@ -92,7 +93,7 @@ TORCH_FREE = [
     "fleet.simulation.settings.*",
     "firmware_configs.provision",
     "firmware_configs.approve",
-    "firmware_configs.doctor",
+    "firmware_configs.doctor.*",
     "edgestill.cli.main",
 ]
 

@@ -137,7 +137,10 @@ class Inbox:
             size = _size(event)
             self._bytes -= size
             if waiting:
-                self._turns.append(lane)
+                if lane == FRONT:  # a connection comes before the messages that it brings
+                    self._turns.appendleft(lane)
+                else:
+                    self._turns.append(lane)
                 self._lane_bytes[lane] -= size
             else:
                 del self._lanes[lane], self._lane_bytes[lane]

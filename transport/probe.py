@@ -10,12 +10,13 @@ import contextlib
 import select
 import socket
 import ssl
+from collections.abc import Iterator
 
 from transport.client import CONNECT_TIMEOUT
 from transport.config import BrokerConfig
 from transport.tls import tls_context
 
-__all__ = ["speaks_mqtt5"]
+__all__ = ["shake_hands", "speaks_mqtt5"]
 
 #                type, length | protocol name     | version 5, clean start, keep-alive 5 s, no properties, no client id
 CONNECT = bytes([0x10, 13]) + b"\x00\x04MQTT" + bytes([5, 0x02, 0, 5, 0, 0, 0])
@@ -27,12 +28,25 @@ ANSWER = 3  # bytes after the first two in a CONNACK of version 5, at least; in 
 
 def speaks_mqtt5(broker: BrokerConfig) -> bool:
     """Whether the broker answers in version 5, even with a rejection; OSError if there is no broker."""
+    with _connected(broker) as sock:
+        return _ask(sock)
+
+
+def shake_hands(broker: BrokerConfig) -> None:
+    """Connect as far as TLS, and send no MQTT: OSError if there is no broker, or it does not accept our certificate."""
+    with _connected(broker):
+        pass
+
+
+@contextlib.contextmanager
+def _connected(broker: BrokerConfig) -> Iterator[socket.socket]:
     with socket.create_connection((broker.host, broker.port), timeout=CONNECT_TIMEOUT) as tcp:
         if broker.tls is None:
-            return _ask(tcp)
+            yield tcp
+            return
         with tls_context(broker.tls).wrap_socket(tcp, server_hostname=broker.host) as tls:
             _hear_refusal(tls)
-            return _ask(tls)
+            yield tls
 
 
 def _hear_refusal(tls: ssl.SSLSocket) -> None:

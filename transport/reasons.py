@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+from datetime import datetime, timezone
 
 __all__ = ["closed", "explain", "refusal"]
 
@@ -19,6 +20,8 @@ _TLS = (
     ("wrong version number", "the broker does not speak TLS on this port; remove [broker.tls] or fix the port"),
     ("record layer failure", "the broker does not speak TLS on this port; remove [broker.tls] or fix the port"),
 )
+HINT = "check 'host' and 'ca' in [broker]"
+NOT_YET_VALID, EXPIRED = 9, 10  # X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED of OpenSSL
 _REFUSALS = {
     "Bad user name or password": "check 'username' and 'password' in [broker]",
     "Not authorized": "check 'username' and 'password' in [broker]",
@@ -30,8 +33,8 @@ def explain(error: BaseException) -> str:
     """One line for an exception."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = (error.verify_message or str(error)).rstrip(".")
-        hint = "" if "expired" in why else "; check 'host' and 'ca' in [broker]"
-        return f"the broker's certificate is not valid: {why}{hint}"
+        hint = f"this machine's clock says {_now():%Y-%m-%d %H:%M} UTC" if _dated(error) else HINT
+        return f"the broker's certificate is not valid: {why}; {hint}"
     if isinstance(error, ssl.SSLError) and (meaning := _of_tls(str(error))):
         return meaning
     if isinstance(error, ConnectionRefusedError):
@@ -43,6 +46,15 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _dated(error: ssl.SSLCertVerificationError) -> bool:
+    """Whether only the date is wrong: that of the certificate, or of the clock."""
+    return error.verify_code in (NOT_YET_VALID, EXPIRED)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 def closed(detail: str, *, answered: bool, tls: bool) -> str:

@@ -22,8 +22,8 @@ from aggregator.config.tables import (
     LimitConfig,
     RoundConfig,
     TaskConfig,
-    as_environment,
     split_tables,
+    with_settings,
 )
 from core.config_keys import read_toml
 from core.errors import ConfigError, EdgestillError
@@ -101,7 +101,7 @@ def load_fleet_config(
     """Read and check a fleet.toml; `settings` are `table.key=value` and come first."""
     path = Path(path)
     base = path.resolve().parent
-    environ = {**(os.environ if environ is None else environ), **as_environment(settings)}
+    environ = with_settings(os.environ if environ is None else environ, settings)
     file = split_tables(read_toml(path), str(path))
     tables = read_tables(FleetTables, file, str(path), env=ENV, environ=environ, base=base)
     limits = _limits(file["limits"], f"{path} [limits]", environ)
@@ -170,8 +170,6 @@ def _prototypes(names: tuple[str, ...], path: Path) -> tuple[str, ...]:
 def _hyper(train: LocalSettings, seed: int, local: Mapping[str, float], path: Path) -> Hyper:
     if train.epochs is not None and train.steps is not None:
         raise ConfigError(f"{path} [train]: 'epochs' and 'steps' are both given; keep one")
-    if train.lr == 0:
-        raise ConfigError(f"{path} [train]: 'lr' is 0; give a positive number")
     found = {"prox": local.get("prox", 0.0), **with_defaults(**asdict(train))}
     if found["clip"] and found["clip"] < CLIP.least:
         raise ConfigError(f"{path} [train]: 'clip' is {found['clip']}; give 0 for none, or at least {CLIP.least}")

@@ -32,6 +32,7 @@ __all__ = [
     "TaskConfig",
     "as_environment",
     "split_tables",
+    "with_settings",
 ]
 
 ENV = "EDGESTILL_AGGREGATOR"
@@ -164,6 +165,19 @@ def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, A
     if isinstance(shape, list):
         found["task"] = {**found["task"], "input_shape": "x".join(map(brief, shape))}
     return found
+
+
+def with_settings(environ: Mapping[str, str], settings: Sequence[str]) -> dict[str, str]:
+    """The environment with `--set table.key=value` in front of it; variables that a setting excludes are left out."""
+    own = as_environment(settings)
+    excluded = {
+        f"{ENV}_{table.upper()}_{other.upper()}"
+        for table, fields in TABLES.items()
+        for key, field in fields.items()
+        if f"{ENV}_{table.upper()}_{key.upper()}" in own
+        for other in field.extra.get("excludes", ())
+    }
+    return {**{name: value for name, value in environ.items() if name not in excluded}, **own}
 
 
 def as_environment(settings: Sequence[str]) -> dict[str, str]:

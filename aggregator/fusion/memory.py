@@ -29,13 +29,13 @@ class Memories:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, number: int) -> Path:
-        """The path of the memory of round `number`."""
-        return self.folder / f"{number}.safetensors"
+    def path(self, round_number: int) -> Path:
+        """The path of the memory of round `round_number`."""
+        return self.folder / f"{round_number}.safetensors"
 
-    def read(self, number: int) -> Memory:
-        """The memory after round `number`."""
-        path = self.path(number)
+    def read(self, round_number: int) -> Memory:
+        """The memory after round `round_number`."""
+        path = self.path(round_number)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -47,21 +47,21 @@ class Memories:
         except (SafetensorError, ValueError, KeyError) as error:
             raise RoundError(f"{path}: not a readable memory ({error}); restore it, or remove it to forget") from error
 
-    def write(self, number: int, memory: Memory) -> None:
-        """Store the memory after round `number` durably; an empty memory leaves no file."""
+    def write(self, round_number: int, memory: Memory) -> None:
+        """Store the memory after round `round_number` durably; an empty memory leaves no file."""
         if not memory.tensors and not memory.facts:
-            self.path(number).unlink(missing_ok=True)
+            self.path(round_number).unlink(missing_ok=True)
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path(number), _encode(memory.tensors, json.dumps(memory.facts, sort_keys=True)))
+        write_atomic(self.path(round_number), _encode(memory.tensors, json.dumps(memory.facts, sort_keys=True)))
 
     def forget(self, before: int) -> None:
         """Remove the files of rounds before `before`, and leftovers of interrupted writes."""
         if not self.folder.is_dir():
             return
         for file in self.folder.iterdir():
-            number = file.name.partition(".")[0]
-            if not number.isdecimal() or int(number) < before:
+            round_number = file.name.partition(".")[0]
+            if not round_number.isdecimal() or int(round_number) < before:
                 file.unlink(missing_ok=True)
 
 

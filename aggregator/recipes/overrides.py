@@ -79,7 +79,7 @@ class LocalOverrides(Settings, frozen=True, kw_only=True):
 
 #: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
 PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.3}
-_FIXED = ("name", "title", "paper", "source_optional", "update", "local", "options")  # of Recipe
+_FIXED = ("name", "title", "paper", "note", "source_optional", "update", "local", "options")  # of Recipe
 _MAY_BE_NONE = ("sample",)  # beside parts, of which `_check_part` knows
 OPTIONS, LOCAL = describe(PartOptions), describe(LocalOverrides)
 #: Of the generator: fields of `Generation`, each with `generator_` before its name; `generator` is a form of it.
@@ -159,7 +159,7 @@ def _personal(told: Mapping[str, float]) -> dict[str, float]:
         return {**rest, "personal": weight, "personal_keep": keep}
     for name in PERSONAL_MODELS:
         if name in told:
-            raise ConfigError(f"{name} goes with personal = true")
+            raise ConfigError(f"{name} requires personal = true")
     return rest
 
 

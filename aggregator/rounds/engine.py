@@ -7,6 +7,10 @@ The service writes the journal before it notifies the engine (`Stored`: the upda
 of an event in one transaction, adopts the new state when that is durable, and then executes the actions. After a
 restart, or a write that failed, the same state is built from the journal (`aggregator/rounds/restore.py`).
 
+A device is online if it has said so on the current connection to the broker: directly, or by its retained state. After
+a restart, and whenever the connection is lost, nobody is. Devices that were online before are waited for before a round
+is opened, for SETTLE_S seconds at most.
+
     event        COLLECTING                  FUSING                                     STARTING, a round open
     GaveUp       fuse a quorum if it is the  -                                          -
                  last that was awaited
@@ -31,6 +35,8 @@ from aggregator.rounds.events import (
     AboutHeard,
     Action,
     Allowed,
+    BrokerConnected,
+    BrokerLost,
     Close,
     Event,
     Extend,
@@ -38,6 +44,7 @@ from aggregator.rounds.events import (
     Fuse,
     Fused,
     GaveUp,
+    Missed,
     ModelsReady,
     Muted,
     Open,
@@ -58,7 +65,24 @@ from aggregator.rounds.sampling import sample
 from core.errors import RoundError
 from wire.refusals import RefusalReason
 
-__all__ = ["Hold", "Phase", "RoundState", "Rules", "Seen", "Verdict", "eligible", "judge", "step", "why_done"]
+__all__ = [
+    "SETTLE_S",
+    "Hold",
+    "Phase",
+    "RoundState",
+    "Rules",
+    "Seen",
+    "Verdict",
+    "eligible",
+    "forget_presence",
+    "judge",
+    "step",
+    "why_done",
+]
+
+
+#: Seconds for the broker to send its retained states: a device that has none by then may be anywhere.
+SETTLE_S = 5.0
 
 
 class Phase(Enum):
@@ -115,6 +139,8 @@ class RoundState:
     round: int = 0  # the open one, or the last one
     completed: int = 0  # rounds that were fused
     devices: Mapping[str, Seen] = field(default_factory=dict)
+    unheard: frozenset[str] = frozenset()  # online before the last connection, not heard of since
+    settled: float = math.inf  # when they are no longer waited for
     invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
     answered: frozenset[str] = frozenset()
     gave_up: frozenset[str] = frozenset()  # of those invited; if their updates arrive anyway, they count
@@ -155,6 +181,10 @@ def step(state: RoundState, event: Event) -> Stepped:
             return _fused(state, round_number, accuracies)
         case ModelsReady():
             return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
+        case BrokerConnected(now):
+            return forget_presence(state, now + SETTLE_S), []
+        case BrokerLost():
+            return forget_presence(state, math.inf), []
         case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed():
             return _device(state, event)
         case SetAside(device, reason):
@@ -170,6 +200,14 @@ def step(state: RoundState, event: Event) -> Stepped:
             return replace(state, hold=Hold.RUNNING), []
         case Stop():
             return _stop(replace(state, hold=Hold.STOPPED))
+
+
+def forget_presence(state: RoundState, settled: float) -> RoundState:
+    """Nobody is online any more; devices that were are waited for until `settled`."""
+    online = {device: seen for device, seen in state.devices.items() if seen.status == "online"}
+    gone = {device: replace(seen, status="unknown") for device, seen in online.items()}
+    waited = frozenset(device for device, seen in gone.items() if not seen.revoked)
+    return replace(state, devices={**state.devices, **gone}, unheard=state.unheard | waited, settled=settled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +254,10 @@ def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> s
 
 
 def _tick(state: RoundState, now: float) -> Stepped:
+    if state.unheard and now >= state.settled:
+        missed = Missed(tuple(sorted(state.unheard)))
+        state, actions = _tick(replace(state, unheard=frozenset()), now)
+        return state, [missed, *actions]
     if state.phase is Phase.COLLECTING and not state.awaited and len(state.answered) >= state.needed:
         return _fuse(state)  # possible after a restart
     if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
@@ -229,7 +271,7 @@ def _tick(state: RoundState, now: float) -> Stepped:
 
 def _try_open(state: RoundState, now: float) -> Stepped:
     rules, there = state.rules, eligible(state, now)
-    if len(there) < rules.min_devices:
+    if len(there) < rules.min_devices or state.unheard:
         return state, []
     round_number, deadline = state.round + 1, now + rules.deadline_s
     invited = sample(there, rules.seed, round_number, fraction=rules.fraction, at_least=rules.min_devices)
@@ -293,6 +335,7 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
     seen = state.devices.get(event.device, Seen())
     match event:
         case StateHeard(_, status, session):
+            state = replace(state, unheard=state.unheard - {event.device})
             if status != "online" and session < seen.session:
                 return state, []  # the will of an older session
             seen = replace(seen, status=status, session=session)
@@ -301,6 +344,7 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
         case Muted(_, until):
             seen = replace(seen, muted_until=until)
         case Revoked() | Allowed():
+            state = replace(state, unheard=state.unheard - {event.device})
             seen = replace(seen, revoked=isinstance(event, Revoked))
     state = replace(state, devices={**state.devices, event.device: seen})
     return _revoked(state, event.device) if isinstance(event, Revoked) else (state, [])

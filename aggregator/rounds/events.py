@@ -11,6 +11,8 @@ __all__ = [
     "AboutHeard",
     "Action",
     "Allowed",
+    "BrokerConnected",
+    "BrokerLost",
     "Close",
     "Event",
     "Extend",
@@ -18,6 +20,7 @@ __all__ = [
     "Fuse",
     "Fused",
     "GaveUp",
+    "Missed",
     "ModelsReady",
     "Muted",
     "Open",
@@ -46,6 +49,18 @@ class Tick:
 @dataclass(frozen=True, slots=True)
 class ModelsReady:
     """Every prototype has a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConnected:
+    """The aggregator is connected to its broker, which now sends the retained state of every device."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLost:
+    """The aggregator has lost its broker, and with it all knowledge of which devices are online."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +169,8 @@ class Stop:
 Event: TypeAlias = (
     Tick
     | ModelsReady
+    | BrokerConnected
+    | BrokerLost
     | StateHeard
     | AboutHeard
     | Muted
@@ -221,10 +238,17 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """These devices were online before the last connection, and were not heard of since."""
+
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """No further round will be opened."""
 
     reason: str
 
 
-Action: TypeAlias = Open | Extend | Abandon | Withdraw | Fuse | Close | Finish
+Action: TypeAlias = Open | Extend | Abandon | Withdraw | Fuse | Close | Missed | Finish

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
-from aggregator.rounds.engine import Hold, Phase, RoundState, Rules, Seen, why_done
+from aggregator.rounds.engine import Hold, Phase, RoundState, Rules, Seen, forget_presence, why_done
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import RoundRow
 
@@ -39,7 +40,10 @@ def accuracies(journal: Journal) -> dict[str, float]:
 
 
 def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) -> RoundState:
-    """The state according to the journal; devices that are no longer `known` are omitted."""
+    """The state according to the journal; devices that are no longer `known` are omitted.
+
+    None is online before the broker says so.
+    """
     devices = {
         row.id: Seen(
             status=row.status,
@@ -60,6 +64,7 @@ def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) 
         devices=devices,
         done=why_done(rules, completed, accuracies(journal)),
     )
+    state = forget_presence(state, math.inf)
     row = journal.last_round()
     return state if row is None else _in_round(state, row, journal, now)
 

@@ -23,9 +23,9 @@ class DeviceRow:
     prototype: str | None = None
     board: str = ""
     examples: int = 0
-    status: str = "unknown"  # online, offline or lost
+    status: str = "unknown"  # online, offline, lost, or not heard of since the last connection
     session: int = 0
-    seen: float = 0.0
+    seen: float = 0.0  # when it has last said anything
     accepted: int = 0
     refused: int = 0
     late: int = 0

@@ -10,7 +10,8 @@ produces the same bits.
     answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]}
             of a fused round also "report": {"devices": {...}, "seconds": {...}}
             of an examination {"task": ..., "culprits": {device: reason}}
-            {"error": "..."}; with "storage": true it is a disk error, and a retry may help
+            {"error": "..."}; with "storage": true it is a disk error, and a retry may help; "traceback" of an error
+            that is none of ours: raised by a user's part, or not foreseen
 
 The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
 """
@@ -108,6 +109,14 @@ def _facts(digest: str, header: ModelHeader) -> dict[str, Any]:
     }
 
 
+def _traceback_of_others(error: EdgestillError) -> dict[str, str]:
+    """Where the code of somebody else raised what became a one-line error; nothing if all of it is ours."""
+    cause = error.__cause__
+    if cause is None or isinstance(cause, EdgestillError | OSError):
+        return {}
+    return {"traceback": "".join(traceback.format_exception(cause))}
+
+
 def main() -> None:
     """Serve until stdin ends."""
     answers = claim_stdout()
@@ -122,10 +131,9 @@ def main() -> None:
         except (OSError, sqlite3.Error) as error:
             answer = {"error": str(error), "storage": True}
         except EdgestillError as error:
-            answer = {"error": str(error)}
+            answer = {"error": str(error), **_traceback_of_others(error)}
         except Exception as error:
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
         try:
             write_json(answers, answer)
         except BrokenPipeError:  # the service was killed: there is no reader

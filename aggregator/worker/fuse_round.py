@@ -25,9 +25,9 @@ from aggregator.storage.artifacts import seal_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import UpdateRow
+from aggregator.worker.first_model import first_model, wire_floats
 from aggregator.worker.stored_updates import base_arrays, received
 from models.build import build
-from models.seeding import torch_rng
 from models.spec import PrototypeSpec
 from models.split import Prototype
 from quant.pack import pack_state, unpack
@@ -35,15 +35,10 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import ModelHeader
 from wire.tensors import encode
 
-__all__ = ["Fuser", "StoredGroup", "round_groups", "wire_floats"]
+__all__ = ["Fuser", "StoredGroup", "round_groups"]
 
 PARENTS = 900  # limit of a header; the journal has all of them
 State = dict[str, torch.Tensor]
-
-
-def wire_floats(spec: PrototypeSpec) -> str:
-    """The float dtype in which a prototype's state is published."""
-    return "fp16" if spec.precision.quantized else "fp32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +77,7 @@ class Fuser:
 
     def start(self, spec: PrototypeSpec, seed: int) -> tuple[str, ModelHeader]:
         """The initial model of a prototype, determined by seed and prototype."""
-        model = build(spec, generator=torch_rng(seed, "init", str(spec)))
-        state = unpack(pack_state(model.state_dict(), floats="fp32"))
+        model, state = first_model(spec, seed)
         return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
 
     def fuse(

@@ -10,8 +10,9 @@
 
 A value comes from the first that has it: the flag (None: not given), the environment variable (the prefix, an
 underscore and the field in capitals), the file, the struct's default, which is the only one. A field without a default
-must be given somewhere. `core/settings/fields.py` has the annotations; what else holds for a struct, such as one field
-that needs another, its `__post_init__` says by a ConfigError, in front of which `read` puts the place.
+must be given somewhere. Of fields that exclude each other (`excludes` of Meta), that which comes first wins; two of one
+place are for `__post_init__` to refuse. `core/settings/fields.py` has the annotations; what else holds for a struct,
+such as one field that needs another, its `__post_init__` says by a ConfigError, which `read` starts with the place.
 
     read(Struct, table, where)       a Struct, from a table and all the rest
     read_tables(Struct, file, path)  a Struct whose fields are the tables of a file
@@ -128,6 +129,7 @@ def given(
     `complete` refuses that one without a default is missing.
     """
     fields = struct if isinstance(struct, Mapping) else describe(struct)
+    ranks: dict[str, int] = {}
     for name in table:
         if name not in fields:
             known = did_you_mean(name, fields) or f"; known: {' '.join(fields)}"
@@ -137,9 +139,9 @@ def given(
     for name, field in fields.items():
         variable = _variable(field, env)
         if flags is not None and flags.get(name) is not None:
-            values[name] = checked(field, flags[name], field.flag)
+            values[name], ranks[name] = checked(field, flags[name], field.flag), 2
         elif variable in environ:
-            values[name] = value_of(field, environ[variable], variable)
+            values[name], ranks[name] = value_of(field, environ[variable], variable), 1
         elif name in table and field.table is not None:
             inner = checked(field, table[name], f"{where}: {name!r}")
             values[name] = read(field.table, inner, _inside(where, name), environ={}, base=base)
@@ -148,7 +150,13 @@ def given(
         elif complete and field.default is REQUIRED:
             also = f" or set {variable}" if variable else ""
             raise ConfigError(f"{where}: {name!r} is missing; give {field.expected}{also}")
-    return values
+    return {name: value for name, value in values.items() if not _overridden(name, fields, ranks)}
+
+
+def _overridden(name: str, fields: Mapping[str, Field], ranks: Mapping[str, int]) -> bool:
+    """Whether a field that excludes this one was given by something that comes before: a flag, or a variable."""
+    own = ranks.get(name, 0)
+    return any(rank > own and name in fields[other].extra.get("excludes", ()) for other, rank in ranks.items())
 
 
 def check(config: msgspec.Struct, where: str = "") -> None:

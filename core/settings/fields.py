@@ -17,7 +17,8 @@ a struct, or a dataclass            dict    a table, read by it     none
 
 Each may be `X | None`; Meta stands inside, `Annotated[X, Meta(...)] | None`. `within` is Meta of a number. What counts
 of Meta: `ge`, `le`, `description` and `extra`: {"secret": True} (messages and reprs hide the value), {"parse": f} (see
-`Field.parse`), and what the reader of a description looks for, such as {"panel": "Training"} of `--help`.
+`Field.parse`), {"excludes": names} (fields that a file has said in vain where this one is given by a flag or a
+variable), and what the reader of a description looks for, such as {"panel": "Training"} of `--help`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from core.errors import ConfigError, DataError, DeviceError, ModelError, WireErr
 from core.processes.pipes import json_lines
 from core.processes.process import Child as Process
 from core.processes.process import end, environment, kill, send, signal_name, start_python
+from core.processes.processor import processor_fault
 from core.processes.python_child import module_arguments
 from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
@@ -94,7 +95,8 @@ class Child:
             metrics = {name: float(value) for name, value in self._last.items() if name != "event"}
             return Ended(self.key, metrics)
         text = self._last.get("text") or (self._errors[-1] if self._errors else "")
-        return Ended(self.key, reason=explain(code, text), again=code not in FINAL)
+        fault = processor_fault(code, text)
+        return Ended(self.key, reason=explain(code, text), again=code not in FINAL and not fault)
 
     def kill(self) -> None:
         """Kill it; work that is not committed to the outbox is lost."""
@@ -137,6 +139,8 @@ class Child:
 
 def explain(code: int, text: str, who: str = "the training child") -> str:
     """An exit code in words."""
+    if fault := processor_fault(code, text):
+        return fault
     if code < 0:
         guess = "; did the system run out of memory?" if -code == signal.SIGKILL else ""
         return f"{who} was killed by {signal_name(-code)}{guess}{f' ({text})' if text else ''}"
@@ -208,7 +212,8 @@ class LabelCounter:
         if code == DataError.exit_code:
             raise DataError(output)
         if code:
-            self._later(explain(code, (errors.strip().splitlines() or [""])[-1], "the helper"))
+            fault = processor_fault(code, errors)  # its message has several lines
+            self._later(fault or explain(code, (errors.strip().splitlines() or [""])[-1], "the helper"))
             return None
         try:
             return tuple(int(count) for count in json.loads(output))

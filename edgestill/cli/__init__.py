@@ -1,1 +1,1 @@
-"""The command line: parse, call, print. What a command does lives in the other packages."""
+"""The command line: parse, call, print. The work is done in the other packages."""

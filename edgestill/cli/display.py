@@ -1,4 +1,4 @@
-"""What displays share: a live picture on a terminal, lines elsewhere, nothing when quiet; and the time that is left."""
+"""Base of displays: a live display on a terminal, lines elsewhere, nothing if quiet; and the remaining time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ D = TypeVar("D", bound="Display")
 
 
 class Display(ABC):
-    """A context manager; subclasses say what is shown."""
+    """A context manager; subclasses define the display."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.lines = not quiet and not err.is_terminal
@@ -27,7 +27,7 @@ class Display(ABC):
         self._live: Live | None = None
 
     def __enter__(self: D) -> D:
-        if self._terminal:  # not earlier: it asks for the first picture at once
+        if self._terminal:  # not earlier: it renders the first display at once
             self._live = Live(get_renderable=self._picture, console=err, refresh_per_second=4, transient=True)
             self._live.start()
         return self
@@ -38,18 +38,18 @@ class Display(ABC):
 
     @abstractmethod
     def picture(self) -> list[RenderableType]:
-        """What a terminal shows now, from top to bottom."""
+        """The current display on a terminal, from top to bottom."""
 
     def _picture(self) -> RenderableType:
         return Group(*self.picture())
 
     def line(self, text: str) -> None:
-        """Say something where there is no terminal."""
+        """Print a line if there is no terminal."""
         if self.lines:
             err.print(text, markup=False, soft_wrap=True)
 
     def left(self, done: float) -> str:
-        """Guessed from the share that is done; nothing at the start and at the end."""
+        """The remaining time, estimated from the completed share; empty at the start and at the end."""
         if not 0 < done < 1:
             return ""
         seconds = (time.monotonic() - self.started) * (1 - done) / done
@@ -57,5 +57,5 @@ class Display(ABC):
 
 
 def crop(text: str) -> Text:
-    """One line of a terminal, however long the text is."""
+    """The text cropped to one line of the terminal."""
     return Text(text, no_wrap=True, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""What a person sees while processes run side by side: an experiment's runs, or a sweep's."""
+"""The display of parallel processes: the runs of an experiment or a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobsDisplay"]
 
-QUIET_S = 60.0  # how long there may be nothing to read, elsewhere than on a terminal
+QUIET_S = 60.0  # maximum pause between lines if there is no terminal
 
 
 class JobsDisplay(Display):
@@ -29,7 +29,7 @@ class JobsDisplay(Display):
         self.spoke = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         self.progress = progress
         if progress.ended is not None:
             key, seconds, failed = progress.ended
@@ -40,7 +40,7 @@ class JobsDisplay(Display):
             self._say(f"{progress.done}/{progress.total}  {now}")
 
     def picture(self) -> list[RenderableType]:
-        """A bar of all runs, and a line for each that runs."""
+        """A progress bar over all runs, and a line for each active run."""
         if self.progress is None:
             return []
         bar = Table.grid(padding=(0, 1))
@@ -49,7 +49,7 @@ class JobsDisplay(Display):
         return [bar, *(crop(f"  {run}: {said or 'starts'}") for run, said in self.progress.running.items())]
 
     def _left(self, progress: Progress) -> str:
-        """As if all runs were alike."""
+        """The remaining time, assuming that all runs take equally long."""
         said = self.left(progress.done / max(progress.total, 1))
         return f"about {said}" if said else ""
 

@@ -45,7 +45,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration, 4 data, 5 malforme
 8 connection, 130 interrupted.
 """
 
-LONGEST = 2000  # characters of an error, which may quote somebody's file
+LONGEST = 2000  # characters of an error message, which may quote a file
 
 app = typer.Typer(
     name="edgestill",
@@ -95,14 +95,14 @@ def root(
 ) -> None:
     """Federated learning on edge boards, for models of different architecture and precision.
 
-    Devices train what fits them, down to 1-bit weights; an aggregator fuses what they send into one model per
-    prototype (architecture:precision, such as cnn:w1).
+    Each device trains a model that fits it, down to 1-bit weights; an aggregator fuses the updates into one model
+    per prototype (architecture:precision, such as cnn:w1).
     """
 
 
 @app.command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Print the versions of edgestill and of what it stands on, for bug reports."""
+    """Print the versions of edgestill and its dependencies, for bug reports."""
     from core.versions import versions
 
     facts = versions()
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
-    if debug:  # accepted after the subcommand too, where people add it
+    if debug:  # accepted after the subcommand too
         args = ["--debug", *(a for a in args if a != "--debug")]
     leave_quickly()
     sys.exit(_run(args, debug))
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(args: list[str], debug: bool) -> int:
     if threading.current_thread() is threading.main_thread():
-        # what a command started must be stopped by it; the services set handlers of their own
+        # a command must stop what it started; the services set their own handlers
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(args, prog_name="edgestill", standalone_mode=False)
@@ -160,23 +160,23 @@ def _run(args: list[str], debug: bool) -> int:
 
 
 def _gone() -> int:
-    """The reader of our output, such as `head`, has had enough: what is left of it goes nowhere, without a word."""
+    """The reader of our output, such as `head`, has closed it: discard the rest silently."""
     with open(os.devnull, "w") as nowhere:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # one that is no file has no reader either
+            with suppress(OSError, ValueError):  # not a file, so without a reader
                 os.dup2(nowhere.fileno(), stream.fileno())
     return 0
 
 
 def _needed(error: ModuleNotFoundError) -> str:
-    """What to install for a command that the base install has not enough for."""
+    """The extra to install for a command whose dependency is missing."""
     name = (error.name or "").partition(".")[0]
     extra = {"tokenizers": "text", "ray": "ray"}.get(name, "aggregator")
     return f"this command needs {name or 'more'}, which is not installed; pip install 'edgestill[{extra}]'"
 
 
 def _usage(error: Exception) -> str:
-    """A usage error in one line, with the command whose --help tells more."""
+    """A usage error in one line, with the command whose --help explains more."""
     message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "edgestill"

@@ -1,4 +1,4 @@
-"""How good the devices' own models are, below a run's summary: each on its own slice, and on the whole test set."""
+"""Prints the accuracies of the devices' own models: each on its own slice, and on the whole test set."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ __all__ = ["print_own_models"]
 SLICES = (("own_accuracy", "its own slice"), ("whole_accuracy", "the whole test set"))
 
 
-def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]]) -> None:
-    """Mean, worst and best over honest devices; attackers in a line of their own. Nothing where none was scored."""
+def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]], *, personal: bool = False) -> None:
+    """Mean, worst and best over honest devices; attackers in a separate line. Nothing if none was scored.
+
+    `personal` says that the scored models are the devices' personal ones.
+    """
     from fleet.simulation.own_slice import extremes
 
     attackers = {d["device"] for d in fleet if "attack" in d}
@@ -30,7 +33,8 @@ def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]]) -> N
             best = f"{100 * found.best:.1f} % ({found.best_device})"
             rows.append([words, f"{100 * found.mean:.1f} %", worst, best])
     if rows:
-        print_table("\neach device's own model after its training", ["on", "mean", "worst", "best"], rows)
+        model = "personal model" if personal else "own model"
+        print_table(f"\neach device's {model} after its training", ["on", "mean", "worst", "best"], rows)
     means = [(words, found.mean) for key, words in SLICES if (found := extremes(others, key)) is not None]
     if means:
         told = ", ".join(f"{100 * mean:.1f} % on {words}" for words, mean in means)

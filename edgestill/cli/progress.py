@@ -1,4 +1,4 @@
-"""What a person sees while rounds run: a live picture on a terminal, a line per round elsewhere, or nothing."""
+"""The display of a run: live on a terminal, a line per round elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["RoundDisplay", "RunDisplay"]
 
-NAMED = 4  # suspicious devices that are named
+NAMED = 4  # suspicious devices that are listed by name
 
 
 class RoundDisplay(Display):
     """Progress of `rounds` rounds with `per_round` devices each; a context manager.
 
-    `at_once` is how many devices can train at the same time; `fleet` (as in `run.json`) tells who has which prototype.
+    `at_once` devices can train in parallel; `fleet` (as in `run.json`) maps devices to prototypes.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class RoundDisplay(Display):
         self.rounds, self.per_round, self.at_once = rounds, per_round, at_once
         self.prototypes = {device["device"]: device["prototype"] for device in fleet}
         self.results: list[RoundResult] = []
-        self.first: int | None = None  # the round that this display saw first: a resumed run starts later
-        self.answered = 0  # in the round that runs
+        self.first: int | None = None  # first round of this display: a resumed run starts later
+        self.answered = 0  # in the current round
 
     def device_done(self, device: str) -> None:
         """A device has answered."""
@@ -55,11 +55,11 @@ class RoundDisplay(Display):
         self.line("  ".join(filter(None, [*said, self._suspicious(), self._lost()])))
 
     def picture(self) -> list[RenderableType]:
-        """The bar, a line per prototype, traffic, and who stands out."""
+        """Progress bar, a line per prototype, traffic, and suspicious devices."""
         number = min(self._done + 1, self.rounds)
         bar = Table.grid(padding=(0, 1))
         bar.add_column(no_wrap=True)
-        bar.add_column(min_width=4, max_width=28)  # on a narrow terminal it gives way
+        bar.add_column(min_width=4, max_width=28)  # dropped on a narrow terminal
         bar.add_column(no_wrap=True, overflow="ellipsis")
         bar.add_column(no_wrap=True)
         done = ProgressBar(total=self.rounds, completed=self._share * self.rounds)
@@ -76,7 +76,7 @@ class RoundDisplay(Display):
 
     @property
     def _share(self) -> float:
-        """Of all rounds; fusing counts as the last device's."""
+        """The completed share of all rounds; fusion counts as one more device."""
         return min(self._done + self.answered / (self.per_round + 1), self.rounds) / self.rounds
 
     def _left(self) -> str:
@@ -92,7 +92,7 @@ class RoundDisplay(Display):
         return f"{self.answered} of {self.per_round} devices answered, {min(self.at_once, waited_for)} busy"
 
     def _scores(self) -> Table:
-        """Accuracies of the last round that was scored, and how they changed."""
+        """Accuracies of the last scored round, and their changes."""
         scored = [r for r in self.results if not any(isnan(p.accuracy) for p in r.prototypes.values())]
         last, before = (scored or self.results)[-1], scored[-2] if len(scored) > 1 else None
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -111,7 +111,7 @@ class RoundDisplay(Display):
         return table
 
     def _suspicious(self) -> str:
-        """Devices that stand out in the last round, the worst first."""
+        """Suspicious devices of the last round, the worst first."""
         from fleet.results.suspects import suspects
 
         found = suspects(self.results[-1].devices, self.prototypes)
@@ -120,7 +120,7 @@ class RoundDisplay(Display):
         return f"suspicious: {', '.join(named)}{more}" if found else ""
 
     def _lost(self) -> str:
-        """Devices of the last round that have not answered, and why."""
+        """Lost devices of the last round, with the reason."""
         last = self.results[-1]
         return lost_text(last.lost, last.asked) if last.lost else ""
 
@@ -133,7 +133,7 @@ class RunDisplay(Observer):
         self._rounds = RoundDisplay(1, 1, quiet=True)
 
     def watch(self, run: Run, *, per_round: int, at_once: int) -> RoundDisplay:
-        """The display of the rounds, to be entered."""
+        """The display of the rounds, as a context manager."""
         total = run.config["rounds"]
         self._rounds = RoundDisplay(total, per_round, quiet=self._quiet, at_once=at_once, fleet=run.fleet)
         return self._rounds
@@ -147,5 +147,5 @@ class RunDisplay(Observer):
         self._rounds.round_done(result)
 
     def warn(self, text: str) -> None:
-        """Printed even where progress is not shown."""
+        """Print a warning, even if progress is not shown."""
         err.print(f"warning: {text}", soft_wrap=True)

@@ -1,14 +1,16 @@
 """Board profiles: one TOML file per board, checked when it is read.
 
-A profile describes a board (architecture, memory, accelerator, supported OS families, source of torch) and sensible
-agent settings for it. `models` are prefixes of `/proc/device-tree/model`.
+A profile describes a board (architecture, memory, accelerator, supported OS families and their Pythons, source of
+torch) and sensible agent settings for it. `models` are prefixes of `/proc/device-tree/model`. A user's own profiles are
+files of the same form in the folder `[provision] boards_dir`; one with the name of a shipped profile replaces it.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -19,11 +21,13 @@ from core.settings import Settings, describe, given, within
 from edge_agent.config import Mode
 from models.spec import parse_prototype
 
-__all__ = ["Board", "board", "board_of_model", "boards", "read_board"]
+__all__ = ["PYTHONS", "Board", "board", "board_of_model", "boards", "read_board"]
 
 FOLDER = Path(__file__).parent
 #: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
 FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
+#: Of JetPack 6 and Ubuntu 22.04, of Bookworm, of JetPack 7 and Ubuntu 24.04, of Trixie.
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 AGENT = ("mode", "threads", "train_mb", "service_mb", "batch_size", "prototypes")  # of the table [agent]
 
 
@@ -36,22 +40,25 @@ class Board(Settings, frozen=True, kw_only=True):
     memory_mb: Annotated[int, within(256, MEGABYTES.most)]
     accelerator: Literal["none", "cuda"]
     os: Annotated[tuple[str, ...], Meta(description="families of `FAMILIES`")]
+    python: Annotated[Mapping[str, Any], Meta(description="the version of Python, by family")]
     models: tuple[str, ...]
     torch: Annotated[
-        Literal["pip", "jetson", "none"], Meta(description="the usual index, NVIDIA's, or it does not fit")
+        Literal["cpu", "jetson", "none"], Meta(description="for processors, NVIDIA's for JetPack, or it does not fit")
     ]
     notes: str = ""
     mode: Annotated[Mode, Meta(description="see docs/agent.md")]
     threads: Annotated[int, within(1, 1024)]
-    train_mb: Annotated[int, within(64, MEGABYTES.most, "of the training child")]
-    service_mb: Annotated[int, within(128, MEGABYTES.most, "of agent and child together")]
-    batch_size: Annotated[int, within(1, BATCH.most, "what a job may ask for and still fit")]
+    train_mb: Annotated[int, within(64, MEGABYTES.most, "memory limit of the training child")]
+    service_mb: Annotated[int, within(128, MEGABYTES.most, "memory limit of agent and child together")]
+    batch_size: Annotated[int, within(1, BATCH.most, "largest batch size of a job that fits")]
     prototypes: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for family in self.os:
             if family not in FAMILIES:
                 raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
+            if self.python.get(family) not in PYTHONS:
+                raise ConfigError(f"'python' has no version for {family}; one of {' '.join(PYTHONS)}")
         if not self.os or not self.prototypes:
             raise ConfigError("'os' and 'prototypes' name at least one each")
         for prototype in self.prototypes:
@@ -80,15 +87,23 @@ def read_board(path: Path) -> Board:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
+def boards(own: Path | None = None) -> dict[str, Board]:
+    """Every profile, by name; those of the folder `own` first."""
+    return _read_boards(own)
+
+
 @functools.cache
-def boards() -> dict[str, Board]:
-    """Every profile, by name."""
-    return {path.stem: read_board(path) for path in sorted(FOLDER.glob("*.toml"))}
+def _read_boards(own: Path | None) -> dict[str, Board]:
+    if own is not None and not own.is_dir():
+        raise ConfigError(f"boards_dir {own}: there is no such folder")
+    folders = [FOLDER] if own is None else [FOLDER, own]
+    found = {path.stem: read_board(path) for folder in folders for path in folder.glob("*.toml")}
+    return dict(sorted(found.items()))
 
 
-def board(name: str) -> Board:
-    """The profile called `name`."""
-    known = boards()
+def board(name: str, own: Path | None = None) -> Board:
+    """The profile called `name`; `own` is a folder with the user's profiles."""
+    known = boards(own)
     if name not in known:
         hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
         raise ConfigError(f"no board {name!r}{hint}")

@@ -163,20 +163,20 @@ esac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallOptions:
-    """How the script installs; what is None it finds out by itself."""
+    """Options of the script; None means that the script detects the value."""
 
     to: Path = Path("/etc/mosquitto")  # the folder of Mosquitto's configuration
-    seen: Path | None = None  # that folder as a broker in a container sees it
-    owner: str = "mosquitto:mosquitto"  # USER:GROUP of the files; empty: whoever runs the script
-    form: str | None = None  # of the configuration: "2.0" or "2.1"
-    plugin: Path | None = None  # with 2.1: mosquitto_acl_file.so
+    seen: Path | None = None  # path of that folder inside the broker's container
+    owner: str = "mosquitto:mosquitto"  # USER:GROUP of the files; empty: the user who runs the script
+    form: str | None = None  # version of the configuration format: "2.0" or "2.1"
+    plugin: Path | None = None  # for 2.1: mosquitto_acl_file.so
     program: Path | None = None  # mosquitto
-    trial: bool = True  # start Mosquitto with the files on a loopback port first
-    reload: bool = True  # have a running Mosquitto read them
+    trial: bool = True  # first start Mosquitto with the files on a loopback port
+    reload: bool = True  # make a running Mosquitto reload them
     dry_run: bool = False  # check everything, change nothing
 
     def words(self) -> list[str]:
-        """The options as the script takes them."""
+        """The options as arguments of the script."""
         given = {
             "--to": self.to,
             "--as": self.seen,

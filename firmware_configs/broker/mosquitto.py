@@ -23,10 +23,10 @@ from wire.topics import ROOT, VERSION
 __all__ = ["FOLDER", "acl", "conf"]
 
 FOLDER = "/etc/mosquitto/edgestill"
-#: Where Mosquitto's own images have it; the configuration says where Debian's package has it.
+#: Its path in Mosquitto's own images; a comment in the configuration has the path of Debian's package.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
 _UP = ("state", "about", "metrics", "reported", "up")
-_DOWN = ("job", "ack", "desired", "state")  # its own state too: an agent corrects a late will
+_DOWN = ("job", "ack", "desired", "state")  # its own state too, so that an agent can correct a late will
 #: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/intake/access.py: 256
 # KiB).
 MAX_PACKET = 300_000
@@ -43,9 +43,9 @@ plugin {plugin}
 plugin_opt_acl_file {folder}/acl""",
 }
 _CONF = """\
-# Mosquitto {version} for an edgestill fleet; made by `edgestill provision`, which will replace it.
+# Mosquitto {version} for an edgestill fleet; written by `edgestill provision`, which will replace it.
 # After a revocation copy crl.pem here again and reload the broker (SIGHUP).
-# Every publication that the access list denies, and every subscription; without it the log is shorter and says neither.
+# Logs every publication that the access list denies, and every subscription; shorter logs have neither.
 log_type all
 listener {port}
 allow_anonymous false
@@ -55,25 +55,25 @@ keyfile {folder}/broker.key
 crlfile {folder}/crl.pem
 require_certificate true
 use_identity_as_username true
-# nobody can throw another off by its client id
+# no client can disconnect another by using its client id
 use_username_as_clientid true
 tls_version tlsv1.2
 {access}
-# What a client can make the broker hold. The access list bounds what is retained: no wildcard in what devices write.
+# Limits per client. The access list bounds retained messages: devices write to no wildcard topics.
 max_packet_size {max_packet}
 max_queued_messages {queue_messages}
 max_queued_bytes {queue_bytes}
 max_inflight_messages 20
-# The last resort, for subscriptions above all: whoever asks for more is disconnected. From [provision] broker_mb.
+# The overall limit, mainly for subscriptions: clients beyond it are disconnected. From [provision] broker_mb.
 memory_limit {memory_limit}
-# What is retained is published again by those it is of; nothing is kept for clients that are away.
+# Retained messages are published again by their senders; nothing is stored for disconnected clients.
 persistence false
 persistent_client_expiration 1h
 """
 
 
 def memory_limit(devices: int, memory_mb: int) -> int:
-    """Bytes that the broker may allocate: `memory_mb` for models and queues, and what all devices may have retained."""
+    """Bytes that the broker may allocate: `memory_mb` for models and queues, plus retained messages of all devices."""
     return memory_mb * 2**20 + devices * len(_UP) * MAX_PACKET
 
 
@@ -86,7 +86,7 @@ def conf(
     folder: str = FOLDER,
     acl_plugin: str = ACL_PLUGIN,
 ) -> str:
-    """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, whose files lie in `folder`."""
+    """A mosquitto.conf for version "2.0" or "2.1" and a fleet of that many devices, with its files in `folder`."""
     return _CONF.format(
         version=version,
         port=port,

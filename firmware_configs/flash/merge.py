@@ -6,11 +6,13 @@ the user is kept, and runs first: systemd runs every `systemd.run=` in order.
 The user's `user-data`, in any form, becomes one part of a MIME archive for cloud-init and the kit's the other; the
 user's part is neither parsed nor rewritten. Only our own part is replaced when a card is flashed again.
 
-`meta-data` is YAML, in which only the top-level keys of the kit are replaced.
+`meta-data` is YAML, in which only the top-level keys of the kit are replaced. JSON, which is YAML too, becomes one line
+per key.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from email import message_from_bytes
 from email.message import Message
@@ -61,19 +63,33 @@ def merge_user_data(existing: bytes | None, ours: bytes) -> bytes:
     return archive.as_bytes(policy=archive.policy.clone(max_line_length=None))
 
 
-def merge_meta_data(existing: bytes | None, ours: bytes) -> bytes:
-    """meta-data with our keys in place of the user's of the same name; the rest is kept, including comments."""
+def merge_meta_data(existing: bytes | None, ours: bytes, *, also: tuple[str, ...] = ()) -> bytes:
+    """meta-data with our keys in place of the user's of the same name; the rest is kept, including comments.
+
+    `also` are spellings of one key: each that the user has gets the value of ours.
+    """
     text = (existing or b"").decode()
-    for line in ours.decode().splitlines():
-        key = line.partition(":")[0]
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
-            continue  # a comment
-        at = re.compile(rf"^{re.escape(key)}[ \t]*:.*(?:\n[ \t]+.*)*$", re.MULTILINE)
-        if at.search(text):
-            text = at.sub(lambda _, line=line: line, text, count=1)  # type: ignore[misc]
-        else:
-            text = f"{text.rstrip()}\n{line}\n".lstrip()
+    lines = [line for line in ours.decode().splitlines() if re.match(r"[A-Za-z0-9_-]+:", line)]  # no comments
+    if text.lstrip().startswith("{"):
+        text = _block_lines(text)
+    for line in lines:
+        key, _, value = line.partition(":")
+        for name in also if key in also else (key,):
+            at = re.compile(rf"""^["']?{re.escape(name)}["']?[ \t]*:.*(?:\n[ \t]+.*)*$""", re.MULTILINE)
+            if at.search(text):
+                text = at.sub(lambda _, line=f"{name}:{value}": line, text)  # type: ignore[misc]
+            elif name == key:
+                text = f"{text.rstrip()}\n{line}\n".lstrip()
     return text.encode()
+
+
+def _block_lines(text: str) -> str:
+    """A table written as JSON, with one key per line."""
+    try:
+        table = json.loads(text)
+    except ValueError:
+        raise ConfigError("meta-data is neither lines of `key: value` nor JSON; rewrite it, one key per line") from None
+    return "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())
 
 
 def active_lines(text: bytes) -> list[str]:

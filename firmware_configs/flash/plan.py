@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from core.errors import ConfigError
-from firmware_configs.flash.cards.card import BEFORE, HOME, JETSON_HOME, UNITS, WANTED, Card, Plan, Put
+from firmware_configs.flash.cards.card import BEFORE, ERROR, HOME, JETSON_HOME, UNITS, WANTED, Card, Plan, Put
+from firmware_configs.flash.instance import (
+    INSTANCE_KEYS,
+    effective_instance,
+    instance_of,
+    next_instance,
+    obstacle,
+    set_instance,
+)
 from firmware_configs.flash.merge import active_lines, merge_cmdline, merge_meta_data, merge_user_data
 from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT
 from firmware_configs.kits.kit import MANIFEST, Kit, KitFile
@@ -51,7 +59,6 @@ def make_plan(kit: Kit, signed: Mapping[str, bytes], family: str, card: Card) ->
     boot = {name: _named(file.data, family, folder) for name, file in kit.boot(family).items()}
     puts, notes = _PUTS[family](card, boot, folder)
     changed = tuple(put for put in puts if not _is_there(card, put))
-    others = [f"{home}/{name}" for name in card.names(home)]
     return Plan(
         device=kit.device,
         family=family,
@@ -59,9 +66,20 @@ def make_plan(kit: Kit, signed: Mapping[str, bytes], family: str, card: Card) ->
         files=files,
         puts=changed,
         before=_before(card, changed) if family != "jetson" else {},
-        old=tuple(other for other in others if other != folder and MANIFEST in card.names(other)),
+        old=(*(other for other in _kits(card, home) if other != folder), *_told(card, family)),
         notes=tuple(notes),
     )
+
+
+def _kits(card: Card, home: str) -> list[str]:
+    """The folders of the kits on a card."""
+    return [f"{home}/{name}" for name in card.names(home) if MANIFEST in card.names(f"{home}/{name}")]
+
+
+def _told(card: Card, family: str) -> list[str]:
+    """The error of an earlier installation, which is not the new kit's."""
+    path = f"{HOME}/{ERROR}"
+    return [path] if family != "jetson" and card.read(path) is not None else []
 
 
 def _files(kit: Kit, signed: Mapping[str, bytes], family: str, folder: str) -> dict[str, KitFile]:
@@ -83,7 +101,7 @@ def _bookworm(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[list[
     words = existing.decode(errors="replace").split()
     notes = []
     if any(word.startswith("systemd.run=") and on_board("bookworm", HOME) not in word for word in words):
-        notes.append("cmdline.txt runs a first-boot script already; it stays, and runs before edgestill's")
+        notes.append("cmdline.txt already runs a first-boot script; it is kept and runs before edgestill's")
     return [Put("cmdline.txt", merge_cmdline(existing, f"{on_board('bookworm', folder)}/firstrun.sh"))], notes
 
 
@@ -91,14 +109,33 @@ def _cloud_init(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[lis
     puts, notes = [], []
     network = card.read("network-config") or b""
     if _names_wifi(network) and network != boot["network-config"] and not _ours(card, network):
-        notes.append("network-config names a Wi-Fi already; it stays, and the kit's is not used")
+        notes.append("network-config already has a Wi-Fi; it is kept, and the kit's is not used")
     else:
         puts.append(Put("network-config", boot["network-config"]))
-    puts.append(Put("meta-data", merge_meta_data(card.read("meta-data"), boot["meta-data"])))
+    puts += _instance(card, boot["meta-data"], notes)
     merged = merge_user_data(card.read("user-data"), boot["user-data"])
     if not merged.startswith(b"#cloud-config"):
-        notes.append("user-data of your own stays, as a part beside edgestill's")
+        notes.append("your user-data is kept, as a part next to edgestill's")
     return [*puts, Put("user-data", merged)], notes  # last: it starts the kit's installer
+
+
+def _instance(card: Card, ours: bytes, notes: list[str]) -> list[Put]:
+    """meta-data, and cmdline.txt if it names an instance, with an id that cloud-init has not processed yet."""
+    cmdline, meta_data = card.read("cmdline.txt") or b"", card.read("meta-data") or b""
+    if why := obstacle(cmdline):
+        raise ConfigError(f"{card.name}: {why}")
+    wanted = instance_of(ours)
+    if wanted is None:
+        raise ConfigError("meta-data of the kit has no instance-id; provision it again")
+    instance = next_instance(wanted, cmdline, meta_data, unused=bool(_kits(card, HOME)))
+    named = ours.replace(wanted.encode(), instance.encode())
+    puts = [Put("meta-data", merge_meta_data(meta_data, named, also=INSTANCE_KEYS))]
+    changed = set_instance(cmdline, instance)
+    if changed != cmdline:
+        former = effective_instance(cmdline, meta_data)
+        notes.append(f"cmdline.txt named the instance {former}; it gets the kit's, so cloud-init runs your part again")
+        puts.append(Put("cmdline.txt", changed))
+    return puts
 
 
 def _jetson(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[list[Put], list[str]]:

@@ -1,4 +1,4 @@
-"""A kit to a running board over the system's ssh: one connection, the files on its stdin, a script that does the rest.
+"""Installs a kit on a running board over the system's ssh: one connection, with the files on stdin of a script.
 
 The script runs on the board to its end even if the connection is lost. It saves the current installation, runs the
 kit's install.sh, and waits until systemd shows a new agent process that has connected to its broker. Otherwise it
@@ -12,8 +12,11 @@ import io
 import shlex
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 from core.errors import ConfigError, DeviceError, TransportError
 from firmware_configs.flash.plan import kit_tag
@@ -85,16 +88,20 @@ class Pushed:
     lines: tuple[str, ...]
 
 
-def archive(kit: Kit, signed: Mapping[str, bytes]) -> bytes:
-    """The kit as a tar file with a single top folder and the modes of its files."""
+def archive(kit: Kit, signed: Mapping[str, bytes], wheels: Mapping[str, Path], packed: IO[bytes]) -> None:
+    """Write the kit as a tar file, with a single top folder and the modes of its files; `wheels` are below wheels/."""
     files = {**kit.payload(), **{name: KitFile(data) for name, data in signed.items()}}
-    packed = io.BytesIO()
+    top = kit_tag(kit, signed[MANIFEST])
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, file in sorted(files.items()):
-            entry = tarfile.TarInfo(f"{kit_tag(kit, signed[MANIFEST])}/{name}")
+            entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size, entry.mode = len(file.data), file.mode
             tar.addfile(entry, io.BytesIO(file.data))
-    return packed.getvalue()
+        for name, path in sorted(wheels.items()):
+            entry = tarfile.TarInfo(f"{top}/wheels/{name}")
+            entry.size, entry.mode = kit.wheels[name].bytes, 0o644
+            with path.open("rb") as source:
+                tar.addfile(entry, source)
 
 
 def remote_command(tag: str, seconds: int) -> str:
@@ -105,14 +112,26 @@ def remote_command(tag: str, seconds: int) -> str:
 
 
 def push_kit(
-    kit: Kit, signed: Mapping[str, bytes], host: str, *, seconds: int = 60, ssh: Sequence[str] = ("ssh",)
+    kit: Kit,
+    signed: Mapping[str, bytes],
+    host: str,
+    *,
+    wheels: Mapping[str, Path] | None = None,
+    seconds: int = 60,
+    ssh: Sequence[str] = ("ssh",),
 ) -> Pushed:
-    """Install the kit on the board at `host` (user@host); DeviceError if its agent does not run there afterwards."""
+    """Install the kit on the board at `host` (user@host), with the files of its `wheels` by name.
+
+    DeviceError if its agent does not run there afterwards.
+    """
     if host.startswith("-"):
         raise ConfigError(f"host {host!r}: write user@host")
     command = [*ssh, "-o", "BatchMode=yes", "-T", "--", host, remote_command(kit_tag(kit, signed[MANIFEST]), seconds)]
     try:
-        done = subprocess.run(command, input=archive(kit, signed), capture_output=True, check=False)
+        with tempfile.TemporaryFile(prefix="edgestill-") as packed:  # it has keys, and no name
+            archive(kit, signed, wheels or {}, packed)
+            packed.seek(0)
+            done = subprocess.run(command, stdin=packed, capture_output=True, check=False)
     except OSError as error:
         raise ConfigError(f"{ssh[0]}: {error.strerror}; install ssh, or name another with --ssh") from None
     said = done.stdout.decode(errors="replace").splitlines()
@@ -121,15 +140,15 @@ def push_kit(
         raise TransportError(f"{host}: {why}; can you log in with `{shlex.join([*ssh, host])}` and no password?")
     if done.returncode:
         raise DeviceError(
-            f"{host}: {_REASONS.get(done.returncode, 'could not take the kit').format(why=why, s=seconds)}"
+            f"{host}: {_REASONS.get(done.returncode, 'could not install the kit').format(why=why, s=seconds)}"
         )
     return Pushed(tuple(said))
 
 
 _REASONS = {
-    INSTALL_FAILED: "install.sh failed ({why}); what was there before runs on",
-    ROLLED_BACK: "the agent did not report within {s} s ({why}); what was there before is back and started",
-    STOPPED: "the agent did not report within {s} s ({why}); there was none before, so it is stopped and removed",
-    NO_SUDO: "sudo wants a password there; allow it without one, or push to root@host",
+    INSTALL_FAILED: "install.sh failed ({why}); the previous installation keeps running",
+    ROLLED_BACK: "the agent did not report within {s} s ({why}); the previous installation was restored and started",
+    STOPPED: "the agent did not report within {s} s ({why}); there was no previous one, so it was stopped and removed",
+    NO_SUDO: "sudo requires a password there; allow it without one, or push to root@host",
     BUSY: "another push is running there; wait for it",
 }

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import msgspec
 
 from core.errors import ConfigError
-from firmware_configs.flash.cards.card import UNITS, Card
+from firmware_configs.flash.cards.card import ERROR, UNITS, WANTED, Card
+from firmware_configs.flash.instance import effective_instance, obstacle
 from firmware_configs.flash.plan import home_of, on_board
 from firmware_configs.kits.bootfiles import FIRSTBOOT
 from firmware_configs.kits.kit import MANIFEST
 from wire.ids import digest_of
 
-__all__ = ["Held", "held_kits", "holder"]
+__all__ = ["Held", "held_kits", "holder", "last_error"]
+
+MAX_ERROR = 2000  # bytes that are shown
 
 STARTERS = {"bookworm": "cmdline.txt", "cloud-init": "user-data", "jetson": f"{UNITS}/{FIRSTBOOT}"}
 
@@ -28,6 +31,7 @@ class Held:
     board: str
     created: str
     armed: bool  # the next boot installs it
+    unused: str  # why it does not, if that is known and not obvious
     damaged: tuple[str, ...]  # files that are missing, or not those of kit.json
 
 
@@ -46,7 +50,6 @@ class _Manifest(msgspec.Struct):
 def held_kits(card: Card, family: str) -> list[Held]:
     """The kits on a card; hashes are compared with kit.json, whose signature only `edgestill flash` checks."""
     home = home_of(family)
-    starter = (card.read(STARTERS[family]) or b"").decode(errors="replace")
     found = []
     for name in card.names(home):
         raw = card.read(f"{home}/{name}/{MANIFEST}")
@@ -57,6 +60,7 @@ def held_kits(card: Card, family: str) -> list[Held]:
         except (msgspec.MsgspecError, RecursionError):
             raise ConfigError(f"{card.name}: {home}/{name}/{MANIFEST} is damaged; flash the card again") from None
         payload = {path: file for path, file in manifest.files.items() if not path.startswith("boot/")}
+        named, why = _starts(card, family, f"{home}/{name}", manifest.device)
         damaged = [path for path, file in payload.items() if not _is(card, f"{home}/{name}/{path}", file.sha256)]
         found.append(
             Held(
@@ -65,16 +69,44 @@ def held_kits(card: Card, family: str) -> list[Held]:
                 device=manifest.device,
                 board=manifest.board,
                 created=manifest.created,
-                armed=on_board(family, f"{home}/{name}/") in starter,
+                armed=named and not why,
+                unused=why if named else "",
                 damaged=tuple(damaged),
             )
         )
     return found
 
 
+def last_error(card: Card, family: str) -> str:
+    """Why the board's last installation has failed, as the board wrote it; empty if it has not."""
+    return (card.read(f"{home_of(family)}/{ERROR}") or b"")[-MAX_ERROR:].decode(errors="replace").strip()
+
+
 def holder(card: Card, family: str) -> str | None:
     """The device whose kit the next boot installs, if any."""
     return next((held.device for held in held_kits(card, family) if held.armed), None)
+
+
+def _starts(card: Card, family: str, folder: str, device: str) -> tuple[bool, str]:
+    """Whether the card's boot files name the kit, and why the board would not use it nevertheless."""
+    starter = (card.read(STARTERS[family]) or b"").decode(errors="replace")
+    named, why = on_board(family, f"{folder}/") in starter, ""
+    if family == "cloud-init":
+        why = _ignored(card, device)
+    elif family == "jetson" and card.link(WANTED) is None:
+        why = f"{FIRSTBOOT} is not enabled; flash it again"
+    return named, why
+
+
+def _ignored(card: Card, device: str) -> str:
+    """Why cloud-init would ignore the user-data of this card; an empty string if it will process it."""
+    cmdline = card.read("cmdline.txt") or b""
+    instance = effective_instance(cmdline, card.read("meta-data") or b"")
+    if why := obstacle(cmdline):
+        return why
+    if instance is None or not instance.startswith(f"edgestill-{device}-"):
+        return f"cloud-init would take instance {instance or 'nocloud'}, not the kit's; flash it again"
+    return ""
 
 
 def _is(card: Card, path: str, digest: str) -> bool:

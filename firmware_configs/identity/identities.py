@@ -16,7 +16,7 @@ from core.files import read_regular, write_atomic
 from firmware_configs.identity.ca import MAX_PEM, Authority, Purpose, new_key, private_pem, public_pem
 from wire.keys import Ed25519PrivateKey, generate_key, load_private_key, save_private_key
 
-__all__ = ["Identity", "ends", "key_of_file", "make_tls", "serves", "signing_pem", "tls_files"]
+__all__ = ["Identity", "begins", "ends", "key_of_file", "make_tls", "serves", "signing_pem", "tls_files"]
 
 RENEW_BEFORE = timedelta(days=30)
 
@@ -49,6 +49,11 @@ def serves(
     if cert.not_valid_after_utc - margin < datetime.now(timezone.utc):
         return False
     return set(alternatives) <= _names(cert)
+
+
+def begins(pem: bytes) -> datetime:
+    """From when on a certificate is valid."""
+    return _certificate(pem).not_valid_before_utc
 
 
 def ends(pem: bytes) -> datetime:
@@ -103,7 +108,7 @@ def signing_pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def _certificate(pem: bytes, *, advice: str = "; make it again with `edgestill provision`") -> x509.Certificate:
+def _certificate(pem: bytes, *, advice: str = "; create it again with `edgestill provision`") -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:

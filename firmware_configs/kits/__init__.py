@@ -1,1 +1,1 @@
-"""Kits: everything that one board needs, signed: the format, each file that goes in, and whose kits are revoked."""
+"""Kits: all files that one board needs, signed: the format, the contents, and revocation."""

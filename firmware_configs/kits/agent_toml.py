@@ -9,7 +9,7 @@ from core.toml_writer import toml_text
 
 __all__ = ["agent_toml"]
 
-COMMENT = "Made by `edgestill provision` from the fleet's manifest, which is the place to change it."
+COMMENT = "Written by `edgestill provision` from the fleet's manifest; change it there."
 
 
 def agent_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:

@@ -4,7 +4,8 @@
     cloud-init   user-data, meta-data, network-config     read by cloud-init (Raspberry Pi OS Trixie, Ubuntu)
     jetson       edgestill-firstboot.service              a unit for /etc/systemd/system of the root file system
 
-All three run install.sh of the kit once the network is up, and retry every minute until it succeeds. On a Pi the kit is
+All three run install.sh of the kit once the network is up, and retry every minute until it succeeds; the reason of a
+failure is in last-error.txt. On a Pi the kit is
 first moved from the boot partition, which anyone with the card can read, to /var/lib/edgestill-kit. `@KIT@` is a
 placeholder for the path of the kit on the running board, filled in when it is flashed.
 """
@@ -19,11 +20,14 @@ from typing import Any
 
 from firmware_configs.secrets import Wifi
 
-__all__ = ["FIRSTBOOT", "KIT", "KIT_FOLDER", "WIFI_FAMILIES", "boot_files"]
+__all__ = ["FIRSTBOOT", "JETSON_ERROR", "KIT", "KIT_FOLDER", "LAST_ERROR", "WIFI_FAMILIES", "boot_files"]
 
 KIT = "@KIT@"
 KIT_FOLDER = "/var/lib/edgestill-kit"
 FIRSTBOOT = "edgestill-firstboot.service"
+#: Why the last installation has failed, on the running board: on a Pi it is on the boot partition.
+LAST_ERROR = "/boot/firmware/edgestill/last-error.txt"
+JETSON_ERROR = "/var/lib/edgestill-kits/last-error.txt"
 #: Families whose boot files set up the Wi-Fi.
 WIFI_FAMILIES = ("bookworm", "cloud-init")
 MARK = re.compile(r"@[A-Z_]+@")
@@ -40,6 +44,9 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart=/bin/sh @FOLDER@/install.sh
 ExecStartPost=/bin/rm -rf @FOLDER@
+# the reason of a failure, for whoever reads the card elsewhere; gone once the installation has succeeded
+ExecStopPost=-/bin/sh -c 'if [ "$$SERVICE_RESULT" = success ]; then rm -f @ERROR@; else \
+    mkdir -p "$$(dirname @ERROR@)" && { date -u; journalctl -u @FIRSTBOOT@ -n 20 -o cat; } > @ERROR@; sync; fi'
 Restart=on-failure
 RestartSec=60
 
@@ -48,12 +55,13 @@ WantedBy=multi-user.target
 """
 
 _TAKE_KIT = f"""\
-# whoever holds the card can read its boot partition: the keys do not stay there
+# anyone with the card can read its boot partition, so the keys are moved away
 if [ -d "{KIT}" ]; then
     rm -rf {KIT_FOLDER}.new
     mkdir -m 700 -p {KIT_FOLDER}.new
     cp -r "{KIT}/." {KIT_FOLDER}.new/
-    chmod -R go= {KIT_FOLDER}.new
+    find {KIT_FOLDER}.new -type f -exec chmod 600 {{}} +
+    find {KIT_FOLDER}.new -type d -exec chmod 700 {{}} +
     sync
     rm -rf {KIT_FOLDER}
     mv {KIT_FOLDER}.new {KIT_FOLDER}
@@ -103,11 +111,11 @@ def boot_files(family: str, *, device: str, wifi: Wifi | None, instance: str) ->
         return {"firstrun.sh": _firstrun(device, wifi)}
     if family == "cloud-init":
         return _cloud_init(device, wifi, instance)
-    return {FIRSTBOOT: _unit(KIT)} if family == "jetson" else {}
+    return {FIRSTBOOT: _unit(KIT, JETSON_ERROR)} if family == "jetson" else {}
 
 
-def _unit(folder: str) -> str:
-    return _fill(_UNIT, {"@FOLDER@": folder})
+def _unit(folder: str, error: str = LAST_ERROR) -> str:
+    return _fill(_UNIT, {"@FOLDER@": folder, "@ERROR@": error, "@FIRSTBOOT@": FIRSTBOOT})
 
 
 def _take_kit() -> str:

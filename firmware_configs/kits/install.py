@@ -1,19 +1,28 @@
 """install.sh of a kit: installs the agent on a running board with systemd.
 
-It may be run again, with the same kit or a newer one. The package comes from `wheels/` next to the script or from
-`edgestill/wheels` of the boot partition, if there is such a folder, else from pip's index. Configuration and keys are
-replaced by one rename; the previous ones stay as /etc/edgestill.old. EDGESTILL_ROOT installs everything below another
-folder without changing users and services: for images prepared in a chroot, and for tests.
+It may be run again, with the same kit or a newer one. What is installed is the kit's lock for the board's Python,
+`locks/py3.11.txt`, and nothing else: pip checks every wheel against its SHA-256. Wheels come from `wheels/` next to the
+script, or from where `edgestill flash` has put them; with a kit for boards that have a network, pip fetches the others.
+An installation that was interrupted begins again in a new virtual environment, because half of a package looks whole
+to pip. Configuration and keys are replaced by one rename; the previous ones stay as /etc/edgestill.old.
+EDGESTILL_ROOT installs everything below another folder without changing users and services: for images prepared in a
+chroot, and for tests.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass
 
+from firmware_configs.kits.clock import SET_CLOCK
+from firmware_configs.kits.resolve import ARCHS
 from firmware_configs.kits.unit import NAME
 
-__all__ = ["install_script"]
+__all__ = ["ROOT_WHEELS", "Install", "install_script"]
+
+#: On the root file system of a board: wheels that have no room on its boot partition, and those that it fetches.
+ROOT_WHEELS = "var/lib/edgestill-wheels"
 
 _SCRIPT = """\
 #!/bin/sh
@@ -21,41 +30,74 @@ _SCRIPT = """\
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=${EDGESTILL_ROOT:-}
-package=@PACKAGE@
-extra=@EXTRA@
+machine=@MACHINE@
+wheels=@WHEELS@
+index=@INDEX@
+site=@SITE@
+need_mb=@NEED@
 unit=@UNIT@
+venv=$root/opt/edgestill
 
 say() { echo "edgestill: $*"; }
 fail() { echo "edgestill: $*" >&2; exit 1; }
 
 [ -n "$root" ] || [ "$(id -u)" = 0 ] || fail "run this as root: sudo sh $0"
-python=
+@CLOCK@python= seen=
+facts='import ensurepip, platform, sys, venv; print("%d.%d" % sys.version_info[:2], platform.machine())'
 for candidate in ${EDGESTILL_PYTHON:-python3 python3.13 python3.12 python3.11 python3.10}; do
-    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    answer=$("$candidate" -c "$facts" 2>/dev/null) || continue
+    version=${answer% *}
+    [ "${answer#* }" = "$machine" ] || fail "this kit is for $machine, and this machine is ${answer#* }"
+    seen="$seen $version"
+    lock=$here/locks/py$version.txt
+    if [ "$wheels" = none ] || [ -f "$lock" ]; then
         python=$candidate
         break
     fi
 done
-[ -n "$python" ] || fail "no Python 3.10 or newer with venv; install python3-venv"
+[ -n "$seen" ] || fail "no Python with venv; install python3-venv"
+[ -n "$python" ] ||
+    fail "this board has Python$seen, the kit has $(cd "$here/locks" && echo *); set 'python' of its group"
 
 if [ -z "$root" ]; then
     id edgestill >/dev/null 2>&1 ||
         useradd --system --home-dir /var/lib/edgestill --shell /usr/sbin/nologin edgestill
 fi
 
-venv=$root/opt/edgestill
-[ -x "$venv/bin/python" ] || { mkdir -p "$root/opt"; "$python" -m venv "$venv"; }
-wheels=
-for folder in "$here/wheels" "$root/boot/firmware/edgestill/wheels"; do
-    [ ! -d "$folder" ] || wheels=$folder
-done
-if [ -n "$wheels" ]; then
-    say "installing $package from $wheels"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade \\
-        --no-index --find-links "$wheels" "edgestill${extra:+[$extra]}"
+fetched=$root/@ROOT_WHEELS@
+card=$root/boot/firmware/edgestill/wheels
+jetson=$root/var/lib/edgestill-kits/wheels
+if [ "$wheels" = none ]; then
+    [ -x "$venv/bin/edgestill" ] || fail "this kit brings no wheels, and there is no edgestill in $venv"
 else
-    say "installing $package from the network"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$package"
+    mkdir -p "$root/opt"
+    # half of a package looks whole to pip: what was interrupted begins again
+    [ ! -e "$venv.installing" ] || rm -rf "$venv"
+    if [ ! -x "$venv/bin/python" ]; then
+        free_mb=$(($(df -Pk "$root/opt" | awk 'NR == 2 { print $4 }') / 1024))
+        [ "$free_mb" -ge "$need_mb" ] || fail "$free_mb MB are free in $root/opt, and the packages take $need_mb MB"
+        : > "$venv.installing"
+        "$python" -m venv $site "$venv"
+    fi
+    set --
+    for folder in "$here/wheels" "$card" "$jetson" "$fetched"; do
+        [ ! -d "$folder" ] || set -- "$@" --find-links "$folder"
+    done
+    pip="-m pip --quiet --disable-pip-version-check --no-input"
+    if [ "$wheels" = network ]; then
+        say "fetching what $lock names"
+        mkdir -p "$fetched"
+        [ -z "$index" ] || set -- "$@" --extra-index-url "$index"
+        "$venv/bin/python" $pip download --no-deps --only-binary=:all: --require-hashes --dest "$fetched" \\
+            "$@" --requirement "$lock"
+        set -- --find-links "$fetched"
+    fi
+    say "installing what $lock names"
+    : > "$venv.installing"
+    sync
+    "$venv/bin/python" $pip install --no-deps --no-index --require-hashes "$@" --requirement "$lock"
+    sync
+    rm -f "$venv.installing"
 fi
 
 etc=$root/etc/edgestill
@@ -67,7 +109,8 @@ for file in agent.toml aggregator.pub device.key model.onnx kit.json kit.sig; do
     [ ! -f "$here/$file" ] || cp "$here/$file" "$etc.new/$file"
 done
 cp "$here"/tls/* "$etc.new/tls/"
-chmod -R u=rwX,go= "$etc.new"  # a FAT partition knows no modes
+find "$etc.new" -type f -exec chmod 600 {} +  # a FAT partition has no modes: all files are executable
+find "$etc.new" -type d -exec chmod 700 {} +
 [ -n "$root" ] || chown -R edgestill:edgestill "$etc.new"
 sync
 rm -rf "$etc.old"
@@ -76,25 +119,40 @@ mv "$etc.new" "$etc"
 umask 022
 cp "$here/$unit" "$root/etc/systemd/system/$unit"
 chmod 644 "$root/etc/systemd/system/$unit"
+rm -rf "$card" "$jetson" "$fetched"
 
 if [ -z "$root" ]; then
     systemctl daemon-reload
     systemctl enable "$unit"
     systemctl restart --no-block "$unit"
-    say "$unit is started; journalctl -u $unit shows what it says"
+    say "$unit is started; its log: journalctl -u $unit"
 else
     say "installed below $root"
 fi
 """
 
 
-def install_script(package: str, extra: str) -> str:
-    """The script for the pip requirement `package`; `extra` may be empty."""
-    values = {"@PACKAGE@": shlex.quote(_with_extra(package, extra)), "@EXTRA@": shlex.quote(extra), "@UNIT@": NAME}
-    return re.sub(r"@[A-Z]+@", lambda found: values[found[0]], _SCRIPT)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Install:
+    """What the script of one kit does."""
+
+    arch: str
+    wheels: str  # card: all wheels are there; network: pip fetches the others; none: the package is installed already
+    index: str | None = None  # a further one for pip, besides the board's
+    system_packages: bool = False  # the virtual environment sees those of the board's system
+    need_mb: int = 0  # of the disk, for a new installation
 
 
-def _with_extra(package: str, extra: str) -> str:
-    """`edgestill @ https://...` with an extra is `edgestill[train] @ https://...`."""
-    name, at, address = package.partition(" @ ")
-    return f"{name}[{extra}]{at}{address}" if extra else package
+def install_script(install: Install) -> str:
+    """The text of install.sh."""
+    values = {
+        "@MACHINE@": ARCHS[install.arch],
+        "@WHEELS@": install.wheels,
+        "@INDEX@": shlex.quote(install.index or ""),
+        "@SITE@": "--system-site-packages" if install.system_packages else "",
+        "@NEED@": str(install.need_mb),
+        "@ROOT_WHEELS@": ROOT_WHEELS,
+        "@UNIT@": NAME,
+        "@CLOCK@": SET_CLOCK,
+    }
+    return re.sub(r"@[A-Z_]+@", lambda found: values[found[0]], _SCRIPT)

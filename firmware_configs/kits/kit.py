@@ -9,6 +9,10 @@ A path in `files` is relative, with '/' between its parts. Files below `boot/FAM
 family (`os` lists the rendered ones); all others belong together in one folder of the board: `agent.toml`, `tls/`, the
 keys and the unit are next to `install.sh`. Nothing of a kit is used before its signature and every hash have been
 checked: `load_kit` returns exactly the bytes that it has hashed.
+
+The wheels that the board installs are beside the kits, one copy for all: `wheels` of kit.json names each with its
+SHA-256, its size and the families that need it, {"torch-2.7.1-….whl": {"sha256": "...", "bytes": 98946649, "os":
+["bookworm"]}}. They are large, so `kits/wheels.py` checks them when they are used. A kit without the field has none.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -30,13 +34,25 @@ from firmware_configs.boards import FAMILIES
 from wire.ids import check_device, check_digest, check_id, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["FAMILIES", "MANIFEST", "SIGNATURE", "Kit", "KitFile", "load_kit", "read_part", "recover_kit", "write_kit"]
+__all__ = [
+    "FAMILIES",
+    "MANIFEST",
+    "SIGNATURE",
+    "Kit",
+    "KitFile",
+    "KitWheel",
+    "load_kit",
+    "read_part",
+    "recover_kit",
+    "write_kit",
+]
 
 MANIFEST, SIGNATURE = "kit.json", "kit.sig"
 SCHEMA = 1
 MAX_MANIFEST = 256 * 1024
 MAX_FILE = 64 * 1024 * 1024  # an ONNX graph for a light device may be one of the files
 PART = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")
+WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\.whl")
 MODE = re.compile(r"0[0-7]{3}")
 CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -54,6 +70,19 @@ class KitFile:
         return not self.mode & 0o077
 
 
+class KitWheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A wheel of a kit, which is in `_wheels` beside the kits."""
+
+    sha256: str
+    bytes: int
+    os: tuple[str, ...]  # the families that need it
+
+    def __post_init__(self) -> None:
+        check_digest(self.sha256)
+        if self.bytes < 0:
+            raise ConfigError("a wheel of fewer than 0 bytes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """One device's kit, verified."""
@@ -64,6 +93,7 @@ class Kit:
     os: tuple[str, ...]
     created: str  # UTC, 2026-11-16T10:00:00Z
     files: Mapping[str, KitFile]
+    wheels: Mapping[str, KitWheel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_id(self.fleet, "fleet")
@@ -73,6 +103,9 @@ class Kit:
                 raise ConfigError(f"kit {self.device}: unknown OS family {family!r}; known: {' '.join(FAMILIES)}")
         for name in self.files:
             _check_path(name)
+        for name in self.wheels:
+            if not WHEEL.fullmatch(name):
+                raise ConfigError(f"kit {self.device}: {name[:80]!r} is not the name of a wheel")
 
     def manifest(self) -> bytes:
         """The bytes of kit.json."""
@@ -82,6 +115,7 @@ class Kit:
         }
         facts = {"schema": SCHEMA, "fleet": self.fleet, "device": self.device, "board": self.board}
         facts |= {"os": list(self.os), "created": self.created, "files": files}
+        facts |= {"wheels": dict(sorted(self.wheels.items()))} if self.wheels else {}
         return msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n"
 
     def boot(self, family: str) -> dict[str, KitFile]:
@@ -107,6 +141,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     os: list[str]
     created: str
     files: dict[str, _Entry]
+    wheels: dict[str, KitWheel] = {}
 
 
 def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
@@ -142,11 +177,11 @@ def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
     try:
         public_key.verify(read_part(folder / SIGNATURE, 64), raw)
     except InvalidSignature:
-        raise SignatureError(f"kit {folder}: {SIGNATURE} does not fit {MANIFEST} and the fleet's kit key") from None
+        raise SignatureError(f"kit {folder}: {SIGNATURE} does not match {MANIFEST} and the fleet's kit key") from None
     try:
         facts = msgspec.json.decode(raw, type=_Manifest)
         if facts.schema != SCHEMA:
-            raise ConfigError(f"schema {facts.schema}, this edgestill knows {SCHEMA}")
+            raise ConfigError(f"schema {facts.schema}, this edgestill supports {SCHEMA}")
         check_id(facts.board, "board")
         if not CREATED.fullmatch(facts.created):
             raise ConfigError(f"'created' is {facts.created[:40]!r}, not a time in UTC")
@@ -158,6 +193,7 @@ def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
             os=tuple(facts.os),
             created=facts.created,
             files=files,
+            wheels=facts.wheels,
         )
     except SignatureError:
         raise
@@ -178,7 +214,7 @@ def _checked(folder: Path, name: str, entry: _Entry) -> KitFile:
         raise ConfigError(f"mode {entry.mode!r} of {name}; expected something like 0600")
     data = read_part(folder / name, MAX_FILE)
     if digest_of(data) != entry.sha256:
-        raise SignatureError(f"kit {folder}: {name} is not the file that was signed; make the kit again")
+        raise SignatureError(f"kit {folder}: {name} is not the file that was signed; create the kit again")
     return KitFile(data, int(entry.mode, 8))
 
 
@@ -208,7 +244,7 @@ def read_part(path: Path, most: int) -> bytes:
 def _put(path: Path, file: KitFile) -> None:
     for folder in reversed(path.parents):
         folder.mkdir(exist_ok=True, mode=0o700)
-    # never readable by others, not for a moment
+    # at no moment readable by others
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
     with os.fdopen(handle, "wb") as out:
         os.fchmod(handle, file.mode)

@@ -48,5 +48,5 @@ def is_revoked(kit: Kit, kits: Path) -> bool:
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
         raise ConfigError(f"{path}: not a list of revoked certificates ({error}); run `edgestill provision`") from None
     if not genuine:
-        raise ConfigError(f"{path}: is not of the authority that kit {kit.device} is of; run `edgestill provision`")
+        raise ConfigError(f"{path}: was not issued by the authority of kit {kit.device}; run `edgestill provision`")
     return found

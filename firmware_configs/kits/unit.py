@@ -73,7 +73,7 @@ WantedBy=multi-user.target
 
 
 def unit(board: Board, *, data: str) -> str:
-    """The unit of an agent on this board, whose samples lie at `data`."""
+    """The unit of an agent on this board, with its samples at `data`."""
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"

@@ -1,53 +1,124 @@
-"""Wheels for boards without a network at their first boot: downloaded by pip for another platform."""
+"""`kits/_wheels`: the wheels of all kits, one copy of each, by SHA-256; and the wheels of one kit, checked.
+
+    kits/_wheels/SHA256/torch-2.7.1-cp311-cp311-manylinux_2_28_aarch64.whl
+    kits/_wheels/resolved/KEY.txt     a lock that was resolved for a manifest: firmware_configs/kits/wheel_set.py
+
+`kit.json` names each wheel of a kit with its SHA-256, so the kit's signature covers them. What is there and has its
+hash is not fetched again.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from core.errors import ConfigError
-from firmware_configs.boards import Board
+from core.errors import ConfigError, SignatureError
+from core.files import move, open_regular, write_atomic
+from firmware_configs.kits.kit import Kit
+from firmware_configs.kits.lock import Locked, lock_text
+from firmware_configs.kits.own_wheel import Wheel
+from firmware_configs.kits.resolve import Target, pip
 
-__all__ = ["collect_wheels", "platforms"]
+__all__ = ["STORE", "WheelStore", "file_digest", "kit_wheels", "make_folder"]
 
-_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
-NEWEST_GLIBC = 36  # Debian 12, the minimum of Bookworm boards; JetPack 6 has 2.35
-
-
-def platforms(arch: str, newest: int = NEWEST_GLIBC) -> Iterator[str]:
-    """The platform tags of a board, newest first; pip does not derive the older ones by itself."""
-    machine = _MACHINES[arch]
-    yield from (f"manylinux_2_{minor}_{machine}" for minor in range(newest, 16, -1))
-    yield f"manylinux2014_{machine}"
-    yield f"linux_{machine}"
+STORE = "_wheels"
+LARGE = ("torch", "onnxruntime", "scipy")  # fetched one by one, so that an interrupted run loses little
+PIECE = 1 << 20
 
 
-def collect_wheels(board: Board, python: str, out: Path, *, package: str = "edgestill") -> list[Path]:
-    """Download all wheels that an agent on this board needs to `out`; returns their paths.
+class WheelStore:
+    """The folder `_wheels` of a folder of kits."""
 
-    `package` is the pip requirement for edgestill: a name of its index, or the path of a source tree or wheel.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    extra = f"[{board.extra}]" if board.extra else ""
-    if Path(package).exists():
-        if Path(package).is_dir():
-            _pip("wheel", "--no-deps", "--wheel-dir", str(out), package)
-            (package,) = map(str, out.glob("edgestill-*.whl"))
-        wanted = f"edgestill{extra} @ {Path(package).resolve().as_uri()}"
-    else:
-        wanted = f"{package}{extra}"
-    newest = 35 if board.torch == "jetson" else NEWEST_GLIBC
-    tags = [word for tag in platforms(board.arch, newest) for word in ("--platform", tag)]
-    target = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags]
-    _pip("download", "--dest", str(out), *target, wanted)
-    return sorted(out.glob("*.whl"))
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._whole: set[str] = set()  # digests that were checked by this run
+
+    def path(self, file: str, sha256: str) -> Path:
+        """Where a wheel is, or will be."""
+        return self.folder / sha256 / file
+
+    def has(self, file: str, sha256: str) -> bool:
+        """Whether the wheel is there, with its hash."""
+        path = self.path(file, sha256)
+        if sha256 not in self._whole and path.is_file() and file_digest(path) == sha256:
+            self._whole.add(sha256)
+        return sha256 in self._whole and path.is_file()
+
+    def put(self, wheel: Wheel) -> Locked:
+        """Keep a wheel that was made here."""
+        made = Locked(name=_name(wheel), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
+        if not self.has(made.file, made.sha256):
+            path = self.path(made.file, made.sha256)
+            make_folder(path.parent)
+            write_atomic(path, wheel.data)
+        return made
+
+    def fetch(self, wheels: Mapping[str, Locked], target: Target, source: Sequence[str] = ()) -> int:
+        """Fetch those that are missing, by pip; returns their number. `source` are further options of pip."""
+        missing = {name: wheel for name, wheel in wheels.items() if not self.has(wheel.file, wheel.sha256)}
+        large = [[name] for name in missing if name in LARGE]
+        small = [name for name in missing if name not in LARGE]
+        for names in [*large, small]:
+            if names:
+                self._download({name: missing[name] for name in names}, target, source)
+        return len(missing)
+
+    def _download(self, wheels: Mapping[str, Locked], target: Target, source: Sequence[str]) -> None:
+        make_folder(self.folder)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".fetch-") as folder:
+            lock = Path(folder, "lock.txt")
+            lock.write_text(lock_text(wheels))
+            how = ["--no-deps", "--require-hashes", "--dest", folder, "--requirement", str(lock)]
+            pip("download", *how, *target.options(), *source)
+            for wheel in wheels.values():
+                self._keep(Path(folder, wheel.file), wheel)
+
+    def _keep(self, path: Path, wheel: Locked) -> None:
+        if not path.is_file() or file_digest(path) != wheel.sha256:
+            raise ConfigError(f"{wheel.file}: pip has fetched another file; make the lock again")
+        place = self.path(wheel.file, wheel.sha256)
+        make_folder(place.parent)
+        move(path, place)
 
 
-def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise ConfigError(f"pip {arguments[0]} failed: {said[-1].removeprefix('ERROR: ')}")
+def kit_wheels(kit: Kit, kits: Path, families: Iterable[str] | None = None) -> dict[str, Path]:
+    """Files of the kit's wheels by name, every hash checked; `families`: only what these OS families need."""
+    wanted = None if families is None else set(families)
+    found = {}
+    for name, wheel in kit.wheels.items():
+        if wanted is not None and not wanted & set(wheel.os):
+            continue
+        path = WheelStore(kits / STORE).path(name, wheel.sha256)
+        if not path.is_file():
+            raise ConfigError(
+                f"kit {kit.device}: {path} is missing; run `edgestill provision` again, or copy {STORE}/ beside the kit"
+            )
+        if file_digest(path) != wheel.sha256:
+            raise SignatureError(f"kit {kit.device}: {path} is not the wheel that was signed; remove it, and provision")
+        found[name] = path
+    return found
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it: whatever the umask is, nobody else can replace wheels in it."""
+    for path in (*reversed(folder.parents), folder):
+        path.mkdir(exist_ok=True, mode=0o755)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a plain file, in hex; a large file is not held in memory."""
+    digest = hashlib.sha256()
+    try:
+        with os.fdopen(open_regular(path, follow=False), "rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _name(wheel: Wheel) -> str:
+    return wheel.name.replace("_", "-").replace(".", "-").lower()

@@ -1,7 +1,7 @@
-"""Boards that have made their own keys become devices of the fleet.
+"""Approves or refuses boards that have generated their own keys.
 
-What they have asked is in the aggregator's journal. Here it is decided, with the key of the fleet's authority, and the
-decision left for the aggregator, which tells the board.
+Their requests are in the aggregator's journal. The decision is made here, with the key of the fleet's authority, and
+stored for the aggregator, which sends it to the board.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about one board."""
+    """The decision about one board."""
 
     device: str
     fingerprint: str
-    answer: str  # the aggregator's
-    revoked: int  # of its former certificates
+    answer: str  # of the aggregator
+    revoked: int  # number of its previous certificates
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """The decision as JSON."""
         return asdict(self)
 
 
 def requests(fleet: FleetConfig) -> dict[str, dict[str, Any]]:
-    """What boards have asked, by device: `keys`, `status`, `asked`, `claim`, `request`."""
+    """The requests of boards by device: `keys`, `status`, `asked`, `claim`, `request`."""
     with closing(Journal(fleet.state / "journal.db", read_only=True)) as journal:
         return enrol_requests(journal)
 
@@ -51,13 +51,13 @@ def requests(fleet: FleetConfig) -> dict[str, dict[str, Any]]:
 def decide(
     fleet: FleetConfig, kits: Path, device: str, *, days: int, fingerprint: str | None = None, refuse: bool = False
 ) -> Decision:
-    """Certify the board for `days`, if it has the fingerprint, or turn it down; `kits` is the folder of provision."""
+    """Certify the board for `days`, if it has the fingerprint, or refuse it; `kits` is the folder of provision."""
     entry = requests(fleet).get(device)
     if entry is None:
-        raise ConfigError(f"{device!r} has not asked; `edgestill device approve` lists who has")
+        raise ConfigError(f"{device!r} has no pending request; `edgestill device approve` lists all")
     revoked = 0
     if refuse:
-        order = {"device": device, "keys": entry["keys"], "reason": "the operator has refused it"}
+        order = {"device": device, "keys": entry["keys"], "reason": "refused by the operator"}
     else:
         done = approve(device, entry, kits=kits, fleet=fleet.fleet, days=days, fingerprint=fingerprint)
         order = {"device": device, "keys": done.keys, "certificate": base64.b64encode(done.certificate).decode()}
@@ -74,7 +74,7 @@ def approve_as_they_come(
     report: Callable[[str], None],
     rest: Callable[[], None] = lambda: time.sleep(LOOK_S),
 ) -> Iterator[Decision]:
-    """Approve indefinitely those whose claim is enough; `report` is told once why another is not approved."""
+    """Approve boards whose claim suffices, indefinitely; `report` is called once for each board not approved."""
     passed: set[str] = set()
     while True:
         try:
@@ -86,7 +86,7 @@ def approve_as_they_come(
         for device, entry in waiting.items():
             passed.add(entry["keys"])
             if modes.get(entry["claim"]) != "claim":
-                report(f"{device}: waits for `edgestill device approve {device}`")
+                report(f"{device}: waiting for `edgestill device approve {device}`")
                 continue
             try:
                 yield decide(fleet, kits, device, days=days)

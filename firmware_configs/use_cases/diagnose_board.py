@@ -1,4 +1,4 @@
-"""Is this board fit to be a device, and would its agent run with this agent.toml?"""
+"""Checks whether this board can run an agent, and whether the agent would run with a given agent.toml."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from firmware_configs.doctor import Facts, Finding, check_board, check_config, look
+from core.errors import EdgestillError
+from edge_agent.config import read_agent_config
+from firmware_configs.doctor.board import Facts, check_board, look
+from firmware_configs.doctor.config import check_config
+from firmware_configs.doctor.findings import Finding
 
 __all__ = ["Diagnosis", "diagnose_board"]
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a board is, and what is right and wrong with it."""
+    """The properties of a board, and the findings of all checks."""
 
     board: Facts
     findings: tuple[Finding, ...]
 
     @property
     def suits(self) -> tuple[str, ...]:
-        """The prototypes that suit it; none where it has no profile."""
+        """Suitable prototypes; none without a profile."""
         return tuple(self.board.board.prototypes) if self.board.board else ()
 
     @property
@@ -29,7 +33,7 @@ class Diagnosis:
         return all(finding.level != "failure" for finding in self.findings)
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """The diagnosis as JSON."""
         return {
             "model": self.board.model,
             "arch": self.board.arch,
@@ -41,6 +45,13 @@ class Diagnosis:
 
 
 def diagnose_board(config: Path | None = None, *, root: Path = Path("/")) -> Diagnosis:
-    """Look at the board whose file system is at `root`; `config` is an agent.toml to check as well."""
+    """Check the board whose file system is at `root`; `config` is an agent.toml to check as well."""
     facts = look(root)
-    return Diagnosis(facts, (*check_board(facts), *(check_config(config) if config is not None else ())))
+    if config is None:
+        return Diagnosis(facts, tuple(check_board(facts)))
+    try:
+        loaded = read_agent_config(config)
+    except EdgestillError as error:
+        return Diagnosis(facts, (*check_board(facts), Finding("failure", "config", str(error))))
+    findings = (*check_board(facts, loaded.train.mode), *check_config(loaded, config.resolve().parent))
+    return Diagnosis(facts, findings)

@@ -1,4 +1,4 @@
-"""Kits and identities of the whole fleet that a manifest file describes."""
+"""Creates the kits and identities of the fleet in a manifest file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["FleetKits", "provision_fleet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetKits:
-    """A provisioned fleet: what the run has done, and where everything is."""
+    """A provisioned fleet: the result of the run, and the paths of its files."""
 
     out: Path
-    kit_key: str  # hex of the key that checks the signatures of kits
+    kit_key: str  # hex of the public key that verifies kits
     done: Provisioned
 
     @property
@@ -40,20 +40,23 @@ class FleetKits:
 
     @property
     def authority(self) -> Path:
-        """The certificate authority: whoever has it can make devices."""
+        """The certificate authority, whose owner can create devices."""
         return authority_folder(self.out)
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as JSON."""
         return {"out": str(self.out), "kit_key": self.kit_key, **asdict(self.done)}
 
 
-def provision_fleet(file: Path, *, out: Path | None = None, renew: Collection[str] = ()) -> FleetKits:
+def provision_fleet(
+    file: Path, *, out: Path | None = None, renew: Collection[str] = (), wheels: str | None = None
+) -> FleetKits:
     """Make what is missing or has changed, with new certificates or claims for the devices of `renew`.
 
-    `out` is where kits and identities go; None: [provision] out of the manifest, or kits/.
+    `out` is where kits and identities go; None: [provision] out of the manifest, or kits/. `wheels`: card, network or
+    none, instead of the manifest's.
     """
-    manifest = load_manifest(file, out=out)
+    manifest = load_manifest(file, out=out, wheels=wheels)
     done = provision(manifest, renew=renew)
     key = public_key_hex(load_public_key(manifest.out / KIT_PUB))
     return FleetKits(out=manifest.out, kit_key=key, done=done)

@@ -1,4 +1,4 @@
-"""The certificates of a device that is put out of the fleet, and its way back."""
+"""Revokes the certificates of a device, or readmits it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["RevokedCertificates", "has_claim", "readmit", "revoke_certificates"]
 
 @dataclass(frozen=True, slots=True)
 class RevokedCertificates:
-    """How many were revoked, and the list that the broker is to have."""
+    """The number of revoked certificates, and the revocation list for the broker."""
 
     count: int
     crl: Path
 
 
 def has_claim(kits: Path, fleet: str, device: str) -> bool:
-    """Whether a claim was issued to the device, heard of or not."""
+    """Whether a claim was issued to the device, even if it has never connected."""
     with open_authority(authority_folder(kits), fleet) as authority:
         return any(entry.device == device for entry in authority.issued)
 

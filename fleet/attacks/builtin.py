@@ -1,6 +1,6 @@
-"""Adversarial devices, for experiments. Imports no torch until one of them acts.
+"""Attacks of simulated adversarial devices. Imports no torch until an attack is executed.
 
-w_prev is the model that the device received, w what its training made of it, C the number of classes:
+w_prev is the model that the device received, w the model after its training, C the number of classes:
 
     faulty       trains honestly, sends  w + s N(0, 1)  on every parameter     s = 20 (Sturluson et al. 2021)
     malicious    trains with every label 0                                     (Sturluson et al. 2021)
@@ -10,9 +10,9 @@ w_prev is the model that the device received, w what its training made of it, C 
     free-rider   sends w_prev
     inflate      trains and sends honestly, and claims s times its examples    s = 2^20
 
-An attack is written `NAME:COUNT`, `NAME=S:COUNT` with another s, or `NAME@ID+ID` for devices by their number from 0;
-several are joined by commas: `faulty:6,malicious:4`, `scaled=5@2+7`. Users' own (`fleet/attacks/plugins.py`) are
-written so too; those that tamper have s = 1.
+An attack is written `NAME:COUNT`, `NAME=S:COUNT` with another s, or `NAME@ID+ID` for devices by index from 0; several
+are joined by commas: `faulty:6,malicious:4`, `scaled=5@2+7`. Attacks of users (`fleet/attacks/plugins.py`) have the
+same syntax; those that tamper have s = 1 by default.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTACKS", "Attack", "Order", "check_over_mqtt", "parse_attacks", "seat"]
 
-#: Name to s; None: it has none.
+#: Default s by name; None: the attack has no strength.
 ATTACKS: Mapping[str, float | None] = {
     "faulty": 20.0,
     "malicious": None,
@@ -53,18 +53,18 @@ HOW = "write NAME:COUNT or NAME@ID+ID, such as faulty:6,malicious:4"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What one device does."""
+    """The attack of one device."""
 
     name: str
     strength: float | None = None  # s
 
     @property
     def tampers(self) -> bool:
-        """Whether it changes the model that it sends; otherwise it trains on wrong labels, or lies about its size."""
+        """Whether the attack changes the model that is sent; the others change the labels or the claimed examples."""
         return self.name not in (*_OF_DATA, _OF_CLAIM) if self.name in ATTACKS else kind_of(self.name) == "tamper"
 
     def claims(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """The label counts that the device sends in the place of `counts`; they sum to the largest count at most."""
+        """The falsified label counts; their sum is bounded by the largest count of the wire format."""
         if self.name != _OF_CLAIM or not any(counts):
             return counts
         assert self.strength is not None
@@ -83,7 +83,7 @@ class Attack:
     def tamper(
         self, trained: Mapping[str, torch.Tensor], received: Mapping[str, torch.Tensor], generator: torch.Generator
     ) -> dict[str, torch.Tensor]:
-        """The parameters that are sent, by name, in the order of `trained`."""
+        """The parameters to send, by name, in the order of `trained`."""
         if self.name == "free-rider":
             return {name: received[name] for name in trained}
         if not self.tampers:
@@ -98,10 +98,10 @@ class Attack:
         return {name: received[name] + s * (w - received[name]) for name, w in trained.items()}
 
     def tamper_(self, model: nn.Module, received: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
-        """Change the trained `model` in place, before it is packed: a quantized one then sends the levels of that.
+        """Change the trained `model` in place, before it is packed and, if applicable, quantized.
 
-        Only parameters are changed, as in FedRAD's code: a running variance could come out negative, and whoever
-        receives it would see at once what the device is. A free-rider sends all that it got.
+        Only parameters are changed, as in FedRAD's code: a tampered running variance could be negative, which would
+        expose the device at once. A free-rider also sends the received buffers.
         """
         import torch
 
@@ -114,7 +114,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An attack and who carries it out: so many devices, or these."""
+    """An attack and its devices: a count, or their indices."""
 
     attack: Attack
     count: int
@@ -122,7 +122,7 @@ class Order:
 
 
 def parse_attacks(text: str) -> tuple[Order, ...]:
-    """The orders of `faulty:6,malicious:4`; an empty text is none.
+    """Parse a list such as `faulty:6,malicious:4`; an empty text gives no orders.
 
     >>> parse_attacks("faulty:2,scaled=5@3+7")[1]
     Order(attack=Attack(name='scaled', strength=5.0), count=2, ids=(3, 7))
@@ -165,18 +165,18 @@ def _strength(text: str, name: str, strength: str) -> float:
 
 
 def seat(orders: Sequence[Order], devices: int, *, prototypes: int = 1, seed: int = 0) -> dict[int, Attack]:
-    """Who attacks, by the device's number; device i has prototype i mod `prototypes`.
+    """The attacks by device index; device i has prototype i mod `prototypes`.
 
-    Attackers sit at even distances, 10 of 30 at 2, 5, 8, ..., 29, those of the first order first: FedRAD's seats. With
-    several prototypes the distances are kept within each, and the seed decides who does what: otherwise one prototype
-    could have all the attackers of a kind, or all that there are.
+    Attackers are evenly spaced, 10 of 30 at 2, 5, 8, ..., 29, those of the first order first, as in FedRAD. With
+    several prototypes they are evenly spaced within each prototype, and the seed permutes the attacks: otherwise one
+    prototype could get all attackers of a kind, or all attackers.
     """
     named = [(i, order.attack) for order in orders for i in order.ids]
     for i, attack in named:
         if i >= devices:
             raise ConfigError(f"--attack {attack.name}@{i}: there are devices 0 to {devices - 1}")
     if len({i for i, _ in named}) < len(named):
-        raise ConfigError("--attack: a device is named twice; it can do one thing")
+        raise ConfigError("--attack: a device is named twice; give each device one attack")
     counted = [order.attack for order in orders if not order.ids for _ in range(order.count)]
     taken = {i for i, _ in named}
     free = [i for first in range(prototypes) for i in range(first, devices, prototypes) if i not in taken]
@@ -190,11 +190,11 @@ def seat(orders: Sequence[Order], devices: int, *, prototypes: int = 1, seed: in
 
 
 def check_over_mqtt(orders: Sequence[Order]) -> None:
-    """Agents are the real program: they can be given wrong labels, but not told to send another model, or to lie."""
+    """Reject attacks that need a modified agent: over MQTT only the labels can be changed."""
     for order in orders:
         if order.attack.tampers or order.attack.name == _OF_CLAIM:
             raise ConfigError(
-                f"--attack {order.attack.name} goes with --transport memory; agents over MQTT send what they trained, "
+                f"--attack {order.attack.name} requires --transport memory; agents over MQTT send what they trained, "
                 f"and how much they have, so only {' and '.join(_OF_DATA)} can be had there"
             )
 

@@ -1,12 +1,12 @@
-"""Attacks of users, by entry point. Imports no torch, and a user's module only when its attack acts.
+"""Attacks of users, by entry point. Imports no torch, and a user's module only when its attack is executed.
 
-A user's package declares its attack in `pyproject.toml`, under its kind and the name that `--attack` calls it by:
+A user's package declares its attack in `pyproject.toml`, by its kind and its name in `--attack`:
 
     [project.entry-points."edgestill.attacks"]
     "tamper.drift" = "mypackage.attacks:drift"
     "labels.shift" = "mypackage.attacks:shift"
 
-    tamper    (trained, received, generator, strength) -> tensors by name, in the place of `trained`
+    tamper    (trained, received, generator, strength) -> tensors by name that replace `trained`
     labels    (y, classes) -> the labels that the device trains with
 
 The built-in names are reserved.
@@ -32,13 +32,13 @@ KINDS = ("tamper", "labels")
 
 
 def own_names() -> tuple[str, ...]:
-    """Every name that users' attacks have."""
+    """The names of all installed attacks of users."""
     return tuple(sorted({point.name.partition(".")[2] for point in _points()}))
 
 
-@functools.cache  # looking through installed packages takes milliseconds
+@functools.cache  # scanning the installed packages takes milliseconds
 def kind_of(name: str) -> str:
-    """`tamper` or `labels`; of a name that `own_names` has."""
+    """`tamper` or `labels`; the name is one of `own_names`."""
     return _point(name).name.partition(".")[0]
 
 
@@ -49,7 +49,7 @@ def own_tamper(
     generator: torch.Generator,
     strength: float | None,
 ) -> dict[str, torch.Tensor]:
-    """What the user's attack sends, checked: a tensor for each of `trained`, of its shape."""
+    """The tensors of a user's attack, checked: same names and shapes as `trained`."""
     sent = _load(name)(trained, received, generator, strength)
     if not isinstance(sent, Mapping):
         raise ConfigError(f"attack {name}: gave a {type(sent).__name__}, expected tensors by name")
@@ -62,10 +62,10 @@ def own_tamper(
 
 
 def own_labels(name: str, y: torch.Tensor, classes: int) -> torch.Tensor:
-    """The user's labels, checked: as many, each a class."""
+    """The labels of a user's attack, checked: same length, each a class."""
     labels = _load(name)(y, classes)
     if getattr(labels, "shape", None) != y.shape:
-        raise ConfigError(f"attack {name}: gave no {len(y)} labels; give a tensor like the one it got")
+        raise ConfigError(f"attack {name}: did not return {len(y)} labels; return a tensor with the shape of its input")
     if len(y) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ConfigError(f"attack {name}: labels from {int(labels.min())} to {int(labels.max())}, classes: {classes}")
     return labels.to(y.dtype)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Datasets by name or path, checked while they are read: see docs/data.md."""
+"""Datasets by name or path, checked while they are loaded: see docs/data.md."""
 
 from __future__ import annotations
 

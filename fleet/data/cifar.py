@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100: the official binary archives, or an `.npz` with some of the images.
 
 A binary record is its label bytes (CIFAR-10: class; CIFAR-100: coarse, fine) and 3072 pixels, channel by channel. The
-archive's members are read in memory by their exact names; nothing is ever unpacked to disk.
+archive's members are read into memory by their exact names; nothing is unpacked to disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.npz import read_npz
 __all__ = ["cifar_archive", "cifar_subset"]
 
 _PIXELS = 3 * 32 * 32
-_ARCHIVE_LIMIT = 256 << 20  # the real ones unpack to 184 MB
+_ARCHIVE_LIMIT = 256 << 20  # the official archives unpack to 184 MB
 _STATS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {  # of the whole training sets, in 0 .. 255
     "cifar10": ((125.307, 122.950, 113.865), (62.993, 62.089, 66.705)),
     "cifar100": ((129.304, 124.070, 112.434), (68.170, 65.392, 70.418)),
@@ -45,7 +45,7 @@ def cifar_archive(
 
 
 def cifar_subset(name: str, path: Path, class_names: tuple[str, ...]) -> Dataset:
-    """From an `.npz` with `x_train` uint8 (N, 32, 32, 3) and `y_train`; `x_test` and `y_test` may be left out."""
+    """From an `.npz` with `x_train` uint8 (N, 32, 32, 3) and `y_train`; `x_test` and `y_test` are optional."""
     arrays = read_npz(path, limit=MAX_BYTES)
     parts = [_checked(path, arrays, part) for part in ("train", "test") if part == "train" or "x_test" in arrays]
     (x_train, y_train), (x_test, y_test) = parts if len(parts) == 2 else (parts[0], empty_like(parts[0][0]))
@@ -122,7 +122,7 @@ def _tar(stream: Any) -> tarfile.TarFile:
 
 
 class _Bounded:
-    """A reader that stops an archive from unpacking without end."""
+    """A reader that limits the unpacked size of an archive."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self.path, self.file, self.left = path, file, _ARCHIVE_LIMIT

@@ -22,7 +22,7 @@ from fleet.data.text import token_ids
 
 __all__ = ["ag_news", "sst2", "sst2_zip"]
 
-_LIMIT = 64 << 20  # the largest, AG News' train.csv, has 29 MB
+_LIMIT = 64 << 20  # the largest file, AG News' train.csv, has 29 MB
 Rows = list[tuple[int, str]]
 
 
@@ -103,7 +103,7 @@ def _sentences(where: str, data: bytes) -> Rows:
     rows: Rows = []
     for number, line in enumerate(lines, 2):
         if not line and number == len(lines) + 1:
-            break  # what follows the last newline
+            break  # the empty text after the last newline
         sentence, tab, label = line.rstrip("\r").rpartition("\t")
         if not tab or label not in ("0", "1"):
             raise DataError(f"{where}: line {number}: expected a sentence, a tab and 0 or 1, got {line[-20:]!r}")

@@ -1,7 +1,7 @@
-"""What every loader returns: samples as stored, and how to turn them into a model's input.
+"""The result of every loader: samples as stored, and their conversion into a model's input.
 
 Images stay uint8 in (N, C, H, W), a quarter of their float32 size, so that thousands of simulated devices can share one
-array; `Dataset.inputs` normalises the samples of a batch and nothing more:
+array; `Dataset.inputs` normalises only the samples of a batch:
 
     x_norm = (x - mean) / std        per channel or feature, in the units of the stored array
 
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 Kind = Literal["image", "text", "features"]
 
-AT_ONCE = 1024  # samples that are looked through together
+AT_ONCE = 1024  # samples checked at once
 _DTYPES: dict[str, tuple[str, ...]] = {"image": ("uint8", "float32"), "text": ("int64",), "features": ("float32",)}
 
 
@@ -33,8 +33,8 @@ _DTYPES: dict[str, tuple[str, ...]] = {"image": ("uint8", "float32"), "text": ("
 class Dataset:
     """Labelled samples in a training and a test part; the test part may be empty (`hold_out` then makes one).
 
-    Holding one means it is consistent: shapes, dtypes, label range and finiteness are checked on construction, and the
-    arrays are read-only.
+    Shapes, dtypes, label range and finiteness are checked on construction, and the arrays are read-only, so every
+    instance is consistent.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...] = (0.0,)  # one, or one per channel or feature; in stored units
     std: tuple[float, ...] = (1.0,)
-    vocab: int | None = None  # of text: token ids are 0 .. vocab - 1
-    variant: str = "full"  # or "subset": what was found on disk
+    vocab: int | None = None  # text only: token ids are 0 .. vocab - 1
+    variant: str = "full"  # or "subset": the variant that is on disk
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
@@ -91,22 +91,22 @@ class Dataset:
         return tuple(self.x_train.shape[1:])
 
     def inputs(self, x: Array) -> Array:
-        """A model's input for stored samples, always a new array: normalised float32, or the token ids."""
+        """A model's input for stored samples, always a new array: normalised float32, or token ids."""
         return self._prepared(x.copy() if self.kind == "text" else x.astype(np.float32))
 
     def train_inputs(self, rows: Labels) -> Array:
-        """A model's input for these rows of the training set, by number."""
+        """A model's input for these rows of the training set."""
         x = self.x_train[rows]  # a copy
         return self._prepared(x if self.kind == "text" else x.astype(np.float32, copy=False))
 
     def test_inputs(self) -> Array:
-        """A model's input for the whole test part: what is stored, read-only, where nothing is to be done to it."""
+        """A model's input for the whole test part: the stored array, read-only, if it needs no conversion."""
         stored = self.kind != "text" and self.x_test.dtype == np.float32
         plain = stored and all(one is None for one in self.normalisation())
         return self.x_test if plain else self.inputs(self.x_test)
 
     def normalisation(self) -> tuple[Array | None, Array | None]:
-        """What to take away from a flat sample and what to multiply it with then; None: that would do nothing."""
+        """Offset to subtract from a flat sample and factor to multiply it with; None: no normalisation is needed."""
         shape = (-1, 1, 1) if self.kind == "image" else (-1,)
         mean, scale = np.empty((2, *self.input_shape), np.float32)
         mean[...] = np.asarray(self.mean, np.float32).reshape(shape)
@@ -127,7 +127,7 @@ class Dataset:
 
 
 def _not_finite(x: Array) -> int | None:
-    """The first sample that is not all finite, looked for in pieces: no mask of the whole array."""
+    """The first sample with NaN or infinity; searched in pieces to avoid a mask of the whole array."""
     for start in range(0, len(x), AT_ONCE):
         finite = np.isfinite(x[start : start + AT_ONCE])
         if not finite.all():
@@ -136,7 +136,7 @@ def _not_finite(x: Array) -> int | None:
 
 
 def empty_like(x: Array) -> tuple[Array, Labels]:
-    """The test part of a dataset that has none."""
+    """An empty test part."""
     return np.empty((0, *x.shape[1:]), x.dtype), np.empty(0, np.int64)
 
 

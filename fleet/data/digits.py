@@ -43,7 +43,7 @@ def _table() -> Array:
         raise DataError(
             "digits: they come with scikit-learn, which is missing; run: pip install 'edgestill[aggregator]'"
         )
-    # reading the file that sklearn reads takes milliseconds, importing sklearn seconds on a small machine
+    # reading sklearn's data file takes milliseconds, importing sklearn takes seconds on a small machine
     path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     if path.exists():
         text = read_limited(path, 4 << 20).decode("ascii")

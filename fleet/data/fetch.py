@@ -1,11 +1,11 @@
-"""Bring a dataset's original files from their public mirrors: resumed, checked, and whole or not there.
+"""Download a dataset's original files from public mirrors: resumable, checksummed, atomic.
 
-A download grows as `NAME.part`; `NAME.part.from` beside it holds the URL and the server's validator (ETag or date), so
-that a later attempt asks `Range: bytes=k-` with `If-Range` and a changed file starts anew. Only a file whose checksum
-is right is renamed to its name. A mirror is tried again, with growing pauses, as long as attempts bring something new.
+A download grows as `NAME.part`; `NAME.part.from` holds the URL and the server's validator (ETag or date), so that a
+later attempt requests `Range: bytes=k-` with `If-Range` and a changed file starts over. Only a file with the right
+checksum is renamed to its final name. A mirror is retried with growing pauses as long as attempts make progress.
 
-Not pooch, which does not keep what `docs/data.md` promises: its HTTP downloader opens the file anew for a single GET,
-so an interrupted download starts over; a file has one address, so there is no next mirror; nothing bounds its size.
+Not pooch, which does not fulfil the promises of `docs/data.md`: its HTTP downloader restarts an interrupted download
+from the beginning, supports one address per file and therefore no mirrors, and does not limit the size.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fleet.data.sources import SOURCES, RemoteFile
 
 __all__ = ["TRIES", "Report", "fetch", "fetch_file"]
 
-TRIES = 4  # in a row without anything new, per mirror
+TRIES = 4  # consecutive attempts without progress, per mirror
 _CHUNK = 1 << 16
 
-Report = Callable[[str, int, int], None]  # file, bytes there, bytes in all
+Report = Callable[[str, int, int], None]  # file, bytes received, bytes in total
 Sleep = Callable[[float], None]
 
 
@@ -42,11 +42,11 @@ def fetch(
     report: Report | None = None,
     sleep: Sleep = time.sleep,
 ) -> list[Path]:
-    """The files of a named dataset in `to`/NAME, downloaded where they are missing or damaged."""
+    """Download the files of a named dataset into `to`/NAME if they are missing or damaged, and return their paths."""
     if name not in DATASETS:
         raise ConfigError(f"unknown dataset {name!r}; known: {' '.join(SOURCES)}{did_you_mean(name, SOURCES)}")
     if name not in SOURCES:
-        raise ConfigError(f"{name}: nothing to fetch, it comes with scikit-learn; use it as it is")
+        raise ConfigError(f"{name}: nothing to fetch, it comes with scikit-learn and is ready to use")
     if mirror is not None and (urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc):
         raise ConfigError(f"mirror {mirror!r}; give an http:// or https:// address of the folder that holds the files")
     folder = (to or data_folder()) / name
@@ -66,7 +66,7 @@ def fetch_file(
     report: Report | None = None,
     sleep: Sleep = time.sleep,
 ) -> Path:
-    """One file in `folder`; left alone if it is already there with the right checksum."""
+    """Download one file into `folder`, unless it is there with the right checksum."""
     target = folder / file.name
     if target.is_file() and _matches(target, file.digest):
         return target
@@ -91,7 +91,7 @@ def fetch_file(
 def _from_mirror(url: str, file: RemoteFile, part: Path, report: Report, sleep: Sleep) -> None:
     """Fill `part` with the whole file, or raise `Gone`."""
     failures, most = 0, _size(part)
-    maybe_stale = most > 0  # a part kept from earlier may be of another file
+    maybe_stale = most > 0  # an earlier part may belong to another file
     while True:
         try:
             _attempt(url, file, part, report)
@@ -99,7 +99,7 @@ def _from_mirror(url: str, file: RemoteFile, part: Path, report: Report, sleep: 
                 return
             _discard(part)
             if not maybe_stale:
-                raise Gone("the checksum is wrong, so the file is another one or damaged")
+                raise Gone("wrong checksum: a different or a damaged file")
             maybe_stale, most = False, 0  # once more from the start
         except Interrupted as error:
             failures = 0 if _size(part) > most else failures + 1
@@ -110,7 +110,7 @@ def _from_mirror(url: str, file: RemoteFile, part: Path, report: Report, sleep: 
 
 
 def _attempt(url: str, file: RemoteFile, part: Path, report: Report) -> None:
-    """Continue `part`, or begin it where the server says so; returns when the server has sent all of it."""
+    """Continue `part`, or restart it if the server requires that; returns when it is complete."""
     have = _size(part)
     with get(url, start=have, validator=_validator(part, url)) as answer:
         if answer.nothing_left:
@@ -141,7 +141,7 @@ def _origin(part: Path) -> Path:
 
 
 def _validator(part: Path, url: str) -> str:
-    """What the same URL said about the kept part when it was begun; empty if unknown."""
+    """The validator that this URL sent when the part was started; empty if unknown."""
     try:
         begun, validator = _origin(part).read_text().split("\n")[:2]
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Where data lies, and reading it with a bound: no file may grow in memory beyond what its format allows.
+"""The data folder, and bounded reads: no file may take more memory than its format allows.
 
 Datasets are read from one folder, and `data fetch` writes there: `EDGESTILL_DATA` if it is set, otherwise the user's
 cache (`$XDG_CACHE_HOME/edgestill/data`, by default `~/.cache/edgestill/data`).
@@ -22,7 +22,7 @@ MAX_BYTES = 2 << 30  # of one user file once decompressed
 
 
 def data_folder() -> Path:
-    """The folder of the datasets, each in a folder of its name."""
+    """The folder of all datasets, with one subfolder per dataset."""
     if named := os.environ.get("EDGESTILL_DATA"):
         return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

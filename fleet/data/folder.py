@@ -1,7 +1,7 @@
 """A folder of pictures, one subfolder per class; with `train/` and `test/` above them if the test part is separate.
 
-Pictures that share one size of at most 64x64 are kept as they are, all others are resized to 32x32. All are grey if all
-files are, else RGB.
+Pictures of one common size of at most 64x64 keep it, all others are resized to 32x32. They are loaded as grey if all
+files are grey, else as RGB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["image_folder"]
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 _KEEP = 64  # pictures of one size up to this are not resized
 _RESIZED = 32
-_MAX_PIXELS = 50_000_000  # of one picture; a header may claim any size
+_MAX_PIXELS = 50_000_000  # per picture; a header may claim any size
 _GREY = ("1", "L", "LA")
 
 Labelled = list[tuple[Path, str]]

@@ -1,4 +1,4 @@
-"""One HTTP GET over urllib that may continue where an earlier one stopped; http and https only, redirects included."""
+"""One HTTP GET over urllib that can resume an earlier one; http and https only, redirects included."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TIMEOUT = 30.0  # seconds without a byte
 _FATAL = {400, 401, 403, 404, 405, 410, 451}
 
 
-class Gone(Exception):  # noqa: N818 - a condition, told to people by fetch
+class Gone(Exception):  # noqa: N818 - a condition that fetch reports
     """This mirror cannot deliver the file."""
 
 
 class Interrupted(Exception):  # noqa: N818
-    """It did not work this time, and may the next."""
+    """A temporary failure; worth a retry."""
 
 
 class Answer:
-    """A server's answer: from which byte, how many in all, and the bytes."""
+    """A server's response: first byte, total size, and the body."""
 
     def __init__(self, response: Any | None, *, start: int, total: int | None) -> None:
         self._response = response
-        self.nothing_left = response is None  # the server says that we have it all
+        self.nothing_left = response is None  # the server reports that the file is complete
         self.start = start
         self.total = total
         headers = response.headers if response is not None else {}
@@ -37,7 +37,7 @@ class Answer:
         self.validator = etag if etag.startswith('"') else headers.get("Last-Modified", "")
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; empty at the end, or where the connection ended early."""
+        """Up to `size` bytes; empty at the end, or if the connection ended early."""
         assert self._response is not None
         try:
             data: bytes = self._response.read(size)
@@ -56,7 +56,7 @@ class Answer:
 
 
 def get(url: str, *, start: int = 0, validator: str = "") -> Answer:
-    """Ask for `url` from byte `start`; with a validator, only if the file is still the same one."""
+    """Request `url` from byte `start`; with a validator, only if the file is unchanged."""
     headers = {"User-Agent": "edgestill", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
@@ -83,12 +83,12 @@ def _accepted(response: Any, start: int) -> Answer:
     sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if sent is None or int(sent[1]) != start:
         response.close()
-        raise Gone("it answers with another range than the one asked for")
+        raise Gone("it sends a different range than the requested one")
     return Answer(response, start=start, total=int(sent[2]) if sent[2] != "*" else None)
 
 
 def _refused(error: urllib.error.HTTPError) -> Answer:
-    if error.code == 416:  # nothing after the byte we asked for
+    if error.code == 416:  # no bytes after the requested start
         total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
         return Answer(None, start=0, total=int(total[1]) if total else None)
     if error.code in _FATAL:
@@ -97,7 +97,7 @@ def _refused(error: urllib.error.HTTPError) -> Answer:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """What `urlopen` uses, without its file: and ftp: handlers: a redirect must not lead there."""
+    """The opener of `urlopen` without its file: and ftp: handlers, so that a redirect cannot use them."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

@@ -69,7 +69,7 @@ def _samples(path: Path, arrays: dict[str, Array], key: str, vocab: int | None) 
 
 
 def _float32(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset refuses by its row
+    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset rejects and names by row
         return x.astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What the formats of a user share: labels of any kind to 0 .. C-1, and a dataset with a test part."""
+"""Shared by the file formats of users: labels of any kind to 0 .. C-1, and a dataset with a test part."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def own_dataset(
     *,
     vocab: int | None = None,
 ) -> Dataset:
-    """A user's samples with their labels; without a test part, a fifth of each class is held out.
+    """A dataset of a user's samples; without a test part, a fifth of each class is held out.
 
-    Images are normalised to [-1, 1] if they are bytes and left alone if they are floats; features are standardised by
+    Images are normalised to [-1, 1] if they are bytes and unchanged if they are floats; features are standardised by
     the training part.
     """
     names = sorted_classes([str(label) for _, labels in (train, test or train) for label in labels])
@@ -61,6 +61,6 @@ def own_dataset(
 
 def _standardised(dataset: Dataset) -> Dataset:
     std = dataset.x_train.std(axis=0, dtype=np.float64)
-    std[std == 0] = 1.0  # a constant feature carries nothing, and must not divide by zero
+    std[std == 0] = 1.0  # a constant feature carries no information and must not divide by zero
     mean = dataset.x_train.mean(axis=0, dtype=np.float64)
     return replace(dataset, mean=tuple(mean.tolist()), std=tuple(std.tolist()))

@@ -1,7 +1,7 @@
-"""Datasets by name: what each is, in which forms it may lie on disk, and who reads each form.
+"""Datasets by name: their metadata, their variants on disk, and the loader of each variant.
 
-A dataset has one or more variants, best first; the first whose files are all in one data folder is loaded, so a full
-copy is preferred to a subset wherever it lies.
+A dataset has one or more variants, best first; the first variant whose files are all present is loaded, so a full copy
+is preferred to a subset.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A dataset that has a name."""
+    """A named dataset."""
 
     name: str
     kind: Kind
-    shape: tuple[int, ...] | None  # of one sample; None: text, as long as asked for
+    shape: tuple[int, ...] | None  # of one sample; None: text, of the requested length
     classes: int
-    variants: tuple[Variant, ...] = ()  # none: it comes with an installed package
+    variants: tuple[Variant, ...] = ()  # empty: the dataset comes with an installed package
 
     def found(self) -> tuple[Variant, list[Path]] | None:
-        """The variant that would be loaded, and its files; None if there is none."""
+        """The variant that `load` would use, and its files; None if there is none."""
         for variant in self.variants:
             paths = find(self.name, variant.files)
             if paths:
@@ -135,9 +135,9 @@ DATASETS: Mapping[str, Known] = MappingProxyType({known.name: known for known in
 
 
 def load(name_or_path: str | Path, *, vocab: int = VOCAB, length: int = LENGTH) -> Dataset:
-    """A dataset by its name, or a user's own by its path: a folder of pictures, `.npz`, `.csv` or `.csv.gz`.
+    """A dataset by name, or a user's dataset by path: a folder of pictures, `.npz`, `.csv` or `.csv.gz`.
 
-    `vocab` and `length` are those of the token ids of text.
+    `vocab` and `length` apply to the token ids of text.
     """
     name = str(name_or_path)
     if name in DATASETS:

@@ -1,6 +1,6 @@
-"""Where the datasets' original files are published, and how to know that they arrived whole.
+"""The mirrors, sizes and checksums of the datasets' original files.
 
-MD5 where the publishers give nothing better: it finds damage, not an attacker; the loaders check all they read anyway.
+MD5 where the publishers give nothing better: it detects damage, not an attacker; the loaders validate all content too.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def _read(path: Path) -> tuple[list[str] | None, list[list[str]]]:
     rows = rows[1:] if header else rows
     if not rows:
         raise DataError(f"{path}: no rows; give one sample per row")
-    for number, row in enumerate(rows, start):
+    for row_number, row in enumerate(rows, start):
         if len(row) != len(header or rows[0]):
-            raise DataError(f"{path}: row {number} has {len(row)} columns, the first row {len(header or rows[0])}")
+            raise DataError(f"{path}: row {row_number} has {len(row)} columns, the first row {len(header or rows[0])}")
     return header, rows
 
 
@@ -83,21 +83,21 @@ def _label_column(path: Path, header: list[str] | None, rows: list[list[str]]) -
 
 
 def _refuse_nameless(path: Path, rows: list[list[str]]) -> None:
-    """A first row of names above numbers is a header; reading it as a sample would make all of it text."""
+    """Reject a first row of names above numbers: it is a header without a label column, not a sample."""
     for i, cell in enumerate(rows[0]):
         if not _is_number(cell) and len(rows) > 1 and all(_is_number(row[i]) for row in rows[1:]):
             raise DataError(
-                f"{path}: the first row looks like column names, but none is 'label'; name the label column so"
+                f"{path}: the first row looks like column names, but none is 'label'; rename the label column"
             )
 
 
 def _features(path: Path, header: list[str] | None, rows: list[list[str]], columns: list[int]) -> np.ndarray:
-    for number, row in enumerate(rows, 2 if header else 1):
+    for row_number, row in enumerate(rows, 2 if header else 1):
         for i in columns:
             if not _is_number(row[i]):
                 column = repr(header[i]) if header else i + 1
-                raise DataError(f"{path}: row {number}, column {column}: {row[i]!r} is not a finite number")
-    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset refuses by its row
+                raise DataError(f"{path}: row {row_number}, column {column}: {row[i]!r} is not a finite number")
+    with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset rejects and names by row
         return np.array([[float(row[i]) for i in columns] for row in rows]).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Text to token ids: lower-cased words, hashed into a fixed number of buckets, so no vocabulary has to travel.
+"""Text to token ids: lower-cased words, hashed into a fixed number of buckets, so no vocabulary is transmitted.
 
     id(word) = 1 + crc32(utf8(word)) mod (vocab - 1)        0 is padding
 

@@ -1,7 +1,7 @@
-"""Where simulated devices train: in this process, in one process per core, or on Ray. The models are the same.
+"""Engines train simulated devices: in this process, in one process per core, or on Ray, with identical results.
 
-Every engine gives each device the same published bytes and gets the same encoded update back; only where the work is
-done differs. Updates are fused in the order of the devices, so who is done first does not show.
+Every engine passes each device the same published bytes and returns the same encoded update; only the place of the work
+differs. Updates are fused in the order of the devices, so the order in which they finish has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an engine does for a simulation, and engines by name."""
+"""The interface of engines, and engines by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A device that is to train, and what it has kept."""
+    """A device to train, and its local state."""
 
     device: int
     kept: Kept
@@ -27,7 +27,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A model that is to be scored on the whole test set; at full precision, or at the prototype's own."""
+    """A model to score on the whole test set, at full precision or at the prototype's own."""
 
     prototype: str
     state: Artifact  # full precision
@@ -35,33 +35,33 @@ class Scoring:
 
 
 class Engine(Protocol):
-    """Does the devices' work, round by round."""
+    """Executes the devices' work, round by round."""
 
     def open(self, news: News) -> None:
-        """Tell all devices what the round is about."""
+        """Publish the round's message to all devices."""
 
     def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
-        """What `read` makes of every task's answer, in any order; it may be called in several threads at once.
+        """The results of `read` for every task's answer, in any order; `read` may be called in several threads at once.
 
-        The tasks of a batch are done by one worker, as one computation.
+        One worker executes the tasks of a batch, as one stacked computation.
         """
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
-        """One tally for each, with all batches in order."""
+        """One tally per scoring, summed over all batches in order."""
 
     @property
     def workers(self) -> int:
-        """How many pieces of work are done at once."""
+        """The number of parallel workers."""
 
     def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The answers of `call`, a `module:function`, to each request, in order: students that distill."""
+        """The results of `call`, a `module:function`, for each request, in order; used to distill students."""
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop all processes of the engine."""
 
 
 def make_engine(name: str, bench: Bench, *, workers: int = 0, address: str = "") -> Engine:
-    """The engine `name`; `workers` 0 is one per core, `address` that of a Ray cluster."""
+    """The engine `name`; `workers` 0 means one per core, `address` is that of a Ray cluster."""
     match name:
         case "inline":
             from fleet.engines.inline import Inline
@@ -69,7 +69,7 @@ def make_engine(name: str, bench: Bench, *, workers: int = 0, address: str = "")
             return Inline(bench)
         case "processes":
             if not hasattr(os, "fork"):
-                raise ConfigError("engine 'processes' needs a system that can fork; use --engine inline")
+                raise ConfigError("engine 'processes' needs a system with fork(); use --engine inline")
             from fleet.engines.processes import Processes
 
             return Processes(bench, workers)

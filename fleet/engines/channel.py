@@ -1,11 +1,11 @@
-"""Frames between a simulation and its worker processes, over a pair of pipes and shared memory. Never pickle.
+"""Frames between a simulation and its worker processes, over a pair of pipes and shared memory. No pickle.
 
-    head    MessagePack array [kind, facts, [[size, slot], …]]
-    then    the blobs without a slot, as they are, in pieces: an update, a published model
+    head    MessagePack array [kind, fields, [[size, slot], …]]
+    then    the blobs without a slot (an update, a published model), raw, in pieces
 
-Head and pieces are messages of `multiprocessing.connection`: `send_bytes`, which puts the length in front, and never
-`send`, which pickles. Large blobs are put into shared memory (`slots.py`) while there is room. A pipe that holds a
-megabyte lets a worker hand over an update that found none, and go on with the next device at once.
+Head and pieces are messages of `multiprocessing.connection`, written by `send_bytes`, which prefixes the length, never
+by `send`, which pickles. Large blobs go through shared memory (`slots.py`) while a slot is free. A pipe with a buffer
+of a megabyte lets a worker hand over an update without a slot and continue with the next device at once.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Blob = bytes | bytearray | memoryview
 
 
 class Frame(NamedTuple):
-    """What was sent at once."""
+    """One message: its kind, its fields and its blobs."""
 
     kind: str
     facts: dict[str, Any]
     blobs: Sequence[Blob]
-    release: Callable[[], None] = lambda: None  # to be called when the blobs have been read: they are gone then
+    release: Callable[[], None] = lambda: None  # frees the slots of the blobs; the blobs are invalid afterwards
 
 
 class Channel:
-    """One end: what is read from, what is written to; a pipe and slots each way."""
+    """One end: a pipe and slots to read from, a pipe and slots to write to."""
 
     def __init__(self, reading: tuple[Connection, Slots], writing: tuple[Connection, Slots]) -> None:
         (self._reading, self._there), (self._writing, self._here) = reading, writing
 
     def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> None:
-        """Write a frame; `OSError` if nobody reads any more."""
+        """Write a frame; `OSError` if the other end is closed."""
         slots = [self._here.put(blob) for blob in blobs]
         where = [(len(blob), slot) for blob, slot in zip(blobs, slots, strict=True)]
         self._writing.send_bytes(_encoder.encode((kind, facts, where)))
@@ -53,7 +53,7 @@ class Channel:
                 self._writing.send_bytes(piece)
 
     def receive(self) -> Frame:
-        """Wait for a frame; `EOFError` or `OSError` if the other end is gone."""
+        """Wait for a frame; `EOFError` or `OSError` if the other end is closed."""
         kind, facts, where = _decoder.decode(self._reading.recv_bytes())
         blobs = [self._read(size) if slot is None else self._there.get(slot, size) for size, slot in where]
         return Frame(kind, facts, blobs, lambda: self._free([slot for _, slot in where if slot is not None]))
@@ -69,23 +69,23 @@ class Channel:
             self._there.free(slot)
 
     def close(self) -> None:
-        """Close both; more than once is fine."""
+        """Close both pipes; idempotent."""
         self._reading.close()
         self._writing.close()
 
 
 def connected(largest: int) -> tuple[Channel, Channel]:
-    """Two ends, the second for a process that is forked from this one; `largest` is the size of usual large blobs."""
+    """Two ends, the second for a forked process; `largest` is the expected size of large blobs."""
     (down_out, down_in), (up_out, up_in) = Pipe(duplex=False), Pipe(duplex=False)
     down, up = Slots(largest), Slots(largest)
     for end in (down_in, up_in):
-        # where the system has no such call, or the user's pipes hold too much together already, these are smaller
+        # without this call, or beyond the user's limit for all pipes, the buffers stay smaller
         with suppress(AttributeError, OSError):
             fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return Channel((up_out, up), (down_in, down)), Channel((down_out, down), (up_in, up))
 
 
 def _pieces(blob: Blob) -> Iterator[memoryview]:
-    """A connection reads a message of many megabytes three times slower than as many of one."""
+    """Split a blob: a connection reads one message of many megabytes three times slower than pieces of 1 MB."""
     view = memoryview(blob)
     return (view[start : start + PIPE_BYTES] for start in range(0, len(view), PIPE_BYTES))

@@ -23,11 +23,11 @@ class Inline:
         self._bench = work
 
     def open(self, news: News) -> None:
-        """Tell all devices what the round is about."""
+        """Publish the round's message to all devices."""
         self._bench.open(news)
 
     def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
-        """In the order of the tasks."""
+        """Train the tasks in order."""
         for tasks in batches:
             answers = self._bench.train([(task.device, task.kept) for task in tasks])
             for task, answer in zip(tasks, answers, strict=True):
@@ -48,4 +48,4 @@ class Inline:
         return [bench.call(call, request) for request in requests]
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Nothing to stop."""

@@ -1,7 +1,7 @@
-"""What engines with several workers share: who gets which device, and what happens when a worker is lost.
+"""Base of engines with several workers: assigns devices to workers and replaces lost workers.
 
-Per worker a thread here sends tasks, one ahead of the answer that it waits for, and reads the updates. A worker that is
-lost is replaced, and what it had not answered is trained again: the same seeds, the same bits.
+Per worker, a thread sends tasks, one ahead of the answer that it waits for, and reads the updates. A lost worker is
+replaced and its unanswered tasks are trained again, with the same seeds and identical results.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fleet.simulation.round_message import Artifact, News
 
 __all__ = ["Link", "Pooled", "Worker"]
 
-AHEAD = 2  # tasks that a worker has: one that it trains, one that waits
-SMALL = 2**18  # bytes that may be sent to a worker that is busy: more could wait for it while it waits to answer
-STRIKES = 3  # workers that may die over one device
+AHEAD = 2  # tasks sent to a worker: one in training, one queued
+SMALL = 2**18  # bytes that may be sent to a busy worker: more could deadlock with its answer
+STRIKES = 3  # workers that may die while training one device
 T = TypeVar("T")
 
 
 class Link(Protocol):
-    """To a worker. Both raise `EOFError` or `OSError` when it is gone."""
+    """Connection to a worker. Both methods raise `EOFError` or `OSError` if the worker is lost."""
 
     def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
-        """Have it do something; a worker does one thing after another."""
+        """Send a request; a worker processes requests in order."""
 
     def receive(self) -> Frame:
         """Its next answer."""
@@ -46,7 +46,7 @@ class Link(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """One worker, and how to end it."""
+    """One worker, and the function that stops it."""
 
     name: int  # of its process
     channel: Link
@@ -61,7 +61,7 @@ class Worker:
         return frame
 
     def hold(self, artifacts: Sequence[Artifact]) -> None:
-        """Send those that it has not; it forgets all others."""
+        """Send the artifacts that the worker lacks; it drops all others."""
         wanted = {artifact.digest: artifact for artifact in artifacts}
         new = [digest for digest in wanted if digest not in self.holds]
         self.channel.send("hold", {"keep": list(wanted), "new": new}, [wanted[digest].data for digest in new])
@@ -69,13 +69,13 @@ class Worker:
 
 
 class Pooled(ABC):
-    """See `fleet.engines.base.Engine`; `_start` is what engines differ in."""
+    """See `fleet.engines.base.Engine`; subclasses implement `_start`."""
 
     def __init__(self, bench: Bench, workers: int) -> None:
         self._bench = bench
         self._count = workers
         self._workers: list[Worker] = []
-        self._lock = threading.Lock()  # of the list and of starting: a fork must not see half a pipe
+        self._lock = threading.Lock()  # guards the list and forks: no worker may inherit a half-opened pipe
         self._news: News | None = None
 
     @abstractmethod
@@ -83,14 +83,14 @@ class Pooled(ABC):
         """A new worker."""
 
     def open(self, news: News) -> None:
-        """Tell every worker; the first round starts them."""
+        """Send the round's message to every worker; the first round starts them."""
         self._news = news
         self._ensure()
         for at in range(len(self._workers)):
             self._with(at, lambda worker: _tell(worker, news))
 
     def train(self, batches: Sequence[Sequence[Task]], read: Callable[[Task, Answer], T]) -> Iterator[T]:
-        """As they are done; `read` is called in a thread per worker."""
+        """Results in order of completion; `read` is called in one thread per worker."""
         rest, strikes = deque(batches), Counter[int]()
         done: SimpleQueue[T | BaseException] = SimpleQueue()
 
@@ -113,7 +113,7 @@ class Pooled(ABC):
                 yield result
             finished = True
         finally:
-            if not finished:  # an error, or Ctrl-C: nobody waits for what is being trained
+            if not finished:  # an error or Ctrl-C: do not wait for running tasks
                 rest.clear()
                 self.close()
             for thread in threads:
@@ -122,12 +122,12 @@ class Pooled(ABC):
     def _drive(
         self, at: int, rest: deque[Sequence[Task]], strikes: Counter[int], put: Callable[[Task, Answer], None]
     ) -> None:
-        """Keep worker `at` busy until nothing is left."""
-        worker, given = self._workers[at], deque[deque[Task]]()  # batches, and what is left of the first
+        """Keep worker `at` busy until no batch is left."""
+        worker, given = self._workers[at], deque[deque[Task]]()  # batches in flight; the first may be partly answered
 
         def give() -> None:
             while len(given) < AHEAD:
-                if given and len(rest) < self._count:  # the last ones are for whoever is free first
+                if given and len(rest) < self._count:  # the last batches go to the worker that is free first
                     return
                 try:
                     tasks = rest.popleft()
@@ -148,9 +148,9 @@ class Pooled(ABC):
                 task = given[0].popleft()
                 if not given[0]:
                     given.popleft()
-                    with suppress(OSError):  # it died after its answer: the next one tells
+                    with suppress(OSError):  # it died after its answer; the next receive detects that
                         give()
-                put(task, _answer(frame))  # which copies what it keeps
+                put(task, _answer(frame))  # copies the blobs that it keeps
                 frame.release()
         except (EOFError, OSError) as error:
             rest.extendleft(reversed(given))
@@ -166,7 +166,7 @@ class Pooled(ABC):
             ) from error
 
     def score(self, scorings: Sequence[Scoring]) -> list[Tally]:
-        """Every worker has its share of the batches of every model."""
+        """Every worker scores its share of the batches of every model."""
         self._ensure()
         count, batches = len(self._workers), self._bench.batches
         edges = [batches * n // count for n in range(count + 1)]
@@ -197,7 +197,7 @@ class Pooled(ABC):
         return self._count
 
     def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Each goes to the next worker that is free."""
+        """Each request goes to the next free worker."""
         self._ensure()
         rest = deque(enumerate(requests))
         answers: dict[int, dict[str, Any]] = {}
@@ -205,34 +205,34 @@ class Pooled(ABC):
         def work(at: int) -> None:
             while True:
                 try:
-                    number, request = rest.popleft()
+                    index, request = rest.popleft()
                 except IndexError:
                     return
-                answers[number] = self._with(at, partial(self._ask, call=call, request=request))
+                answers[index] = self._with(at, partial(self._ask, call=call, request=request))
 
         with ThreadPoolExecutor(self._count) as threads:
             try:
                 for done in [threads.submit(work, at) for at in range(self._count)]:
                     done.result()
-            except BaseException:  # nobody waits for the others
+            except BaseException:  # do not wait for the others
                 rest.clear()
                 self.close()
                 raise
-        return [answers[number] for number in range(len(requests))]
+        return [answers[index] for index in range(len(requests))]
 
     def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
         worker.channel.send("call", {"call": call, "request": request})
         return dict(worker.receive("called").facts["answer"])
 
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         with self._lock:
             workers, self._workers = self._workers, []
             for worker in workers:
                 worker.end()
 
     def _with(self, at: int, do: Callable[[Worker], T], again: Callable[[Worker], None] = lambda _: None) -> T:
-        """`do` with worker `at`; if it is dead, with the one that comes after it, which is told `again` first."""
+        """Call `do` with worker `at`; if it died, call `again` and then `do` with its replacement."""
         for _ in range(STRIKES):
             try:
                 return do(self._workers[at])
@@ -248,12 +248,12 @@ class Pooled(ABC):
 
     def _replace(self, at: int) -> None:
         with self._lock:
-            if at >= len(self._workers):  # they were ended
-                raise RoundError("the simulation was ended")
+            if at >= len(self._workers):  # `close` was called
+                raise RoundError("the simulation was stopped")
             self._workers[at].end()
             self._workers[at] = self._start()
         if self._news is not None:
-            with suppress(OSError):  # it will be noticed
+            with suppress(OSError):  # detected by the next receive
                 _tell(self._workers[at], self._news)
 
 
@@ -275,7 +275,7 @@ def _tell(worker: Worker, news: News) -> None:
 def _answer(frame: Frame) -> Answer:
     message, *kept = frame.blobs
     return Answer(
-        message=message if len(message) else None,  # type: ignore[arg-type]  # a buffer, read as it is
+        message=message if len(message) else None,  # type: ignore[arg-type]  # a buffer, not copied
         reason=frame.facts["reason"],
         kept={name: bytes(blob) for name, blob in zip(frame.facts["kept"], kept, strict=True)},
         train_s=frame.facts["train_s"],

@@ -1,8 +1,8 @@
-"""Devices train in worker processes, one per core, which stay warm from round to round.
+"""Devices train in worker processes, one per core, which are reused from round to round.
 
-Workers are forked from the simulation once its data is loaded. So they start in milliseconds (a fresh interpreter would
-import torch for a second, in each of them), and samples are shared without copying. One torch thread each: two collapse
-on a busy machine.
+Workers are forked from the simulation after its data is loaded, so they start in milliseconds (importing torch in a
+fresh interpreter takes a second) and share the samples without copying. Each has one torch thread: thread pools slow
+each other down on a busy machine.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fleet.engines.worker import run
 __all__ = ["Processes", "cores"]
 
 
-MARGIN = 2**14  # bytes beside the tensors of a model in a message
+MARGIN = 2**14  # bytes of a message in addition to a model's tensors
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -35,18 +35,18 @@ class Processes(Pooled):
 
     def __init__(self, bench: Bench, workers: int = 0) -> None:
         super().__init__(bench, workers or cores())
-        self._open: list[Channel] = []  # ours; a worker that holds another's would hide its end
+        self._open: list[Channel] = []  # a worker that inherited another's pipe would hide its end of file
         self._largest = MARGIN + max((_bytes(model) for model in bench.models.values()), default=0)
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers."""
+        """The process ids of the workers."""
         return [worker.name for worker in self._workers]
 
     def _start(self) -> Worker:
         ours, theirs = connected(self._largest)
         with warnings.catch_warnings():
-            # Python warns of forking beside threads; those of an engine hold no lock that a worker would want
+            # Python warns about forking with threads; the engine's threads hold no lock that a worker needs
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
@@ -58,7 +58,7 @@ class Processes(Pooled):
         return Worker(pid, ours, lambda: self._end(pid, ours))
 
     def _end(self, pid: int, channel: Channel) -> None:
-        end_fork(pid)  # it keeps nothing that matters
+        end_fork(pid)  # a worker has no state worth saving
         channel.close()
         with suppress(ValueError):
             self._open.remove(channel)

@@ -1,11 +1,11 @@
-"""Devices train in Ray actors, on this machine or on a cluster; students distill there too.
+"""Devices train in Ray actors, on this machine or on a cluster; students are distilled there too.
 
-An actor builds the devices from the configuration, and reads the samples from Ray's object store, once per machine. It
-obeys the frames of `fleet/engines/worker.py`, so the bytes that go to and fro are those of worker processes. An actor
-that is lost with its machine is replaced wherever Ray finds room. What Ray itself adds around our bytes is its own.
+An actor builds the devices from the configuration and reads the samples from Ray's object store, once per machine. It
+handles the frames of `fleet/engines/worker.py`, so it exchanges the same bytes as worker processes, inside Ray's own
+encoding. An actor that is lost with its machine is replaced wherever Ray has capacity.
 
-Ray listens on the machine's network address, also when it is started for this machine alone: it replaces a loopback
-address that it is given (`resolve_ip_for_localhost` of Ray 2.60). So it is for networks that are trusted.
+Ray listens on the machine's network address even if it is started for this machine alone: it replaces a loopback
+address by the network address (`resolve_ip_for_localhost` of Ray 2.60). Use it only in trusted networks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = ["OnRay"]
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 FACTS = ("name", "kind", "class_names", "mean", "std", "vocab", "variant")
-SILENT = ("hold", "round")  # kinds that are not answered
+SILENT = ("hold", "round")  # kinds without an answer
 ROOT = Path(__file__).resolve().parents[2]
-Told = tuple[str, dict[str, Any], list[bytes]]  # kind, facts, blobs of a frame
+Told = tuple[str, dict[str, Any], list[bytes]]  # kind, fields, blobs of a frame
 
 
 class Actor:
-    """The inside: a bench of its own."""
+    """The work of an actor, with its own bench."""
 
     def __init__(
         self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
@@ -61,7 +61,7 @@ class Actor:
         self._held: dict[str, Artifact] = {}
 
     def handle(self, kind: str, facts: dict[str, Any], blobs: list[bytes]) -> list[Told]:
-        """What a worker process answers to this frame, one thing after another."""
+        """The answers of a worker process to this frame, in order."""
         answers: list[Told] = []
         try:
             if kind == "call":
@@ -79,7 +79,7 @@ def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpe
 
 
 def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
-    """Call with the request's files in a folder of this machine; the files that the call has made go back."""
+    """Call with the request's files in a local folder; return the files that the call has written."""
     with tempfile.TemporaryDirectory(prefix="edgestill-call-") as name:
         folder = Path(name)
         for file, blob in zip(facts["files"], blobs, strict=True):
@@ -90,7 +90,7 @@ def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
 
 
 class _Link:
-    """Frames to an actor: it takes them in order, one at a time."""
+    """Frames to an actor, which processes them in order, one at a time."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
@@ -115,7 +115,7 @@ class _Link:
 class OnRay(Pooled):
     """See `fleet.engines.base.Engine`."""
 
-    far = True  # teachers' passes go there, too
+    far = True  # for teachers' forward passes too
 
     def __init__(self, bench: Bench, workers: int = 0, address: str = "") -> None:
         try:
@@ -144,7 +144,7 @@ class OnRay(Pooled):
         return Worker(next(self._names), _Link(self._ray, actor), end)
 
     def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """With the files of the request's folder: the actor's machine may be another."""
+        """Send the files of the request's folder too: the actor may run on another machine."""
         folder = Path(request["folder"])
         files = sorted(path.name for path in folder.iterdir())
         facts = {"call": call, "request": dict(request), "files": files}
@@ -155,14 +155,14 @@ class OnRay(Pooled):
         return dict(frame.facts["answer"])
 
     def close(self) -> None:
-        """End the actors, and Ray if it was started here."""
+        """Stop the actors, and Ray if it was started here."""
         super().close()
         if self._ours:
             self._ray.shutdown()
 
 
 class _Remote(Actor):
-    """As Ray makes it: samples come as references to its store."""
+    """The actor class that Ray instantiates: samples arrive as references to its object store."""
 
     def __init__(
         self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
@@ -172,7 +172,7 @@ class _Remote(Actor):
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Join the cluster at `address`, or start Ray on this machine; without statistics and dashboard."""
+    """Join the cluster at `address`, or start Ray on this machine, without usage statistics and dashboard."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     runtime = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}

@@ -1,4 +1,4 @@
-"""The work that every engine hands out, wherever it is done: train a device, score a model on some of the test set."""
+"""The work that all engines execute: train a device, score a model on a part of the test set."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ Tally = list[Counted]  # per batch
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """All devices, a model per prototype, and the test set. What a round tells its devices is put up by `open`."""
+    """All devices, a model per prototype, and the test set; `open` sets the round's message."""
 
-    devices: Sequence[SimulatedDevice]  # by number
+    devices: Sequence[SimulatedDevice]  # by index
     models: Mapping[str, Prototype]
     test: tuple[torch.Tensor, torch.Tensor]
-    count: Callable[[Prototype, torch.Tensor, torch.Tensor], Tally] = count  # scores a model on some of the test set
+    count: Callable[[Prototype, torch.Tensor, torch.Tensor], Tally] = count  # scores a model on a part of the test set
     news: News | None = field(default=None)
 
     def open(self, news: News) -> None:
-        """A round begins."""
+        """Start a round."""
         self.news = news
 
     def train(self, tasks: Sequence[tuple[int, Kept]]) -> Iterator[Answer]:
-        """The answers of devices, by number and what they have kept; several, of one prototype, train together."""
+        """Train devices, given as (index, local state); several devices of one prototype train as one computation."""
         assert self.news is not None, "a round is open"
-        devices = [self.devices[number] for number, _ in tasks]
+        devices = [self.devices[index] for index, _ in tasks]
         model = self.models[devices[0].prototype]
         if len(devices) == 1:
             yield devices[0].answer(model, self.news, tasks[0][1])
@@ -48,7 +48,7 @@ class Bench:
             yield from answers_together(devices, [kept for _, kept in tasks], model, self.news)
 
     def score(self, prototype: str, state: Artifact, first: int, last: int, *, quantized: bool) -> Tally:
-        """Of the batches `first` to `last` - 1 of the test set, by a full-precision state."""
+        """Tallies of the batches `first` to `last` - 1 of the test set for a full-precision state."""
         model = self.models[prototype]
         load_packed(model, state.tensors)
         wide = channels_last_(model)
@@ -62,12 +62,12 @@ class Bench:
 
     @property
     def batches(self) -> int:
-        """Of the test set."""
+        """The number of batches of the test set."""
         return -(-len(self.test[1]) // BATCH)
 
 
 def call(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of the function `name`, a `module:function`."""
+    """The result of the function `name`, a `module:function`."""
     module, _, function = name.partition(":")
     answer: dict[str, Any] = getattr(importlib.import_module(module), function)(request)
     return answer

@@ -1,7 +1,7 @@
-"""The inside of a worker process: it was forked from the simulation, so devices, data and models are there already.
+"""The loop of a worker process, which inherits devices, data and models from the simulation by fork.
 
-It does what it is told, one frame after another, and ends when the simulation closes its pipe or dies. It keeps nothing
-that matters: what stays on a device goes back with the update, so another worker can go on from there.
+It handles one frame after another and exits when the simulation closes its pipe or dies. It holds no state of devices:
+their local state returns with the update, so any other worker can take over.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from wire.messages import ModelHeader
 
 __all__ = ["FAULTS", "fault_text", "obey", "run"]
 
-#: What ends a run with a line; anything else ends the worker.
+#: Errors that abort the run with one line; any other error ends the worker.
 FAULTS = (EdgestillError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 Send = Callable[[str, dict[str, Any], list[bytes]], None]
 
 
 def run(bench: Bench, channel: Channel) -> NoReturn:
-    """Serve until the simulation is gone; never comes back."""
+    """Serve until the simulation is gone, then exit; never returns."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the simulation's to handle
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the simulation handles Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        gc.freeze()  # what is shared with the simulation is not to be written to
+        gc.freeze()  # a GC pass would write to pages shared with the simulation
         torch.set_num_threads(1)
         keep_freed_memory()
         _serve(bench, channel)
     except (EOFError, BrokenPipeError):
         code = 0
     finally:
-        os._exit(code)  # nothing of the simulation's is to be cleaned up here
+        os._exit(code)  # skip the simulation's exit handlers
 
 
 def _serve(bench: Bench, channel: Channel) -> NoReturn:
@@ -63,7 +63,7 @@ def fault_text(error: BaseException) -> str:
 
 
 def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> None:
-    """Do what `frame` says, and `send` the answer where there is one; `held` are artifacts by digest."""
+    """Handle a frame and `send` its answer, if it has one; `held` are the artifacts by digest."""
     kind, facts, blobs, _ = frame
     match kind:
         case "hold":

@@ -1,5 +1,5 @@
 """The papers' experiments, run by `edgestill experiment`: see docs/experiments.md.
 
-A module here with an `EXPERIMENT` is an experiment; `feddf/toy.py` is called `feddf-toy`. Nothing else is needed to add
-one: `fleet/experiments/base.py` says what an experiment consists of.
+A module here with an `EXPERIMENT` is an experiment; `feddf/toy.py` is called `feddf-toy`. No registration is needed:
+`fleet/experiments/base.py` defines the parts of an experiment.
 """

@@ -1,9 +1,9 @@
-"""What an experiment is: runs that measure, cells that compare what they measured with a paper. Imports no torch.
+"""The parts of an experiment: runs, which measure, and cells, which compare measurements with a paper. No torch.
 
-    run      a piece of work: (fidelity, seed) -> facts, plain JSON values. Each is made in a process of its own and
-             kept in a file, so several run side by side and an interrupted experiment goes on where it was.
-    cell     one number of the result page, made of the facts of one or more runs with the same seed; the mean over
-             the seeds stands beside the paper's number and is held against a target.
+    run      a measurement: (fidelity, seed) -> facts, plain JSON values. Each is executed in its own process and stored
+             in a file, so runs are parallel and an interrupted experiment can be continued.
+    cell     one number of the result page, computed from the facts of one or more runs with the same seed; the mean
+             over the seeds is listed with the paper's number and compared with a target.
 
     def accuracy(setting: Setting) -> Facts:
         return {"accuracy": train_and_test(seed=setting.seed)}
@@ -18,7 +18,7 @@
         ],
     )
 
-Fidelity `paper` is the papers' formulas with a sane evaluation, `reference` the behaviour of the authors' code.
+Fidelity `paper` is the papers' formulas with a sound evaluation, `reference` the behaviour of the authors' code.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ __all__ = [
     "within",
 ]
 
-#: Overrides of the papers' experiments with 1-bit devices: the student is the full-precision model, as FedDF has it.
+#: Overrides of the papers' experiments with 1-bit devices: the student is the full-precision model, as in FedDF.
 FLOAT_STUDENT: Mapping[str, Any] = MappingProxyType({"student": "float", "check_at": "float"})
-#: Overrides of every experiment's recipe: the papers weigh devices by all of their examples.
+#: Overrides of every experiment's recipe: the papers weight devices by all of their examples.
 UNCAPPED: Mapping[str, Any] = MappingProxyType({"max_examples_ratio": 0.0})
-Facts = Mapping[str, Any]  # what a run measured
+Facts = Mapping[str, Any]  # measurements of a run
 Results = Mapping[str, Facts]  # by run, of one seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a run is told."""
+    """The arguments of a run."""
 
     fidelity: str
     seed: int
-    folder: Path  # for files of its own; it is not made yet
-    say: Callable[[str], None] = lambda _: None  # where it is, in a few words: "round 3/30, 91.2 %"
+    folder: Path  # for its own files; not created yet
+    say: Callable[[str], None] = lambda _: None  # reports progress: "round 3/30, 91.2 %"
 
 
 Measure = Callable[[Setting], Facts]
@@ -75,7 +75,7 @@ Measure = Callable[[Setting], Facts]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A number out of the results of one seed, and which runs it needs."""
+    """A number computed from the results of one seed, and the runs that it needs."""
 
     runs: tuple[str, ...]
     value: Callable[[Results], float]
@@ -83,7 +83,7 @@ class Fact:
 
 
 def fact(run: str, key: str, *, scale: float = 1.0, words: str = "") -> Fact:
-    """The number that `run` called `key`, times `scale`; `words` name it on the page, by default the run's name."""
+    """The fact `key` of `run`, times `scale`; `words` is its name on the page, by default the run's name."""
     return Fact((run,), lambda results: scale * float(results[run][key]), words or run)
 
 
@@ -95,7 +95,7 @@ def difference(a: Fact, b: Fact) -> Fact:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`ours` must be `sign` than `bound`: a number, or a fact whose mean over the seeds is the bound."""
+    """`ours` must satisfy `sign` against `bound`: a number, or a fact whose mean over the seeds is the bound."""
 
     sign: str  # < <= > >= or ~
     bound: float | Fact
@@ -107,7 +107,7 @@ class Target:
         return self.bound.runs if isinstance(self.bound, Fact) else ()
 
     def met(self, ours: float, bound: float) -> bool:
-        """Whether it is; NaN never is."""
+        """Whether the target is met; never for NaN."""
         held = {
             "<": ours < bound,
             "<=": ours <= bound,
@@ -118,7 +118,7 @@ class Target:
         return held[self.sign]
 
     def text(self, bound: float) -> str:
-        """As the result page has it."""
+        """The text on the result page."""
         if self.sign == "~":
             return f"{bound:g} ± {self.tolerance:g}"
         whose = f" ({self.bound.words})" if isinstance(self.bound, Fact) else ""
@@ -154,7 +154,7 @@ def within(tolerance: float, of: float) -> Target:
 class Cell:
     """One row of the result page."""
 
-    name: str  # short, without commas: `--cells` chooses by it
+    name: str  # short, without commas: `--cells` selects by it
     ours: Fact
     paper: float | None = None  # the published number
     target: Target | None = None
@@ -163,11 +163,11 @@ class Cell:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """All runs that it needs."""
+        """All runs that the cell needs."""
         return tuple(dict.fromkeys(self.ours.runs + (self.target.runs if self.target else ())))
 
 
-#: Results by fidelity and seed, as a figure gets them; a run that was not made is not in it.
+#: Results by fidelity and seed, the input of a figure; missing runs are absent.
 AllResults = Mapping[tuple[str, int], Results]
 
 
@@ -176,10 +176,10 @@ class Experiment:
     """A table or a figure of a paper."""
 
     title: str  # one line
-    about: str  # Markdown above the table: what was done, which numbers of the paper, what differs
+    about: str  # Markdown above the table: method, the paper's numbers, differences
     runs: Callable[[str], Mapping[str, Measure]]  # by fidelity
     cells: Callable[[str], Sequence[Cell]]  # by fidelity
     fidelities: tuple[str, ...] = ("paper",)
-    seeds: tuple[int, ...] = (0,)  # unless the user says otherwise
-    draw: Callable[[AllResults], Figure] | None = None  # None: bars, ours beside the paper's
-    parameters: Mapping[str, Any] = field(default_factory=dict)  # worth a line on the page: sizes, rounds, ...
+    seeds: tuple[int, ...] = (0,)  # default seeds
+    draw: Callable[[AllResults], Figure] | None = None  # None: bars of ours and the paper's numbers
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # listed on the page: sizes, rounds, ...

@@ -1,4 +1,4 @@
-"""The commit of the checkout that an experiment runs from, read from git's own files."""
+"""The commit of the checkout that an experiment runs from, read from git's files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN = 10  # of the 40 digits
 
 
 def commit(root: Path = ROOT) -> str:
-    """Its first digits; empty where `root` is no checkout. Changes that are not committed do not show."""
+    """Its first digits; empty if `root` is no checkout. Uncommitted changes are not considered."""
     try:
         folder = _git_folder(root)
         head = (folder / "HEAD").read_text().strip()
@@ -22,13 +22,13 @@ def commit(root: Path = ROOT) -> str:
 
 
 def _git_folder(root: Path) -> Path:
-    """`.git`, or where that file of a worktree points to."""
+    """`.git`, or the folder that a worktree's `.git` file points to."""
     git = root / ".git"
     return root / git.read_text().strip().removeprefix("gitdir: ") if git.is_file() else git
 
 
 def _of_reference(folder: Path, name: str) -> str:
-    """A branch's commit: a file of its own, or a line of packed-refs."""
+    """A branch's commit: from its own file, or from packed-refs."""
     shared = folder / (folder / "commondir").read_text().strip() if (folder / "commondir").exists() else folder
     if (shared / name).exists():
         return (shared / name).read_text().strip()

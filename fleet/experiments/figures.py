@@ -1,4 +1,4 @@
-"""Figures of result pages: bars of ours beside the paper's numbers, and the look that all figures share."""
+"""Figures of result pages: bars of ours and the paper's numbers, and the style of all figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["COLOURS", "GREY", "bars", "plain"]
 
 
 def plain(axes: Axes) -> None:
-    """No box around the picture."""
+    """Remove the frame."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=GREY, labelsize=8)
 

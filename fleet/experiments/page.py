@@ -1,7 +1,7 @@
-"""NAME.md: the result page of an experiment, made of what NAME.json says, and the index of a folder of pages.
+"""NAME.md: the result page of an experiment, rendered from NAME.json, and the index of a folder of pages.
 
-The pages are Markdown, for which Jinja has no autoescape; `as_text` escapes every value that a template shows. Only the
-experiment's own `about` is Markdown (`| safe`).
+The pages are Markdown, for which Jinja has no autoescape; `as_text` escapes every value in a template. Only the
+experiment's `about` is Markdown (`| safe`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def markdown(experiment: Experiment, facts: Mapping[str, Any]) -> str:
 
 
 def index(pages: Sequence[Mapping[str, Any]]) -> str:
-    """README.md of a folder of result pages, given what their JSON files say."""
+    """README.md of a folder of result pages, from their JSON files."""
     return _templates().get_template("index.md.j2").render(start=INDEX_START, pages=pages)
 
 
@@ -41,7 +41,7 @@ def _templates() -> Environment:
 
 
 def as_text(value: object) -> str:
-    """A value that stays in its line and its table cell and is neither HTML nor a link; `Markup` is left as it is.
+    """Escape a value so that it stays in its line and table cell and is neither HTML nor a link; `Markup` is kept.
 
     >>> as_text("a|b <script> < [c](d)")
     'a&#124;b &lt;script> < &#91;c&#93;(d)'
@@ -49,7 +49,7 @@ def as_text(value: object) -> str:
     if isinstance(value, Markup):
         return value
     line = re.sub(r"\s*[\r\n]\s*", " ", str(value))
-    line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)  # what else follows it makes no tag
+    line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)  # otherwise it starts no tag
     return re.sub(r"[|\[\]]", lambda found: f"&#{ord(found[0])};", line)
 
 

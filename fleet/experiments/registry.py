@@ -1,6 +1,6 @@
-"""Experiments by name, found by looking: a module of this folder with an `EXPERIMENT` is one. Imports no torch.
+"""Experiments by name: every module in this folder with an `EXPERIMENT`. Imports no torch.
 
-A package of a user adds its own by an entry point of the group `edgestill.experiments`: NAME = "MODULE:EXPERIMENT".
+A user's package adds its own by an entry point of the group `edgestill.experiments`: NAME = "MODULE:EXPERIMENT".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP = "edgestill.experiments"
 
 
 def names() -> dict[str, str]:
-    """Name and first line of the docstring of every experiment; a user's module instead. None is imported."""
+    """Every experiment's name and the first line of its docstring, or a user's module; imports none of them."""
     found = {point.name: point.value for point in entry_points(group=GROUP)}
     for path in sorted(FOLDER.glob("*/*.py")):
         tree = ast.parse(path.read_text())
@@ -31,7 +31,7 @@ def names() -> dict[str, str]:
 
 
 def _module(name: str) -> str:
-    """The module of an experiment of ours: `feddf-cifar` is `feddf.cifar`."""
+    """The module of a built-in experiment: `feddf-cifar` is `feddf.cifar`."""
     paper, _, rest = name.partition("-")
     return f"{paper}.{rest.replace('-', '_')}"
 

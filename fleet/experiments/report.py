@@ -1,8 +1,8 @@
-"""From measured runs to the result page: NAME.json, NAME.md and NAME.png.
+"""Converts measured runs into the result page: NAME.json, NAME.md and NAME.png.
 
 `cells` of the JSON file holds {"name", "paper", "ours", "std", "target", "met"} and more; `ours` is the mean over the
-seeds, `std` the sample standard deviation (null for one seed). A cell without a target asks for nothing, so it is met.
-Cells that were not measured are named apart.
+seeds, `std` the sample standard deviation (null for one seed). A cell without a target counts as met. Cells that were
+not measured are listed separately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Row:
     met: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As NAME.json has it."""
+        """The row in NAME.json."""
         return {
             "name": self.name,
             "paper": self.cell.paper,
@@ -56,12 +56,12 @@ class Row:
 
 
 def full_name(experiment: Experiment, fidelity: str, cell: Cell) -> str:
-    """The cell's name, with its fidelity where an experiment has several."""
+    """The cell's name, with its fidelity if an experiment has several."""
     return f"{fidelity}: {cell.name}" if len(experiment.fidelities) > 1 else cell.name
 
 
 def collect(experiment: Experiment, store: Store) -> list[Row]:
-    """All cells as far as their runs are there."""
+    """All cells, with values where their runs exist."""
     return [
         _row(experiment, fidelity, cell, store)
         for fidelity in experiment.fidelities
@@ -97,9 +97,9 @@ def _facts(store: Store, work: Work) -> dict[str, Any]:
 def write_report(
     name: str, experiment: Experiment, store: Store, *, page: Path | None = None, edgestill: str = ""
 ) -> dict[str, Any]:
-    """Write the three files into the store's folder, and into `page` too; what NAME.json says.
+    """Write the three files into the store's folder and into `page`; returns the contents of NAME.json.
 
-    `edgestill` is its version, which a checkout that is not installed does not tell by itself.
+    `edgestill` is its version, which a checkout that is not installed cannot determine.
     """
     from fleet.experiments.figures import bars
 
@@ -136,19 +136,19 @@ def _copy(name: str, folder: Path, page: Path) -> None:
         if source.exists():
             shutil.copyfile(source, page / source.name)
     readme = page / "README.md"
-    if not readme.exists() or readme.read_text().startswith(INDEX_START):  # a folder of ours, not any folder
+    if not readme.exists() or readme.read_text().startswith(INDEX_START):  # only in a folder of result pages
         found = [json.loads(path.read_text()) for path in sorted(page.glob("*.json"))]
         pages = [facts for facts in found if "experiment" in facts and "cells" in facts]
         write_atomic(readme, index(pages) + (_remarks(readme.read_text()) if readme.exists() else ""))
 
 
 def _remarks(text: str) -> str:
-    """What somebody wrote below the table of an index."""
+    """Hand-written text below the table of an index."""
     return re.split(r"^\|.*\n(?!\|)", text, maxsplit=1, flags=re.MULTILINE)[-1]
 
 
 def _everything(experiment: Experiment, store: Store) -> tuple[AllResults, float, dict[str, str], list[str]]:
-    """All runs that are there, how long they took together, what the last of them ran with, and their commits."""
+    """All stored runs, their total time, the versions of the last one, and their commits."""
     results: dict[tuple[str, int], dict[str, Any]] = {}
     seconds, made_with, commits = 0.0, dict[str, str](), set[str]()
     for fidelity in experiment.fidelities:

@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own with one thread; each leaves a file when it ends."""
+"""Parallel runs, each in its own process with one thread; each writes a file when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Progress", "run_all"]
 def run_all(
     experiment: str, works: Sequence[Work], store: Store, *, jobs: int = 2, show: Callable[[Progress], None]
 ) -> dict[Work, str]:
-    """Make all of `works`, `jobs` at a time; why some failed, the others having gone on."""
+    """Execute all of `works`, `jobs` at a time; returns the errors of failed runs."""
     made = {work: _job(experiment, work, store) for work in works}
     failed = run_jobs(list(made.values()), at_once=jobs, show=show)
     return {work: failed[work] for work in works if work in failed}

@@ -1,7 +1,7 @@
-"""What runs measured, on disk: one file per run, fidelity and seed, written whole when the run ends.
+"""Measurements on disk: one file per run, fidelity and seed, written atomically when the run ends.
 
 DIR/cells/RUN.FIDELITY.SEED.json     {"run", "fidelity", "seed", "seconds", "versions", "commit", "facts": {...}}
-DIR/logs/RUN.FIDELITY.SEED.log       what it said meanwhile
+DIR/logs/RUN.FIDELITY.SEED.log       its output
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_KEPT = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Work:
-    """One run to make."""
+    """One run to execute."""
 
     run: str
     fidelity: str
@@ -36,7 +36,7 @@ class Work:
 
     @property
     def stem(self) -> str:
-        """Its name as that of a file; another name gives another file."""
+        """Its file name without suffix, unique per run."""
         plain = re.sub(r"[^\w+-]", lambda found: f"%{ord(found[0]):x}", self.run)
         return f"{plain}.{self.fidelity}.{self.seed}"
 
@@ -48,7 +48,7 @@ class Store:
         self.folder = folder
 
     def make(self) -> None:
-        """Make the folders."""
+        """Create the folders."""
         try:
             for name in ("cells", "logs"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -56,19 +56,19 @@ class Store:
             raise ConfigError(f"--out {self.folder}: {error.strerror}; choose another folder") from error
 
     def path(self, work: Work) -> Path:
-        """Of the measured facts."""
+        """The file of the measured facts."""
         return self.folder / "cells" / f"{work.stem}.json"
 
     def log(self, work: Work) -> Path:
-        """Of what it says."""
+        """The log file."""
         return self.folder / "logs" / f"{work.stem}.log"
 
     def scratch(self, work: Work) -> Path:
-        """Its own folder for files, which it makes if it needs one."""
+        """A folder for its own files, which the run creates if it needs one."""
         return self.folder / "files" / work.stem
 
     def write(self, work: Work, facts: Any, seconds: float) -> None:
-        """Keep what a run measured."""
+        """Store the facts of a run."""
         kept = {
             "run": work.run,
             "fidelity": work.fidelity,
@@ -81,18 +81,18 @@ class Store:
         write_atomic(self.path(work), json.dumps(kept, indent=1) + "\n")
 
     def read(self, work: Work) -> dict[str, Any] | None:
-        """The file of a run, or None if it was not made."""
+        """The contents of a run's file, or None if there is none."""
         path = self.path(work)
         try:
             kept: dict[str, Any] = json.loads(read_regular(path, MAX_KEPT))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{path}: not readable ({error}); remove it, and it is measured again") from error
+            raise DataError(f"{path}: not readable ({error}); remove it to measure it again") from error
         return kept
 
     def seeds(self, fidelity: str, runs: Iterable[str]) -> list[int]:
-        """The seeds for which all of `runs` were made."""
+        """The seeds for which all of `runs` are stored."""
         sets = [self._seeds_of(run, fidelity) for run in runs]
         return sorted(set.intersection(*sets)) if sets else []
 

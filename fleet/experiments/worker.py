@@ -1,4 +1,4 @@
-"""One run in a process of its own: python -m fleet.experiments.worker EXPERIMENT RUN FIDELITY SEED FOLDER."""
+"""One run in its own process: python -m fleet.experiments.worker EXPERIMENT RUN FIDELITY SEED FOLDER."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["main", "measure"]
 
 
 def measure(experiment: str, work: Work, store: Store) -> None:
-    """Make the run and keep what it measured."""
+    """Execute the run and store its facts."""
     runs = find_experiment(experiment).runs(work.fidelity)
     setting = Setting(fidelity=work.fidelity, seed=work.seed, folder=store.scratch(work), say=_say)
     start = time.perf_counter()
@@ -30,7 +30,7 @@ def _say(text: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0 if the run was made; else the last line says why not."""
+    """Exit code 0 on success; otherwise the last line of output is the error."""
     name, run, fidelity, seed, folder = argv
     try:
         measure(name, Work(run, fidelity, int(seed)), Store(Path(folder)))

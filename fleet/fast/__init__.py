@@ -1,1 +1,1 @@
-"""Fast paths of the simulation: several perceptrons as one batched product, samples kept as bytes."""
+"""Fast paths of the simulation: several perceptrons as one batched product, samples stored as bytes."""

@@ -1,4 +1,4 @@
-"""Devices that one worker trains as one computation (`stacked_perceptrons.py`): which, how many, their answers."""
+"""Groups devices that one worker trains as one stacked computation (`stacked_perceptrons.py`)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ __all__ = ["answers_together", "in_batches"]
 def in_batches(
     devices: Sequence[SimulatedDevice], model: Prototype, news: News, *, at_most: int, workers: int
 ) -> list[Sequence[SimulatedDevice]]:
-    """`devices`, all of the prototype `model`, in batches that every worker gets about the same number of.
+    """Split `devices`, all of the prototype `model`, into batches, balanced over the workers.
 
-    `at_most` devices in a batch; 0: as many as pay. One, whatever is asked for, where fast paths are off, devices start
-    from models of their own, learn from more than their samples or by another loss, have a network that is not a
-    perceptron, or train as an experiment's hooks say.
+    `at_most` devices in a batch; 0: the fastest number. Always one if fast paths are off, devices start from local
+    models, use a side artifact or another loss, have a network that is not a perceptron, or hooks change training.
     """
-    if not devices:  # such as where none is reachable in virtual time
+    if not devices:  # possible in virtual time, where no device may be available
         return []
     size = size_that_pays(model)
     if size > 1 and at_most:
@@ -49,7 +48,7 @@ def in_batches(
 def answers_together(
     devices: Sequence[SimulatedDevice], kept: Sequence[Kept], model: Prototype, news: News
 ) -> Iterator[Answer]:
-    """What the devices of a batch answer, in order; each is given its share of the time."""
+    """The answers of a batch's devices, in order; the time is split equally among them."""
     begun = time.perf_counter()
     load_packed(model, news.published[devices[0].prototype].tensors)
     stack = train_stacked(model, _pupils(devices, news), devices[0].how(news))
@@ -72,7 +71,7 @@ def _pupils(devices: Sequence[SimulatedDevice], news: News) -> Pupils:
 def _result(device: SimulatedDevice, stack: Stack, k: int, model: Prototype, news: News, _: Kept) -> Result:
     trained = stack.trained(k)
     floats, tampers = device.floats(model), device.attack is not None and device.attack.tampers
-    if not tampers and floats == "fp32" and not model.spec.precision.quantized:  # as it is: no rounding, no packing
+    if not tampers and floats == "fp32" and not model.spec.precision.quantized:  # unpacked fp32, without rounding
         return {name: value.numpy() for name, value in stack.state(k).items()}, trained.loss, None
     stack.put_into(model, k)
     return device.to_send(model, news, packed_update(model, floats=floats)), trained.loss, None

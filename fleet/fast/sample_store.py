@@ -1,6 +1,6 @@
-"""The samples that all devices share, as they are stored; a mini-batch becomes a model's input when it is taken.
+"""The samples that all devices share, as stored; each mini-batch is converted into a model's input on access.
 
-So a device that is about to train copies nothing, and images are read as the bytes that they are stored as.
+Devices therefore copy nothing before they train, and images are read as bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Shelf", "view_of"]
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Samples x (N, F) as stored; a model's input is (x - mean) * scale, where there is one."""
+    """Samples x (N, F) as stored; a model's input is (x - mean) * scale, if normalised."""
 
     x: Tensor
     mean: Tensor | None = None  # (F,)
@@ -27,12 +27,12 @@ class Shelf:
 
     @classmethod
     def of(cls, dataset: Dataset) -> Shelf:
-        """The training set, each sample flat."""
+        """The training set with flattened samples."""
         mean, scale = (None if one is None else torch.from_numpy(one) for one in dataset.normalisation())
         return cls(view_of(dataset.x_train).flatten(1), mean, scale)
 
     def take(self, rows: Tensor, out: Tensor) -> None:
-        """Put the samples `rows`, by number, into `out`, float32, as a model takes them."""
+        """Write the samples `rows` into `out` as float32 model inputs."""
         if self.x.dtype == out.dtype and out.is_contiguous():
             torch.index_select(self.x, 0, rows, out=out.view(len(rows), -1))
         else:
@@ -44,7 +44,7 @@ class Shelf:
 
 
 def view_of(array: Array) -> Tensor:
-    """A tensor on the memory of `array`, which may be read-only: write to neither."""
+    """A tensor that shares the memory of `array`, which may be read-only: do not write to it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch has no read-only tensors, and says so
+        warnings.simplefilter("ignore", UserWarning)  # torch has no read-only tensors and warns
         return torch.from_numpy(array)

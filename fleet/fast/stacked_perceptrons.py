@@ -1,11 +1,11 @@
-"""Devices of one prototype as one computation: K perceptrons side by side, one matrix product for all of them.
+"""Trains K devices of one perceptron prototype as one computation, with one batched matrix product per layer.
 
     z_k = a_k W_k^T + b_k,   k = 1 .. K        `torch.baddbmm` once, instead of K times `torch.addmm`
 
-Each device has its own mini-batches in its own order and its own masks of dropout, as when it trains alone, and comes
-to the same bits: the formulas are those of `edge_agent/training/fast/perceptron.py`. Devices that are at mini-batches
-of different sizes (at the end of an epoch) take that step in groups. Only perceptrons: a loop over convolutions is
-faster than any way to batch them.
+Each device has its own mini-batches in its own order and its own dropout masks, as when it trains alone, with
+bit-identical results: the formulas are those of `edge_agent/training/fast/perceptron.py`. Devices whose current
+mini-batches differ in size (at the end of an epoch) take that step in groups. Only perceptrons: a loop over
+convolutions is faster than any way to batch them.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ from quant.binary import BinaryLinear, binarize
 
 __all__ = ["Pupils", "Stack", "size_that_pays", "train_stacked"]
 
-CACHE = 4 * 2**20  # bytes of weights that stay near the core: more devices at once are slower again
+CACHE = 4 * 2**20  # bytes of weights that fit the cache: more devices at once are slower again
 MOST = 16
 SMALL = 400  # multiplications
 ALIGNED = 16  # floats: torch's tensors begin at multiples of 64 bytes
-Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; None: the device is done
+Step = tuple[bool, Tensor] | None  # whether the loss counts, and the samples; None: the device has finished
 
 
 @dataclass(frozen=True, slots=True)
 class Pupils:
-    """Devices that are about to train: the samples of all, one device after the other, and what shuffles each's."""
+    """Devices to train: the samples of all, device by device, and the generators that shuffle them."""
 
     shelf: Shelf
-    rows: Tensor  # on the shelf
+    rows: Tensor  # rows of the sample store
     y: Tensor
     sizes: Sequence[int]
     generators: Sequence[torch.Generator]
 
 
 def size_that_pays(model: nn.Module) -> int:
-    """How many devices with `model` are trained best as one computation; 1: each alone."""
+    """The fastest number of devices with `model` to stack; 1: each trains alone."""
     if chain_of(model) is None:
         return 1
     return max(1, min(MOST, CACHE // (4 * sum(p.numel() for p in model.parameters()))))
 
 
 def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack:
-    """Train copies of the perceptron `model`, one per pupil, which is left as it is."""
+    """Train copies of the perceptron `model`, one per device; `model` itself is not changed."""
     sizes = pupils.sizes
     if not all(sizes):
         raise ConfigError("local training: the device has no samples")
-    # by size: who shares a batch size then mostly stands together
+    # sorted by size, so that devices with equal batch sizes are mostly adjacent
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
     stack = Stack(model, how, order, [dropout_rng(pupils.generators[k]) for k in order])
     for steps in _in_step(pupils, order, how):
@@ -85,7 +85,7 @@ def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack
 
 
 def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterator[list[Step]]:
-    """The next mini-batch of everybody, until all are done."""
+    """The next mini-batch of every device, until all have finished."""
     starts = [0, *accumulate(pupils.sizes)]
 
     def of(k: int) -> Iterator[tuple[bool, Tensor]]:
@@ -98,9 +98,9 @@ def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterat
 
 
 class Stack:
-    """Perceptrons in training, all from the same start; `order` says whose the first is, the second, …
+    """Perceptrons in training, all from the same start; `order` lists their devices.
 
-    `droppers` draw the masks of dropout, in that order.
+    `droppers` are the generators of the dropout masks, in that order.
     """
 
     def __init__(
@@ -122,23 +122,23 @@ class Stack:
         self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
         self._totals = torch.zeros(count, dtype=torch.float64)
         self._counted, self._steps = [0] * count, [0] * count
-        self._diverged: dict[int, DivergedError] = {}  # by place
+        self._diverged: dict[int, DivergedError] = {}  # by position in the stack
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
 
     def state(self, k: int) -> dict[str, Tensor]:
-        """The weights of pupil `k`, by their names in the model; not copied."""
+        """Views of the weights of device `k`, by their names in the model."""
         return {name: stacked[self._at[k]] for name, stacked in zip(self._names, self._params, strict=True)}
 
     @torch.no_grad()
     def put_into(self, model: nn.Module, k: int) -> None:
-        """Give `model`, of the same kind, the weights of pupil `k`."""
+        """Copy the weights of device `k` into `model`, of the same architecture."""
         own = dict(model.named_parameters())
         for name, value in self.state(k).items():
             own[name].copy_(value)
 
     def trained(self, k: int) -> Trained:
-        """How the training of pupil `k` went; DivergedError, if it did not."""
+        """The training result of device `k`; raises DivergedError if it diverged."""
         at = self._at[k]
         if at in self._diverged:
             raise self._diverged[at]
@@ -146,23 +146,23 @@ class Stack:
 
     @torch.no_grad()
     def step(self, first: int, counts: Sequence[bool], shelf: Shelf, chosen: Tensor, labels: Tensor) -> None:
-        """One step of the perceptrons from `first` on, each on its own mini-batch; all of these are of one size.
+        """One step of the perceptrons from `first` on, each on its own mini-batch, all of one size.
 
-        `chosen` are the samples of the first, of the second, …; `counts` says whose losses are added up.
+        `chosen` are the samples, device by device; `counts` selects the devices whose losses are accumulated.
         """
         count, rows = len(counts), len(chosen) // len(counts)
         room, part = self._room(count, rows), self._part(first, count)
         shelf.take(chosen, room.x)
-        weights = [self._effective(number, part) for number in range(len(self._layers))]
+        weights = [self._effective(layer, part) for layer in range(len(self._layers))]
         seen = [room.x]  # a_l
-        for number, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
-            _multiply(seen[-1], weight.transpose(1, 2), z, part.biases[number], small=room.small[number])
-            seen.append(self._layers[number].activate_(z))
-            if (masks := room.masks[number]) is not None:
-                z.mul_(self._draw_masks(first, masks, self._layers[number].dropout))
+        for layer, (weight, z) in enumerate(zip(weights, room.outputs, strict=True)):
+            _multiply(seen[-1], weight.transpose(1, 2), z, part.biases[layer], small=room.small[layer])
+            seen.append(self._layers[layer].activate_(z))
+            if (masks := room.masks[layer]) is not None:
+                z.mul_(self._draw_masks(first, masks, self._layers[layer].dropout))
         log_p = torch.log_softmax(seen.pop().flatten(0, 1), 1)
         self._add_losses(first, counts, log_p, labels)
-        # the mean is that of each device's own mini-batch: `size` is B, not K B
+        # the loss is the mean over each device's own mini-batch: `size` is B, not K B
         g = log_softmax_gradient(log_p, labels, room.size).view(count, rows, -1)
         if not room.outputs[-1].is_contiguous():
             g = room.outputs[-1].copy_(g)
@@ -186,7 +186,7 @@ class Stack:
         return masks
 
     def _clip(self, first: int, gs: list[Tensor], squared: Tensor) -> None:
-        """Scale each perceptron's gradient; one that is not finite is no step, and its device has diverged."""
+        """Clip each perceptron's gradient; a non-finite gradient is skipped and marks its device as diverged."""
         factors = []
         for k, value in enumerate(squared.tolist()):
             try:
@@ -216,9 +216,9 @@ class Stack:
             part = self._parts[first, count] = _Part(params, velocity, biases)
         return part
 
-    def _effective(self, number: int, part: _Part) -> Tensor:
-        latent = part.params[number]
-        linear = self._layers[number].linear
+    def _effective(self, layer: int, part: _Part) -> Tensor:
+        latent = part.params[layer]
+        linear = self._layers[layer].linear
         if not isinstance(linear, BinaryLinear):
             return latent
         weight = _aligned(*latent.shape)
@@ -249,7 +249,7 @@ class Stack:
             add_bias_gradient(moved[bias], g, beta=beta, alpha=alpha)
 
     def _finish(self, part: _Part) -> None:
-        """What is not the mini-batch's: the pull to the received weights and to 0, and the velocity's step."""
+        """The terms that do not depend on the mini-batch: proximal term, weight decay, and the step of the velocity."""
         how, params, velocity = self._how, part.params, part.velocity
         received = [p.expand(q.shape) for p, q in zip(self._start, params, strict=True)] if how.prox else []
         if not velocity:
@@ -280,7 +280,7 @@ def _multiply_any(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def _aligned(count: int, *shape: int) -> Tensor:
-    """(count, *shape), each of the `count` where a tensor of its own would begin: kernels may round by that."""
+    """A tensor (count, *shape) whose rows are aligned like separate tensors: kernels may round by alignment."""
     stride = -(-math.prod(shape) // ALIGNED) * ALIGNED
     inner = torch.empty(shape, device="meta").stride()
     return torch.empty(count * stride).as_strided((count, *shape), (stride, *inner))
@@ -297,15 +297,15 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Where mini-batches of one size are computed, of so many devices."""
+    """Buffers for mini-batches of one size of a number of devices."""
 
     x: Tensor
     outputs: list[Tensor]  # z_l
-    masks: list[Tensor | None]  # m_l, where there is dropout
+    masks: list[Tensor | None]  # m_l, if there is dropout
     inward: list[Tensor]  # g_l, of all layers but the last
     size: Tensor  # B
-    small: list[bool]  # by layer: torch's batched kernel is one of its own, which rounds otherwise than that of one
-    norms: Norms | None  # where gradients are clipped
+    small: list[bool]  # by layer: torch's batched kernel rounds differently from the single one
+    norms: Norms | None  # if gradients are clipped
 
     @classmethod
     def of(cls, layers: Sequence[Layer], count: int, rows: int, *, clips: bool) -> _Room:

@@ -1,11 +1,11 @@
-"""The same simulation with everything real: a broker, an aggregator process, N agent processes, on this machine.
+"""The simulation with real processes on this machine: a broker, an aggregator and N agents.
 
-The folder holds what a fleet of boards would have on its disks, and a log beside each:
+The folder holds the files that a fleet of boards would have, and one log per process:
 
     aggregator/   fleet.toml, its key, validation.npz, source.npz, its state (journal, blobs)
     sim-00/ ...   agent.toml, its key, data.npz, its state (outbox, current.onnx, ...)
 
-Devices, data, seeds and the order of fusion are those of the in-process simulation, and so are the models, bit by bit.
+Devices, data, seeds and the order of fusion equal those of the in-process simulation, so the models are bit-identical.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_priva
 __all__ = ["MqttSimulation"]
 
 POLL_S = 0.1
-REFUSALS = 1000  # the newest, of which some may be those of a round
+REFUSALS = 1000  # newest refusals of the journal that are searched for those of a round
 OnDevice = Callable[[str], None]
 
 
@@ -51,11 +51,11 @@ class MqttSimulation:
 
     def __init__(self, config: SimulationConfig, dataset: Dataset, folder: Path, broker: BrokerConfig) -> None:
         if config.floats != "auto":
-            raise ConfigError("--floats goes with --transport memory; agents decide by their prototype's precision")
+            raise ConfigError("--floats requires --transport memory; agents decide by their prototype's precision")
         self.config = config
         self.folder = folder.resolve()
         self.broker = broker
-        # who has what; it trains nothing here, and forks nothing beside a broker's thread
+        # assigns the data only: it trains nothing, and inline does not fork with a broker's thread running
         self.simulation = Simulation(replace(config, engine="inline", address=""), dataset)
         self.processes = Processes(self.folder)
 
@@ -78,7 +78,7 @@ class MqttSimulation:
         self.processes.stop()
 
     def _check_broker(self) -> None:
-        """Agents wait indefinitely for a broker; a person should hear at once that there is none."""
+        """Fail at once if there is no broker: agents would wait for it indefinitely."""
         where = (self.broker.host, self.broker.port)
         try:
             socket.create_connection(where, timeout=5).close()
@@ -89,32 +89,32 @@ class MqttSimulation:
             ) from None
 
     def start_aggregator(self, **environment: str) -> None:
-        """Start the aggregator's process, or start it again."""
+        """Start or restart the aggregator's process."""
         arguments = ["aggregator", "serve", "--config", "aggregator/fleet.toml"]
         self.processes.start("aggregator", arguments, environment)
 
     def start_agent(self, device: str, **environment: str) -> None:
-        """Start a device's process, or start it again."""
+        """Start or restart a device's process."""
         self.processes.start(device, ["agent", "run", "--config", f"{device}/agent.toml"], environment)
 
     def rounds(self, *, on_device: OnDevice = lambda _: None) -> Iterator[RoundResult]:
-        """Rounds as they are closed; `on_device` hears of every accepted update.
+        """Yield rounds as they are closed; `on_device` is called for every accepted update.
 
-        A round that most devices have given up, or not answered, is told as it is: nothing comes of it but `lost`.
-        Other abandoned rounds are passed over.
+        A round in which most devices failed or did not answer is reported with `lost` only. Other abandoned rounds are
+        skipped.
         """
         seen: set[tuple[int, str]] = set()
-        number, closed = 1, 0
+        round_number, closed = 1, 0
         while closed < self.config.rounds:
             self.processes.check()
-            row = self._look(number, seen, on_device)
+            row = self._look(round_number, seen, on_device)
             if row is not None and row.phase != "closed" and self._is_hopeless(row):
-                number += 1
+                round_number += 1
                 yield self._result(row, last=False)
             elif row is None or row.phase not in ("closed", "abandoned"):
                 time.sleep(POLL_S)
             else:
-                number += 1
+                round_number += 1
                 if row.phase == "closed":
                     closed += 1
                     yield self._result(row, last=closed == self.config.rounds)
@@ -126,7 +126,7 @@ class MqttSimulation:
 
     @contextmanager
     def journal(self) -> Iterator[Journal | None]:
-        """The aggregator's journal, to read; None while it has not made one."""
+        """The aggregator's journal, read-only; None until it exists."""
         try:
             journal = Journal(self.state / "journal.db", read_only=True)
         except ConfigError:
@@ -137,19 +137,19 @@ class MqttSimulation:
         finally:
             journal.close()
 
-    def _look(self, number: int, seen: set[tuple[int, str]], on_device: OnDevice) -> RoundRow | None:
-        """The round as the journal has it now; tells of the updates that are new."""
+    def _look(self, round_number: int, seen: set[tuple[int, str]], on_device: OnDevice) -> RoundRow | None:
+        """The current row of the round in the journal; calls `on_device` for new updates."""
         with self.journal() as journal:
             if journal is None:
                 return None
-            for update in journal.updates(number):
-                if (number, update.device) not in seen:
-                    seen.add((number, update.device))
+            for update in journal.updates(round_number):
+                if (round_number, update.device) not in seen:
+                    seen.add((round_number, update.device))
                     on_device(update.device)
-            return next((row for row in journal.rounds() if row.number == number), None)
+            return next((row for row in journal.rounds() if row.number == round_number), None)
 
     def _is_hopeless(self, row: RoundRow) -> bool:
-        """Whether nobody is awaited any longer, and more than half of those asked are lost."""
+        """Whether no device is pending any more and more than half of the invited ones are lost."""
         with self.journal() as journal:
             assert journal is not None, "the round came from it"
             lost, answered = self._lost(journal, row), {update.device for update in journal.updates(row.number)}
@@ -158,7 +158,7 @@ class MqttSimulation:
 
     @staticmethod
     def _lost(journal: Journal, row: RoundRow) -> dict[str, str]:
-        """Those asked that will not answer any more, and why."""
+        """Invited devices that will not answer any more, with the reason."""
         refused = {r.device: r.reason for r in journal.refusals(REFUSALS) if r.round == row.number}
         known = {**refused, **journal.excluded(row.number), **journal.failures(row.number)}
         over = row.phase in ("closed", "abandoned")
@@ -171,9 +171,9 @@ class MqttSimulation:
         }
 
     def _result(self, row: RoundRow, *, last: bool) -> RoundResult:
-        """A round that is over: scores from the models' headers, bytes from the sealed messages.
+        """The result of a closed round: scores from the models' headers, bytes from the sealed messages.
 
-        After the `last` one nobody trains any more, and the devices' own models are on the disks to be scored.
+        After the `last` round no device trains any more, and the devices' own models are scored from their files.
         """
         with self.journal() as journal:
             assert journal is not None, "the round came from it"
@@ -211,7 +211,7 @@ class MqttSimulation:
         bytes_down: int,
         own: dict[str, OwnScore],
     ) -> PrototypeResult:
-        """One prototype's part of a round; without a `fused` model its accuracy is not known."""
+        """One prototype's result of a round; without a `fused` model its accuracy is unknown."""
         metrics = fused.metrics if fused is not None else {}
         mine = [u for u in updates if u.prototype == group.name]
         return PrototypeResult(
@@ -227,7 +227,7 @@ class MqttSimulation:
         )
 
     def write_files(self) -> None:
-        """Keys, data and configurations of everybody."""
+        """Write the keys, data and configurations of the aggregator and all agents."""
         home = self.folder / "aggregator"
         home.mkdir(parents=True)
         key = generate_key()

@@ -1,4 +1,4 @@
-"""`edgestill` commands as child processes with a log each: started, watched, and stopped by their process ids."""
+"""`edgestill` commands as child processes, each with a log: started, watched, and stopped by process id."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Processes:
         self.running: dict[str, Child] = {}
 
     def start(self, name: str, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> None:
-        """Start `edgestill ARGUMENTS`; what it says goes to the log, after what an earlier start said."""
-        # the configurations are written for this fleet: what the user's shell says of another one must not reach it
+        """Start `edgestill ARGUMENTS`; its output is appended to the log."""
+        # the configurations are complete: variables of the user's shell must not override them
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(CONFIG_VARIABLES)}
         self.running[name] = start_python(
             module_arguments("edgestill", *arguments),
@@ -36,10 +36,10 @@ class Processes:
         )
 
     def check(self) -> None:
-        """Raise for a child that has ended with an error, with the last line of its log."""
+        """Raise if a child has exited with an error, with the last line of its log."""
         for name, process in self.running.items():
             if process.poll() not in (None, 0):
-                said = last_line(self.folder / f"{name}.log") or "it said nothing"
+                said = last_line(self.folder / f"{name}.log") or "its log is empty"
                 raise RoundError(f"{name} {how_it_ended(process.returncode)}: {said}")
 
     def ended(self, name: str) -> bool:
@@ -47,9 +47,9 @@ class Processes:
         return self.running[name].poll() is not None
 
     def kill(self, name: str) -> None:
-        """End one child at once, as a power cut would."""
+        """Kill one child, as a power cut would."""
         end(self.running[name])
 
     def stop(self) -> None:
-        """Ask all to end, the last started first; kill those that do not."""
+        """Terminate all children, the last started first; kill those that do not exit."""
         end_all(reversed(self.running.values()), grace_s=STOP_S)

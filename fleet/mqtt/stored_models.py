@@ -1,4 +1,4 @@
-"""The devices' own models of a fleet over MQTT, from the disks: the aggregator's updates, and what agents keep."""
+"""Reads the devices' own models of a fleet over MQTT: the aggregator's stored updates, and the agents' local state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str,
 
 
 def read_kept_models(folder: Path, devices: Sequence[SimulatedDevice]) -> None:
-    """Give each device what its agent, whose state is below `folder`, keeps from round to round."""
+    """Load into each device the local state that its agent keeps below `folder`."""
     for device in devices:
         for what in (EXTRACTOR, PERSONAL):
             path = learned_path(folder / device.id / "state", device.prototype, what)

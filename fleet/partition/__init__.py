@@ -1,12 +1,12 @@
-"""Who gets which samples: pure functions from labels to one array of indices per device, by name.
+"""Partitions of a dataset by name: pure functions from labels to one array of indices per device.
 
     iid         equal random pieces                         shards      a few classes per device (McMahan et al. 2017)
     iid-skew    random pieces of unequal size               fedgen      the FedGen paper's, with caps (Zhu et al. 2021)
     dirichlet   Dirichlet by class, with a minimum size     feddf       the FedDF paper's, equal sizes (Lin et al. 2020)
     fedrad      Dirichlet by class, no minimum size         fedrad-iid  IID in three sizes (Sturluson et al. 2021)
 
-The same seed gives the same indices, and no sample goes to two devices. `fedgen`, `feddf` leave some samples out; their
-modules say which, and how their test and validation sets are made.
+Equal seeds give equal indices, and no sample goes to two devices. `fedgen` and `feddf` omit some samples; their modules
+document which, and how their test and validation sets are built.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PARTITIONS: Mapping[str, Callable[..., list[Indices]]] = MappingProxyType(
     }
 )
 
-_FLAGS = {"name", "labels", "devices", "alpha", "seed"}  # given on their own, so never among the options
+_FLAGS = {"name", "labels", "devices", "alpha", "seed"}  # separate parameters, not options
 
 
 def uses_alpha(name: str) -> bool:
@@ -70,7 +70,7 @@ def uses_alpha(name: str) -> bool:
 def partition(
     name: str, labels: npt.NDArray[np.integer], *, devices: int, alpha: float = 1.0, seed: int = 0, **options: Any
 ) -> list[Indices]:
-    """The named partition; `alpha` is ignored by those that draw from no Dirichlet, other options must be theirs."""
+    """The named partition; `alpha` is ignored unless it draws from a Dirichlet, unknown options are errors."""
     function = _known(name)
     defaults = {p.name: p.default for p in inspect.signature(function).parameters.values()}
     known = set(defaults) - _FLAGS
@@ -91,7 +91,7 @@ def partition(
 
 
 def parse_options(texts: Sequence[str]) -> dict[str, int | float | bool]:
-    """Options of a partition as a command line gives them.
+    """Parse the options of a partition from the command line.
 
     >>> parse_options(["min_size=0", "ratio=0.25", "equal=no"])
     {'min_size': 0, 'ratio': 0.25, 'equal': False}
@@ -102,7 +102,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, int | float | bool]:
 def _option(text: str) -> tuple[str, int | float | bool]:
     name, _, value = text.partition("=")
     if name in _FLAGS:
-        raise ConfigError(f"option {text!r}; {name} is not one of them, it is given on its own")
+        raise ConfigError(f"option {text!r}; {name} is not an option of the partition; give --{name}")
     if value in ("yes", "no"):
         return name, value == "yes"
     try:

@@ -1,4 +1,4 @@
-"""What the partitions share: generators, checks, and rounding shares to counts."""
+"""Shared by the partitions: generators, checks, and rounding of shares to counts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 Indices = npt.NDArray[np.int64]
 Seed = int | np.random.Generator
-TRIES = 1000  # draws before a partition with a minimum size gives up
+TRIES = 1000  # maximum draws of a partition with a minimum size
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """The generator itself, or a new one of this seed."""
+    """The generator itself, or a new one with this seed."""
     return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
 
 
@@ -48,7 +48,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def nothing_valid(name: str, tries: int, devices: int, alpha: float, min_size: float) -> ConfigError:
-    """The error of a partition that found no draw with its minimum size."""
+    """The error of a partition without any draw that satisfies its minimum size."""
     return ConfigError(
         f"partition {name}: no draw in {tries} gave each of {devices} devices {min_size:g} or more samples at alpha "
         f"{alpha:g}; take fewer devices, a larger alpha or a smaller min_size"
@@ -61,8 +61,8 @@ def of_class(labels: npt.NDArray[np.integer]) -> list[Indices]:
 
 
 def cut_points(shares: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.int64]:
-    """Where to cut `total` samples for shares that sum to 1: the floors of the cumulative shares, without the last."""
-    # the epsilon undoes a cumulative sum that falls short of a whole number by rounding
+    """Indices at which to cut `total` samples by shares that sum to 1: floors of the cumulative shares but the last."""
+    # the epsilon corrects a cumulative sum just below an integer due to rounding
     return np.floor(np.cumsum(shares)[:-1] * total + 1e-9).astype(np.int64)
 
 

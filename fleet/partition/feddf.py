@@ -1,4 +1,4 @@
-"""FedDF's partition (Lin et al. 2020, arXiv:2006.07242), as its authors' code makes it; the random stream is ours."""
+"""FedDF's partition (Lin et al. 2020, arXiv:2006.07242), as in the authors' code; the random stream is ours."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def feddf(
 
     The samples before `feddf_validation` are shuffled and dealt to groups in proportion to their devices (21 devices:
     10 + 10 + 1, so the last one is IID). In a group, per class: q ~ Dir(α·1), zero for devices that hold the group's
-    average or more, renormalised; drawn anew until the smallest has half the average. With `equal` the devices' lists
-    are joined and cut at equal lengths, as the authors do, so the heterogeneity is milder than α says.
+    average or more, renormalised; redrawn until the smallest has half the average. With `equal` the devices' lists are
+    joined and cut at equal lengths, as the authors do, so the heterogeneity is milder than α suggests.
     """
     usable = len(labels) - len(feddf_validation(len(labels), validation))
     check_devices(labels[:usable], devices)
@@ -63,7 +63,7 @@ def feddf(
 def _group(
     labels: npt.NDArray[np.integer], devices: int, alpha: float, tries: int, rng: np.random.Generator
 ) -> list[Indices]:
-    """One group's draw: positions within the group, per device, class by class."""
+    """One draw for a group: positions within the group, per device, class by class."""
     average = len(labels) / devices
     classes = of_class(labels)
     for _ in range(tries):

@@ -1,7 +1,7 @@
-"""FedGen's partition (Zhu et al. 2021, arXiv:2105.10056), draw for draw as its authors' script makes it.
+"""FedGen's partition (Zhu et al. 2021, arXiv:2105.10056), identical to that of the authors' script.
 
-The published tables all stand on one partition: Python's and NumPy's generators seeded with 42. Both streams are frozen
-(`random.Random.shuffle`, `np.random.RandomState`), so the same seed gives their very split today.
+All published tables use one partition, with Python's and NumPy's generators seeded with 42. Both streams are frozen
+(`random.Random.shuffle`, `np.random.RandomState`), so the same seed still gives exactly their split.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def fedgen(
         cap = ratio · N / K;   of each class keep min(cap, ⌊ratio · n_c⌋) samples, chosen at random;
         q ~ Dir(α·1_K), zero for devices that already hold cap or more, renormalised; cut at ⌊cumulative q · kept⌋
 
-    and all of it again until the smallest device has `min_size`. MNIST at ratio 0.5: cap 1500, so 1500 of each class
-    and 15,000 images in all. A device's samples lie class by class: the paper's own loader did not shuffle them, so
-    shuffle when you train (or do not, to reproduce the paper).
+    and the whole draw is repeated until the smallest device has `min_size`. MNIST at ratio 0.5: cap 1500, so 1500 of
+    each class and 15,000 images in all. A device's samples are ordered by class: the paper's loader did not shuffle
+    them, so shuffle in training (or do not, to reproduce the paper).
     """
     check_devices(labels, devices)
     check_alpha(alpha)
@@ -57,7 +57,7 @@ def fedgen(
 def _draw(
     members: Sequence[Indices], devices: int, alpha: float, ratio: float, cap: float, rng: np.random.RandomState
 ) -> list[list[Indices]] | None:
-    """One draw, as (class, device) pieces; None where the shares came to nothing (tiny α underflows)."""
+    """One draw, as (class, device) pieces; None if the shares underflow to zero (tiny α)."""
     held = np.zeros(devices, np.int64)
     pieces = []
     for of_label in members:

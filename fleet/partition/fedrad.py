@@ -1,6 +1,6 @@
-"""FedRAD's partitions (Sturluson et al. 2021), as its authors' code makes them; the random stream is ours.
+"""FedRAD's partitions (Sturluson et al. 2021), as in the authors' code; the random stream is ours.
 
-The server's set is drawn first, from the whole training file, and only by aggregators that need data:
+The server's set is drawn first, from the whole training file, and only if the aggregator needs data:
 
     server, rest = fedrad_server(len(labels), seed=0)
     parts = [rest[part] for part in fedrad(labels[rest], 30, alpha=0.5)]
@@ -25,13 +25,13 @@ def fedrad_server(samples: int, *, probability: float = 1 / 6, seed: Seed = 0) -
 
 
 def fedrad_iid(labels: npt.NDArray[np.integer], devices: int = 30, *, seed: Seed = 0) -> list[Indices]:
-    """IID in three sizes, n_k = ⌊N · s_k / Σs⌋ with s of `SIZES`; what the floors leave goes to the last device.
+    """IID in three sizes, n_k = ⌊N · s_k / Σs⌋ with s of `SIZES`; the remainder goes to the last device.
 
     60,000 samples on 30 devices: 1290 (9 devices), 1935 (9) and 2580 (12).
     """
     check_devices(labels, devices)
     sizes = np.resize(np.array(SIZES), devices)
-    # the epsilon keeps a product that is whole from being floored to the number below
+    # the epsilon keeps an integer product from being floored to the next lower integer
     counts = np.floor(len(labels) * sizes / sizes.sum() + 1e-9).astype(np.int64)
     return np.split(generator(seed).permutation(len(labels)), np.cumsum(counts)[:-1])
 
@@ -39,7 +39,7 @@ def fedrad_iid(labels: npt.NDArray[np.integer], devices: int = 30, *, seed: Seed
 def fedrad(labels: npt.NDArray[np.integer], devices: int = 30, *, alpha: float = 0.5, seed: Seed = 0) -> list[Indices]:
     """One Dir(α·1_K) per class, floored counts, the remainder of every class to the last device, no minimum size.
 
-    A device may come out empty: the authors allow it.
+    A device may be empty, as in the authors' code.
     """
     check_devices(labels, devices)
     check_alpha(alpha)

@@ -1,7 +1,7 @@
 """IID, quantity skew, Dirichlet by class, and class shards.
 
 Each takes the labels and returns one array of indices per device. Every index is used once, and a device's indices are
-in random order, so that reading them in order is a fair epoch.
+in random order, so that reading them in sequence is an unbiased epoch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def dirichlet(
 
         for each class c:  q_c ~ Dir(α·1_K);  device k gets the share q_{c,k} of the samples of class c
 
-    Drawn anew, at most `tries` times, until the smallest device has `min_size` samples.
+    Redrawn, at most `tries` times, until the smallest device has `min_size` samples.
     """
     check_devices(labels, devices)
     check_alpha(alpha)
@@ -84,10 +84,10 @@ def dirichlet(
 def shards(
     labels: npt.NDArray[np.integer], devices: int, *, classes_per_device: int = 2, seed: Seed = 0
 ) -> list[Indices]:
-    """McMahan et al. 2017: sort by label, cut into K·s equal shards, deal s of them to each device.
+    """McMahan et al. 2017: sort by label, cut into K·s equal shards, assign s of them to each device.
 
-    A shard crosses a class border where the class sizes do not divide evenly, so a device may see up to one class more
-    per shard than `classes_per_device` says.
+    A shard crosses a class boundary where the class sizes do not divide evenly, so a device may have up to one class
+    per shard more than `classes_per_device`.
     """
     check_devices(labels, devices)
     pieces = devices * classes_per_device

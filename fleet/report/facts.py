@@ -1,4 +1,4 @@
-"""Runs as a report reads them: `run.json`, checked field by field, with a name that tells each from the others."""
+"""Runs as a report reads them: `run.json`, checked field by field, with a unique name for each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import msgspec
 
 from aggregator.fusion.example_cap import Capped
 from core.errors import ConfigError, DataError
+from core.lost_devices import remedy
+from fleet.results.lost import lost_in_all
 from fleet.results.run_file import PrototypeResult, RoundResult, read_run
 
 __all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "read_facts", "read_runs"]
@@ -24,25 +26,25 @@ class FleetDevice:
     device: str
     prototype: str
     examples: int = 0
-    labels: list[int] = field(default_factory=list)  # samples per class, as it tells them
+    labels: list[int] = field(default_factory=list)  # samples per class, as reported by the device
     attack: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What fusion made of one device's update in one round."""
+    """The role of one device's update in the fusion of one round."""
 
     weight: float | None = None
     score: float | None = None
     screened: str | None = None
     capped: Capped | None = None
-    own_accuracy: float | None = None  # of its own model, in rounds in which it was scored
+    own_accuracy: float | None = None  # of its own model, in rounds that scored it
     whole_accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardUse:
-    """What the devices of one board needed in one round, together."""
+    """The total cost of one board's devices in one round."""
 
     seconds: float = 0.0
     train_seconds: float = 0.0
@@ -65,7 +67,7 @@ class Virtual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """What a report needs of a `run.json`; the rest is passed over."""
+    """The keys of `run.json` that a report needs; others are ignored."""
 
     config: dict[str, Any]
     fleet: list[FleetDevice]
@@ -75,19 +77,19 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run of at least one round that was scored."""
+    """A run with at least one scored round."""
 
-    name: str  # for people: the end of its path
+    name: str  # display name: the end of its path
     config: dict[str, Any]
     versions: dict[str, str]
     fleet: Sequence[FleetDevice]
     rounds: Sequence[RoundResult]
     judged: Sequence[dict[str, Judged]]  # by round and device
-    virtual: Sequence[Virtual] = ()  # by round, where all rounds have it
+    virtual: Sequence[Virtual] = ()  # by round, if all rounds have it
 
     @property
     def last(self) -> RoundResult:
-        """The last round that was scored."""
+        """The last scored round."""
         return self.scored_rounds[-1]
 
     @property
@@ -97,25 +99,25 @@ class RunFacts:
 
     @property
     def prototypes(self) -> list[str]:
-        """Their names, in the order of the first round that has them."""
+        """The names of all prototypes, in order of first occurrence."""
         return list(dict.fromkeys(name for result in self.rounds for name in result.prototypes))
 
     def results(self, prototype: str) -> list[tuple[int, PrototypeResult]]:
-        """Rounds with the prototype's result in each; its accuracy is NaN in rounds that were not scored."""
+        """The prototype's result by round; its accuracy is NaN in rounds that were not scored."""
         return [(r.round, r.prototypes[prototype]) for r in self.rounds if prototype in r.prototypes]
 
     def scored(self, prototype: str) -> list[tuple[int, PrototypeResult]]:
-        """Those that were scored."""
-        return [(number, p) for number, p in self.results(prototype) if not math.isnan(p.accuracy)]
+        """The prototype's scored results."""
+        return [(round_number, p) for round_number, p in self.results(prototype) if not math.isnan(p.accuracy)]
 
     @property
     def attackers(self) -> dict[str, str]:
-        """Device to what it does."""
+        """Attack by device."""
         return {d.device: d.attack for d in self.fleet if d.attack is not None}
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
-    """The runs at `paths`, folders or files, named by as much of their paths as tells them apart."""
+    """The runs at `paths`, folders or files, named by the shortest unique endings of their paths."""
     folders = [(path if path.is_dir() else path.parent).resolve() for path in paths]
     for path, folder in zip(paths, folders, strict=True):
         if folders.count(folder) > 1:
@@ -124,16 +126,16 @@ def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
 
 
 def read_facts(path: Path, name: str) -> RunFacts:
-    """One run; `DataError` says what is wrong with it, and where."""
+    """Read one run; `DataError` names the problem and its place."""
     facts = read_run(path)
     try:
         file = msgspec.convert(_whole(facts), _File)
         judged = [msgspec.convert(r.devices, dict[str, Judged]) for r in file.rounds]
         virtual = [msgspec.convert(r.virtual, Virtual) for r in file.rounds if r.virtual]
     except msgspec.ValidationError as error:
-        raise DataError(f"{path}: not a run.json as simulate writes it: {_one_line(error)}; run it again") from error
+        raise DataError(f"{path}: not a valid run.json: {_one_line(error)}; run the simulation again") from error
     if not any(map(_is_scored, file.rounds)):
-        raise DataError(f"{path}: holds no finished round with scores yet; wait for one, or run it again")
+        raise DataError(f"{path}: {_why_unscored(file)}")
     for result in file.rounds:
         for prototype, p in result.prototypes.items():
             if not (math.isnan(p.accuracy) or 0 <= p.accuracy <= 1):
@@ -149,8 +151,19 @@ def read_facts(path: Path, name: str) -> RunFacts:
     )
 
 
+def _why_unscored(file: _File) -> str:
+    """Why there is nothing to report: the devices were lost, or the run has only begun."""
+    if not (lost := lost_in_all(file.rounds)):
+        return "has no scored round yet; wait for one, or run the simulation again"
+    try:
+        advice = remedy(file.config["training"])
+    except (KeyError, TypeError, ValueError):  # of a file that somebody has changed
+        advice = "run it again"
+    return f"no model was fused, so there is nothing to show: {lost}; {advice}"
+
+
 def _whole(facts: dict[str, Any]) -> dict[str, Any]:
-    """With what `run.json` leaves out because JSON has no NaN: losses that are not finite, scores not made."""
+    """Add the NaN values that JSON cannot represent: non-finite losses, missing scores."""
 
     def result(p: Any) -> Any:
         return {"accuracy": math.nan, "loss": math.nan, "train_loss": None, **p} if isinstance(p, dict) else p
@@ -173,7 +186,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that differ from each other.
+    """The shortest unique endings of the paths.
 
     >>> _names([Path("/a/run"), Path("/b/run"), Path("/c")])
     ['a/run', 'b/run', '/c']

@@ -1,4 +1,4 @@
-"""Numbers of a report as people read them; what is missing is a dash."""
+"""Formats the numbers of a report; a missing value is a dash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def percent(value: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in the unit that fits.
+    """Bytes in a suitable unit.
 
     >>> size(1234), size(56_789_000), size(None)
     ('1.2 kB', '56.8 MB', '–')
@@ -30,7 +30,7 @@ def size(count: float | None) -> str:
 
 
 def span(seconds: float, decimals: int = 1) -> str:
-    """In the unit that fits; `decimals` are those of seconds.
+    """Seconds in a suitable unit; `decimals` apply to seconds.
 
     >>> span(42.25), span(754), span(8000), span(42.25, 0)
     ('42.2 s', '12.6 min', '2.2 h', '42 s')

@@ -1,4 +1,4 @@
-"""Write a report: `FILE.html`, and `FILE-NAME.png` beside it for every figure."""
+"""Writes a report: `FILE.html`, and `FILE-NAME.png` for every figure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fleet.report.html.page import page
 
 __all__ = ["MOST_RUNS", "check_out", "write_report"]
 
-MOST_RUNS = 24  # more panels cannot be compared; a sweep's table can
+MOST_RUNS = 24  # more panels are not readable; use a sweep's table
 
 
 def check_out(path: Path) -> None:
-    """Refuse a file that cannot be written, before any work is done."""
+    """Reject a file that cannot be written, before any work."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {path}: the report is HTML; give a name that ends in .html")
     if path.is_dir() or not path.parent.is_dir():
@@ -25,7 +25,7 @@ def check_out(path: Path) -> None:
 
 
 def write_report(runs: Sequence[RunFacts], path: Path, *, target: float) -> list[Path]:
-    """All files of the report, the page first; everything is drawn before anything is written."""
+    """Write all files of the report, the page first; everything is drawn before the first write."""
     pictures = draw_all(runs, target)
     text = page(runs, pictures, target)
     files = [path.with_name(f"{path.stem}-{picture.name}.png") for picture in pictures]

@@ -1,1 +1,1 @@
-"""What a run leaves: `run.json`, curves, the picture of its partition, suspicious and lost devices."""
+"""Results of a run: `run.json`, curves, the plot of its partition, suspicious and lost devices."""

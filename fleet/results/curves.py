@@ -1,4 +1,4 @@
-"""`curves.png`: accuracy by round, and what one update weighs, for each prototype of a run."""
+"""`curves.png`: accuracy by round and size of one update, for each prototype of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GREY = LIGHT.grey
 
 
 def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> None:
-    """Draw the figure of a run that has at least one round."""
+    """Draw the figure of a run with at least one round."""
     figure = Figure(figsize=(9.5, 4.0), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 1.6))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -33,7 +33,7 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     panel(axes, LIGHT)
     for index, name in enumerate(rounds[0].prototypes):
         found = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
-        results = [(number, p) for number, p in found if not isnan(p.accuracy)]
+        results = [(round_number, p) for round_number, p in found if not isnan(p.accuracy)]
         if not results:
             continue
         style = {**series(index, LIGHT), "markersize": 3}
@@ -50,7 +50,7 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     axes.set_ylabel("test accuracy, %")
     axes.set_ylim(0, 100)
     by_round(axes, [r.round for r in rounds])
-    if axes.get_legend_handles_labels()[0]:  # else no round was scored
+    if axes.get_legend_handles_labels()[0]:  # empty if no round was scored
         axes.legend(loc="lower right", fontsize=8, frameon=False)
 
 

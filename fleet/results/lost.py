@@ -1,4 +1,4 @@
-"""What went wrong in a simulated run: devices without an update, losses beyond all bounds, models that only guess.
+"""Failures of a simulated run: devices without an update, exploding losses, models at chance level.
 
 Imports no torch.
 """
@@ -15,13 +15,13 @@ from core.lost_devices import lost_text, named
 if TYPE_CHECKING:
     from fleet.results.run_file import RoundResult, Run
 
-__all__ = ["attackers_share", "exploded", "guessing", "guessing_text", "lost_in_all"]
+__all__ = ["attackers_share", "exploded", "guessing", "guessing_text", "lost_in_all", "near_guessing"]
 
-HIGH = 10  # times the loss of guessing: no model that learns has it
+HIGH = 10  # times the loss of random guessing: no model that learns exceeds it
 
 
 def lost_in_all(rounds: Iterable[RoundResult]) -> str:
-    """How many updates all rounds have missed, with the last of the reasons; nothing where none was."""
+    """A text with the number of updates lost in all rounds and the last reason; empty if none was lost."""
     each = [(result, result.lost) for result in rounds if result.lost]
     if not each:
         return ""
@@ -33,9 +33,9 @@ def lost_in_all(rounds: Iterable[RoundResult]) -> str:
 
 
 def exploded(result: RoundResult, classes: int) -> dict[str, float]:
-    """Prototypes whose devices' mean loss is more than ten times ln C, the loss of guessing among C classes.
+    """Prototypes whose mean training loss exceeds ten times ln C, the loss of random guessing among C classes.
 
-    With clipped gradients no weight becomes NaN where the learning rate is absurd; the model is of no use all the same.
+    With clipped gradients no weight becomes NaN if the learning rate is far too high, but the model is useless.
     """
     bound = HIGH * math.log(max(classes, 2))
     losses = {name: p.train_loss for name, p in result.prototypes.items() if p.train_loss is not None}
@@ -43,16 +43,24 @@ def exploded(result: RoundResult, classes: int) -> dict[str, float]:
 
 
 def guessing(result: RoundResult, labels: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Prototypes with an accuracy below min(2 g, g + 0.1), g being that of always answering the most frequent label.
+    """Prototypes with an accuracy that is `near_guessing`; where devices keep models of their own, theirs count."""
+    bound = near_guessing(labels)
+    return {name: p.quality for name, p in result.prototypes.items() if p.quality < bound}
 
-    `labels` are the label counts of all devices. Where devices keep models of their own, it is theirs that count.
+
+def near_guessing(labels: Sequence[Sequence[int]]) -> float:
+    """The accuracy below which a model is little better than guessing, by the label counts of all devices.
+
+    min(2 g, g + 0.1), where g is that of always answering the most frequent label; 0 without counts
+
+    >>> near_guessing([[5, 5], [5, 5]]), near_guessing([[1] * 10]), near_guessing([])
+    (0.6, 0.2, 0.0)
     """
     counts = [sum(column) for column in zip_longest(*labels, fillvalue=0)]
     if not sum(counts):
-        return {}
+        return 0.0
     guess = max(counts) / sum(counts)
-    bound = min(2 * guess, guess + 0.1)
-    return {name: p.quality for name, p in result.prototypes.items() if p.quality < bound}
+    return min(2 * guess, guess + 0.1)
 
 
 def guessing_text(found: Mapping[str, float]) -> str:
@@ -65,7 +73,7 @@ def guessing_text(found: Mapping[str, float]) -> str:
 
 
 def attackers_share(run: Run) -> float:
-    """The largest share that adversarial devices had in the averages of a round so far, mean over the prototypes."""
+    """The largest share of adversarial devices in the averages of any round so far, mean over the prototypes."""
     bad = [device["device"] for device in run.fleet if "attack" in device]
     shares = [
         sum(result.devices.get(name, {}).get("weight", 0.0) for name in bad) / max(len(result.prototypes), 1)

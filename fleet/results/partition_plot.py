@@ -1,4 +1,4 @@
-"""The picture of a partition: a dot for each device and class, its area the number of samples."""
+"""Plots a partition: a dot for each device and class, whose area is the number of samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_DEVICES", "count_labels", "dotplot_figure", "draw_dotplot"]
 
-MOST_DEVICES = 200  # more columns than this cannot be told apart
+MOST_DEVICES = 200  # more columns are not distinguishable
 
 Counts = npt.NDArray[np.int64]
 
@@ -50,7 +50,7 @@ def dotplot_figure(
     attackers: Collection[int] = (),
     dpi: int = 110,
 ) -> Figure:
-    """The same as a figure; adversarial devices have crosses below."""
+    """The plot as a figure; adversarial devices are marked by crosses below it."""
     try:
         from matplotlib.figure import Figure
 
@@ -67,20 +67,20 @@ def dotplot_figure(
     figure = Figure(figsize=size, dpi=dpi, layout="constrained", facecolor=theme.ground)
     axes = figure.subplots()
     _axes(axes, devices, class_names, theme)
-    harmful = [index for index in attackers if index < devices]
-    _dots(axes, shown, harmful, _diameter(width, height), theme)
-    _captions(axes, title, _note(counts, shown, harmful), theme)
+    crossed = [index for index in attackers if index < devices]
+    _dots(axes, shown, crossed, _diameter(width, height), theme)
+    _captions(axes, title, _note(counts, shown, crossed), theme)
     return figure
 
 
-def _dots(axes: Axes, shown: Counts, harmful: Sequence[int], diameter: float, theme: Theme) -> None:
-    """A dot for each device and class, the largest of `diameter` points; crosses below the `harmful` devices."""
+def _dots(axes: Axes, shown: Counts, attackers: Sequence[int], diameter: float, theme: Theme) -> None:
+    """A dot for each device and class, the largest of `diameter` points; crosses below the attackers."""
     device, label = np.nonzero(shown)
     area = diameter**2 * shown[device, label] / max(int(shown.max()), 1)
     axes.scatter(device, label, s=np.maximum(area, 0.15), color=theme.colours[0], alpha=0.9, linewidths=0, zorder=2)
-    if harmful:
-        below = [-0.35] * len(harmful)
-        axes.plot(harmful, below, "X", color=theme.alarm, markersize=5, clip_on=False, zorder=3)
+    if attackers:
+        below = [-0.35] * len(attackers)
+        axes.plot(attackers, below, "X", color=theme.alarm, markersize=5, clip_on=False, zorder=3)
 
 
 def _captions(axes: Axes, title: str, note: str, theme: Theme) -> None:
@@ -96,19 +96,19 @@ def _captions(axes: Axes, title: str, note: str, theme: Theme) -> None:
     )
 
 
-def _note(counts: Counts, shown: Counts, harmful: Sequence[int]) -> str:
+def _note(counts: Counts, shown: Counts, attackers: Sequence[int]) -> str:
     note = f"dot area = samples; the largest dot is {int(shown.max()):,}, the devices hold {int(counts.sum()):,} in all"
     more = f"; the first {MOST_DEVICES} of {len(counts):,} devices are shown" if len(counts) > MOST_DEVICES else ""
-    return note + more + ("; crosses are attackers" if harmful else "")
+    return note + more + ("; crosses are attackers" if attackers else "")
 
 
 def _cell(count: int, most: float, largest: float) -> float:
-    """Inches of one of `count` rows or columns: `largest`, or less so that all fit into `most`."""
+    """Inches of one of `count` rows or columns: `largest`, or less if all must fit into `most`."""
     return min(largest, most / count)
 
 
 def _diameter(width: float, height: float) -> float:
-    """Points of the largest dot: it fills its cell, and where cells are tiny it may cover its neighbours' edges."""
+    """Points of the largest dot: it fills its cell, and may overlap its neighbours if cells are tiny."""
     cell = min(width, height)
     return 72 * (0.94 * cell if cell > 0.15 else max(1.6 * cell, 0.1))
 
@@ -134,5 +134,5 @@ def _axes(axes: Axes, devices: int, class_names: Sequence[str], theme: Theme) ->
 
 
 def _step(count: int) -> int:
-    """Distance of ticks: every one up to 25, then 5, 10 or 20."""
+    """Spacing of ticks: 1 up to 25, then 5, 10 or 20."""
     return next(step for step, most in ((1, 25), (5, 60), (10, 120), (20, 1 << 62)) if count <= most)

@@ -1,4 +1,4 @@
-"""`run.json`: what a simulation was told, who was in it and what happened, round by round.
+"""`run.json`: the configuration of a simulation, its devices, and its results round by round.
 
     {
       "schema": 2,
@@ -23,26 +23,24 @@
 `accuracy` and `loss` are those of the fused model as a board runs it, at the prototype's own precision, on the whole
 test set; `accuracy_float` is that of the same model with full-precision weights, and absent for fp32. Bytes are those
 of the encoded messages. Recipes that distill add `average_accuracy` (of the average that the student started from, as a
-board would run it), `ensemble_accuracy` (of all teachers together) and `distill_steps`. Where devices keep their
-extractors, or their whole models, `accuracy` says little; `device_accuracy`, which is `whole_accuracy`, stands beside
-it.
+board would run it), `ensemble_accuracy` (of the ensemble of all teachers) and `distill_steps`. Where devices keep their
+extractors, or their whole models, `accuracy` is of little use; `device_accuracy`, equal to `whole_accuracy`, is added.
 
 `own_accuracy` and `whole_accuracy` of a device are those of its own model after its training in that round, at its
-precision: on test samples weighed as its own labels are, and on the whole test set (`fleet/simulation/own_slice.py`).
+precision: on test samples weighted by its own labels, and on the whole test set (`fleet/simulation/own_slice.py`).
 Those of a prototype are the means over its honest devices that answered; `own_worst`, `own_best`, `whole_worst` and
-`whole_best` the extremes. `--score-devices` says in which rounds they are there.
+`whole_best` the extremes. `--score-devices` selects the rounds that have them.
 
-`devices` also says what fusion made of each update: its share of its prototype's average (of that of
-predictors, if it sends no more), its median score where the recipe has one, and why it was left out,
-and what it claimed and counted for where it was capped (`aggregator/fusion/example_cap.py`). `lost`, where there are
-any, are the devices that were asked and sent nothing that could be used, each with the reason. `side_artifact_bytes`,
-where there are any, are those of the generator or the logits by label that every device of the next round is sent;
-they are among the next round's `bytes_down`. The file is rewritten whole after every round, so an interrupted run
-leaves what it has.
+`devices` also records the role of each update in fusion: its share of its prototype's average (of the average of
+predictors, if it sends only that), its median score if the recipe computes one, why it was excluded, and the claimed
+and counted examples if it was capped (`aggregator/fusion/example_cap.py`). `lost`, if present, lists the invited
+devices without a usable update, each with the reason. `side_artifact_bytes`, if present, is the size of the generator
+or the logits by label that every device of the next round receives; it is included in the next round's `bytes_down`.
+The whole file is rewritten after every round, so an interrupted run keeps its completed rounds.
 
-Schema 1 had the accuracy with full-precision weights as `accuracy`, and `accuracy_quantized` beside it; `read_run`
-gives such a file the names of today, without the loss and the average's accuracy, which it has for float weights alone;
-`device_accuracy` stays that with float weights.
+Schema 1 had the accuracy with full-precision weights as `accuracy`, and `accuracy_quantized` next to it; `read_run`
+converts such a file to the current names, without the loss and the average's accuracy, which it has for float weights
+only; `device_accuracy` remains that with float weights.
 """
 
 from __future__ import annotations
@@ -66,50 +64,51 @@ __all__ = [
     "Run",
     "claim_folder",
     "essence",
+    "has_personal_models",
     "read_run",
     "reported_metrics",
     "write_run",
 ]
 
 SCHEMA = 2
-MAX_RUN = 2**30  # bytes of a run.json: ten thousand devices are a megabyte a round
+MAX_RUN = 2**30  # bytes of a run.json: ten thousand devices take a megabyte per round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrototypeResult:
     """One prototype in one round."""
 
-    accuracy: float  # of the model as a board runs it: at the prototype's own precision
+    accuracy: float  # of the model as a board runs it, at the prototype's own precision
     loss: float
-    train_loss: float | None  # mean over its devices, weighted by examples; None: it is not finite
-    devices: int  # how many answered
+    train_loss: float | None  # mean over its devices, weighted by examples; None: not finite
+    devices: int  # number of devices that answered
     bytes_up: int
     bytes_down: int
-    accuracy_float: float | None = None  # with full-precision weights; None: they are what a board runs
+    accuracy_float: float | None = None  # with full-precision weights; None: boards run those
     average_accuracy: float | None = None  # of the average that the student started from
-    ensemble_accuracy: float | None = None  # of all teachers together
+    ensemble_accuracy: float | None = None  # of the ensemble of all teachers
     distill_steps: int | None = None
-    device_accuracy: float | None = None  # whole_accuracy, where devices keep models of their own: judged by it
-    own_accuracy: float | None = None  # of its devices' own models, each on its own slice of the test set: the mean
+    device_accuracy: float | None = None  # whole_accuracy, if devices keep local models
+    own_accuracy: float | None = None  # mean over its devices' own models, each on its own slice of the test set
     own_worst: float | None = None
     own_best: float | None = None
-    whole_accuracy: float | None = None  # the same models on the whole test set: the mean
+    whole_accuracy: float | None = None  # mean of the same models on the whole test set
     whole_worst: float | None = None
     whole_best: float | None = None
 
     @property
     def quality(self) -> float:
-        """The accuracy that counts: of its model, or of the devices' own models where they keep some."""
+        """The relevant accuracy: of its model, or of the devices' own models if they keep local ones."""
         return self.accuracy if self.device_accuracy is None else self.device_accuracy
 
     @property
     def full_precision(self) -> float:
-        """The accuracy with full-precision weights, whatever a board runs: what papers report."""
+        """The accuracy with full-precision weights, as papers report it."""
         return self.accuracy if self.accuracy_float is None else self.accuracy_float
 
 
 def reported_metrics(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Those of fusion's metrics that a `PrototypeResult` has."""
+    """The metrics of fusion that are fields of `PrototypeResult`."""
     found: dict[str, Any] = {n: metrics[n] for n in ("average_accuracy", "ensemble_accuracy") if n in metrics}
     return {**found, **({"distill_steps": int(metrics["distill_steps"])} if "distill_steps" in metrics else {})}
 
@@ -123,16 +122,16 @@ class RoundResult:
     seconds: float
     devices: dict[str, dict[str, Any]] = field(
         default_factory=dict
-    )  # what fusion made of each: weight, score, screened, capped
+    )  # role of each in fusion: weight, score, screened, capped
     seconds_by: dict[str, float] = field(default_factory=dict)
-    virtual: dict[str, Any] = field(default_factory=dict)  # how long it would have taken (fleet/virtual/)
-    lost: dict[str, str] = field(default_factory=dict)  # devices without an update, and why
-    warnings: list[str] = field(default_factory=list)  # each one line, as the user was warned
-    side_artifact_bytes: int = 0  # of the generator, or the logits by label, that the next round's devices are sent
+    virtual: dict[str, Any] = field(default_factory=dict)  # virtual time and cost (fleet/virtual/)
+    lost: dict[str, str] = field(default_factory=dict)  # devices without an update, with the reason
+    warnings: list[str] = field(default_factory=list)  # one line each
+    side_artifact_bytes: int = 0  # of the generator, or the logits by label, sent to the next round's devices
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> RoundResult:
-        """The round that `to_json` gave."""
+        """The inverse of `to_json`."""
         unscored = {"accuracy": math.nan, "loss": math.nan, "train_loss": None}
         try:
             return cls(
@@ -146,7 +145,7 @@ class RoundResult:
                 side_artifact_bytes=int(facts.get("side_artifact_bytes", facts.get("guide_bytes", 0))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"run.json: a round that cannot be read ({error}); start the run anew") from error
+            raise DataError(f"run.json: a round that cannot be read ({error}); start a new run") from error
 
     @property
     def asked(self) -> int:
@@ -188,13 +187,13 @@ class RoundResult:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A run as it grows."""
+    """A run and its rounds so far."""
 
     config: dict[str, Any]
     fleet: list[dict[str, Any]]
     rounds: list[RoundResult] = field(default_factory=list)
-    _head: str = field(default="", repr=False, compare=False)  # what comes before the rounds, as text
-    _texts: list[str] = field(default_factory=list, repr=False, compare=False)  # of rounds that were written before
+    _head: str = field(default="", repr=False, compare=False)  # cached text of everything before the rounds
+    _texts: list[str] = field(default_factory=list, repr=False, compare=False)  # cached texts of earlier rounds
 
     def to_json(self) -> dict[str, Any]:
         """As in `run.json`."""
@@ -204,9 +203,9 @@ class Run:
         return {"schema": SCHEMA, "versions": versions(), "config": self.config, "fleet": self.fleet}
 
     def text(self) -> str:
-        """`run.json` itself, a line per device and per round; what was written before is not made again.
+        """The text of `run.json`, a line per device and per round; earlier parts are cached.
 
-        Ten thousand devices are a megabyte of text: made anew, it would be the largest cost of a small round.
+        Ten thousand devices are a megabyte of text: encoding it again would be the largest cost of a small round.
         """
         if not self._head:
             facts = self._facts()
@@ -216,16 +215,24 @@ class Run:
         return f"{self._head}{_lines(self._texts)}\n}}\n"
 
 
+def has_personal_models(config: Mapping[str, Any]) -> bool:
+    """Whether the devices of a run with this configuration keep personal models, which are scored as their own."""
+    fusion = config.get("fusion")
+    return isinstance(fusion, Mapping) and fusion.get("personal") is True
+
+
 def write_run(run: Run, folder: Path) -> Path:
-    """Write `folder/run.json`, whole or not at all."""
+    """Write `folder/run.json` atomically."""
     path = folder / "run.json"
     write_atomic(path, run.text())
     return path
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """Read a `run.json`, or the one in the folder `path`; its rounds have today's names whatever its `schema` is."""
-    path = path / "run.json" if path.is_dir() else path
+    """Read a `run.json`, or the one in the folder `path`; older schemas are converted to the current names."""
+    if path.is_dir():
+        _check_is_run(path)
+        path = path / "run.json"
     try:
         facts = json.loads(read_regular(path, MAX_RUN))
     except (OSError, ValueError, RecursionError) as error:
@@ -235,12 +242,23 @@ def read_run(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: not a run.json of schema {SCHEMA}; give the --out folder of a simulation")
     for name, kind in (("config", dict), ("fleet", list), ("rounds", list)):
         if not isinstance(facts.get(name), kind):
-            raise DataError(f"{path}: {name!r} is missing or is no {kind.__name__}; start the run anew")
+            raise DataError(f"{path}: {name!r} is missing or is no {kind.__name__}; start a new run")
     return _from_schema_1(facts) if facts["schema"] == 1 else facts
 
 
+def _check_is_run(folder: Path) -> None:
+    """Refuse the folder of something else that has runs in it or around it."""
+    if (folder / "run.json").exists():
+        return
+    inside = folder if folder.name == "runs" else folder / "runs"
+    if inside.is_dir() and any(inside.glob("*/run.json")):
+        raise DataError(f"{folder}: the folder of a sweep, not of a run; give the runs in it: {inside}/*")
+    if (folder.resolve().parent / "run.json").exists():
+        raise DataError(f"{folder}: a part of a run; give the whole, {folder.parent}")
+
+
 def _from_schema_1(facts: dict[str, Any]) -> dict[str, Any]:
-    """With the names of today; what is not as it should be stays, for others to complain about."""
+    """Convert to the current names; invalid values stay for later checks."""
 
     def result(p: Any) -> Any:
         if not isinstance(p, dict) or "accuracy_quantized" not in p:
@@ -257,7 +275,7 @@ def _from_schema_1(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -> None:
-    """Make `folder` ready for a run before any work is done; refuse to replace the run of another configuration."""
+    """Prepare `folder` before any work; refuse to replace a run with another configuration."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -267,14 +285,14 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
     if force or not (folder / "run.json").exists():
         return
     if essence(read_run(folder)["config"]) != essence(config):
-        raise ConfigError(f"--out {folder}: holds the run of another configuration; choose another folder or --force")
+        raise ConfigError(f"--out {folder}: holds a run with another configuration; choose another folder or --force")
 
 
 WHERE = ("engine", "workers", "batch_devices", "address")
 
 
 def essence(config: Mapping[str, Any]) -> Any:
-    """What decides the models; where they are made does not."""
+    """The part of the configuration that determines the models, without engine and workers."""
     return json.loads(json.dumps({name: value for name, value in config.items() if name not in WHERE}))
 
 

@@ -1,4 +1,4 @@
-"""Devices that look adversarial, by what fusion made of their updates. Imports no torch."""
+"""Devices that look adversarial, by the role of their updates in fusion. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["Suspect", "excluded_in_all", "suspects"]
 
 BELOW = 0.5  # of the median score of its prototype: 1-bit models score lower than others without being worse
-ABSURD = 100  # times what it counted for: a device may well have more examples than others, but not so many
-FEW = 3  # scores of fewer devices say nothing about one of them
+ABSURD = 100  # times the counted examples: a device may well have more examples than others, but not this many
+FEW = 3  # scores of fewer devices are not significant
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A device, its score if it has one, and what speaks against it."""
+    """A device, its score if it has one, and the reason for suspicion."""
 
     device: str
     score: float | None
@@ -30,11 +30,11 @@ class Suspect:
 
 
 def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, str] | None = None) -> list[Suspect]:
-    """Of a round's `devices` (`RoundResult.devices`) those that stand out, the worst first.
+    """The suspicious devices among a round's `devices` (`RoundResult.devices`), the worst first.
 
-    A device stands out if it was left out, if its update got no weight where others' did, if it claimed a hundred times
-    the examples that it counted for, or if its score is below half of the median of its prototype's; `prototypes` says
-    who has which, without it all are compared with all.
+    A device is suspicious if it was excluded, if its update got no weight while others did, if it claimed a hundred
+    times its counted examples, or if its score is below half of its prototype's median; `prototypes` maps devices to
+    prototypes, without it all devices are compared with each other.
     """
     of = prototypes or {}
     scores: dict[str, list[float]] = {}
@@ -48,7 +48,7 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
         score, weight = facts.get("score"), facts.get("weight")
         least = BELOW * usual.get(of.get(name, ""), 0.0)
         if facts.get("screened") is not None:
-            found.append(Suspect(name, score, f"left out: {facts['screened']}"))
+            found.append(Suspect(name, score, f"excluded: {facts['screened']}"))
         elif weight == 0 and of.get(name, "") in averaged:
             found.append(Suspect(name, score, "no weight"))
         elif (capped := facts.get("capped")) is not None and capped["claimed"] >= ABSURD * capped["counted"]:
@@ -59,7 +59,7 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
 
 
 def excluded_in_all(rounds: Sequence[RoundResult], most: int = 8) -> str:
-    """Devices that fusion has excluded, those of most rounds first, each with its last reason; empty if none was."""
+    """Devices that fusion has excluded, the most often excluded first, each with its last reason; empty if none was."""
     times: Counter[str] = Counter()
     reasons: dict[str, str] = {}
     for result in rounds:

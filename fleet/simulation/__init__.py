@@ -1,4 +1,4 @@
-"""A simulated fleet on one machine: devices, rounds, the server's side, checkpoints.
+"""A simulated fleet on one machine: devices, rounds, the aggregator's data, checkpoints.
 
-The engines (`fleet/engines`) decide where devices train; everything else is the product's own code.
+The engines (`fleet/engines`) decide where devices train; training, encoding and fusion are the product's own code.
 """

@@ -1,12 +1,12 @@
-"""A simulation's state on disk after every round, so that `--resume` goes on from it to the same bits.
+"""A simulation's state on disk after every round, so that `--resume` continues to bit-identical results.
 
     checkpoint/7.safetensors        after round 7: state/PROTOTYPE/TENSOR, memory/NAME, and `guide`, the bytes of the
-                                    side artifact; facts as JSON in the metadata
-    checkpoint/kept/sim-03.7        what device sim-03 has kept since round 7, its files by name
+                                    side artifact; the rest as JSON in the file's metadata
+    checkpoint/kept/sim-03.7        the local state of device sim-03 since round 7: its files by name
 
-Which file of which round is each device's stands in the facts. A round writes the files of its devices first, then its
-own, then removes what nobody names any more: a kill at any instant leaves the checkpoint of one round whole. All
-randomness follows from the seed and the round, so nothing of it is kept. Never pickle.
+The metadata lists which round's file belongs to each device. A round writes the files of its devices first, then its
+own, then removes files that are no longer referenced: a kill at any instant leaves one complete checkpoint. All
+randomness is derived from the seed and the round, so no generator state is stored. No pickle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Checkpoints"]
 
 MAX_CHECKPOINT = 2**36
 
-STATE, MEMORY, SIDE_ARTIFACT = "state/", "memory/", "guide"  # its name in files since the first ones
+STATE, MEMORY, SIDE_ARTIFACT = "state/", "memory/", "guide"  # historical name, kept so that old checkpoints load
 
 
 class Checkpoints:
@@ -44,36 +44,36 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkpoint"
-        self._kept: dict[str, int] = {}  # device: the round of its file
+        self._kept: dict[str, int] = {}  # by device: the round of its file
 
-    def write(self, simulation: Simulation, number: int) -> None:
-        """Keep what the simulation is after round `number`, durably."""
+    def write(self, simulation: Simulation, round_number: int) -> None:
+        """Write the state after round `round_number`, durably."""
         (self.folder / "kept").mkdir(parents=True, exist_ok=True)
         for device in simulation.changed:
-            path = self._path_of(device.id, number)
+            path = self._path_of(device.id, round_number)
             write_atomic(path, save({name: _as_tensor(data) for name, data in device.kept.items()}))
-        self._kept |= {device.id: number for device in simulation.changed}
+        self._kept |= {device.id: round_number for device in simulation.changed}
         simulation.changed.clear()
         side_artifact = simulation.side_artifact
         facts = {
-            "round": number,
+            "round": round_number,
             "memory": simulation.memory.facts,
             "guide": None if side_artifact is None else msgspec.to_builtins(side_artifact.header),
             "kept": self._kept,
         }
-        write_atomic(self._path(number), save(_tensors(simulation), metadata={"facts": json.dumps(facts)}))
-        self._tidy(number)
+        write_atomic(self._path(round_number), save(_tensors(simulation), metadata={"facts": json.dumps(facts)}))
+        self._tidy(round_number)
 
     def clear(self) -> None:
-        """Forget the run before."""
+        """Remove the checkpoints of an earlier run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def restore(self, simulation: Simulation) -> int:
-        """Make the simulation what it was after the last round that is here; which one that is, 0 if there is none."""
-        number = max((int(p.stem) for p in self.folder.glob("*.safetensors") if p.stem.isdecimal()), default=0)
-        if not number:
+        """Load the last checkpoint into the simulation and return its round, 0 if there is none."""
+        round_number = max((int(p.stem) for p in self.folder.glob("*.safetensors") if p.stem.isdecimal()), default=0)
+        if not round_number:
             return 0
-        tensors, facts = _read(self._path(number))
+        tensors, facts = _read(self._path(round_number))
         try:
             for group in simulation.groups:
                 group.state = {name: tensors[f"{STATE}{group.name}/{name}"] for name in group.state}
@@ -91,18 +91,18 @@ class Checkpoints:
                     device.kept.update({name: data.numpy().tobytes() for name, data in files.items()})
         except (KeyError, msgspec.ValidationError) as error:
             raise DataError(
-                f"{self._path(number)}: of another fleet, {error} is missing; start the run anew"
+                f"{self._path(round_number)}: of another fleet, {error} is missing; start a new run"
             ) from error
-        return number
+        return round_number
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number}.safetensors"
+    def _path(self, round_number: int) -> Path:
+        return self.folder / f"{round_number}.safetensors"
 
-    def _path_of(self, device: str, number: int) -> Path:
-        return self.folder / "kept" / f"{device}.{number}"
+    def _path_of(self, device: str, round_number: int) -> Path:
+        return self.folder / "kept" / f"{device}.{round_number}"
 
-    def _tidy(self, number: int) -> None:
-        wanted = {self._path(number), *(self._path_of(device, n) for device, n in self._kept.items())}
+    def _tidy(self, round_number: int) -> None:
+        wanted = {self._path(round_number), *(self._path_of(device, n) for device, n in self._kept.items())}
         for path in (*self.folder.glob("*"), *(self.folder / "kept").glob("*")):
             if path not in wanted and path.is_file():
                 with suppress(FileNotFoundError):
@@ -116,7 +116,7 @@ def _tensors(simulation: Simulation) -> dict[str, Tensor]:
     tensors |= {f"{MEMORY}{name}": w.detach().cpu().contiguous() for name, w in simulation.memory.tensors.items()}
     if simulation.side_artifact is not None:
         tensors[SIDE_ARTIFACT] = _as_tensor(simulation.side_artifact.body.data)
-    return {name: w.clone() for name, w in tensors.items()}  # safetensors takes no memory twice
+    return {name: w.clone() for name, w in tensors.items()}  # safetensors rejects tensors that share memory
 
 
 def _as_tensor(data: bytes) -> Tensor:
@@ -130,4 +130,4 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         described = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         return load(data), json.loads(described.get("facts", "{}"))
     except (OSError, SafetensorError, ValueError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not a readable checkpoint ({error}); start the run anew with --force") from error
+        raise DataError(f"{path}: not a readable checkpoint ({error}); start a new run with --force") from error

@@ -1,7 +1,7 @@
-"""One simulated device: what it has, and how it answers a round, honestly or not.
+"""One simulated device, honest or adversarial: its data and state, and its update for a round.
 
-A device is a few numbers until it is asked: its samples are taken from the dataset that all share, and its key is
-derived from the seed, when they are needed.
+A device is cheap until it trains: its samples are rows of the dataset that all devices share, and its key is derived
+from the seed on first use.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fleet.simulation.config import SimulationConfig
 from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.round_message import Artifact, News
 from fleet.simulation.seeds import numpy_rng, torch_rng
+from fleet.simulation.settings.layers import about
 from models.split import Prototype
 from quant.pack import pack_state, unpack
 from wire.headers import encode_update
@@ -44,18 +45,18 @@ from wire.tensors import Tensor, decode, encode
 __all__ = ["FLEET", "STAYS", "Answer", "Kept", "Result", "SimulatedDevice", "make_devices"]
 
 FLEET = "simulated"
-STAYS = "stays"  # of what a device has kept: the tensors that a hook lets stay
-Kept = Mapping[str, bytes]  # what stays on a device from round to round, as the agent's files hold it
-#: The tensors to send, the loss, and the logits by label, where the job asks for them.
+STAYS = "stays"  # key in a device's local state: the tensors that the hook `stays` selects
+Kept = Mapping[str, bytes]  # local state of a device between rounds, in the format of the agent's files
+#: The tensors to send, the loss, and the logits by label if the job requests them.
 Result = tuple[Mapping[str, Tensor], float, LabelLogits | None]
 Train = Callable[[Prototype, News, Kept], Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a device gives back for a round."""
+    """A device's result for a round."""
 
-    message: bytes | None  # the encoded update, not sealed: see `SimulatedDevice.answer`; None: there is none
+    message: bytes | None  # the encoded update, not sealed (see `SimulatedDevice.answer`); None: no update
     reason: str = ""  # why there is no message
     kept: Kept = field(default_factory=dict)
     train_s: float = 0.0
@@ -78,50 +79,50 @@ class SimulatedDevice:
 
     @property
     def x(self) -> torch.Tensor:
-        """Its samples, made anew at every call."""
+        """Its samples, computed at every call."""
         return torch.from_numpy(self.dataset.train_inputs(self.rows))
 
     @property
     def y(self) -> torch.Tensor:
-        """The labels that it trains with."""
+        """Its training labels, as an attack may have changed them."""
         y = torch.from_numpy(self.dataset.y_train[self.rows])
         return y if self.attack is None else self.attack.labels(y, self.dataset.classes)
 
     @cached_property
     def key(self) -> Ed25519PrivateKey:
-        """What its agent signs with over MQTT; label counts are noised by it in both."""
+        """The signing key of its agent over MQTT; also seeds the noise of label counts with either transport."""
         return Ed25519PrivateKey.from_private_bytes(numpy_rng(self.config.seed, "key", self.number).bytes(32))
 
     @cached_property
     def label_counts(self) -> tuple[int, ...]:
-        """As they leave the device."""
+        """The label counts that it reports, noised or rounded as configured."""
         config, counts = self.config, np.bincount(self.y.numpy(), minlength=self.dataset.classes)
         secret = b"" if config.count_epsilon is None else self.key.private_bytes_raw()
         return told_counts(counts.tolist(), secret=secret, epsilon=config.count_epsilon, width=config.count_bins)
 
     @property
     def true_counts(self) -> tuple[int, ...]:
-        """Of its samples as they are, whatever it trains with or tells."""
+        """The label counts of its samples, before attacks, noise and rounding."""
         counts = np.bincount(self.dataset.y_train[self.rows], minlength=self.dataset.classes)
         return tuple(int(n) for n in counts)
 
     @property
     def claimed_counts(self) -> tuple[int, ...]:
-        """The label counts of its updates: its own, unless it lies about them."""
+        """The label counts in the headers of its updates; an attack may falsify them."""
         return self.label_counts if self.attack is None else self.attack.claims(self.label_counts)
 
     def start(self, update: str, published: Artifact, kept: Kept) -> Mapping[str, Tensor]:
-        """The published model, under the device's own tensors if it keeps some."""
+        """The published model, overridden by the tensors that the device keeps."""
         own = decode(kept[STAYS]) if self.hooks.stays is not None and STAYS in kept else {}
         if update not in KEEPING or EXTRACTOR not in kept:
             return {**published.tensors, **own} if own else published.tensors
         return {**decode(with_own(update, published.data, decode(kept[EXTRACTOR]))), **own}
 
     def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
-        """Train, and encode the update; `kept` is what the round before has left on the device.
+        """Train and encode the update; `kept` is the device's local state from the previous round.
 
-        Envelope and checksum protect messages on their way. These have none: they go to the process that asked for
-        them.
+        The update has no envelope and no checksum, which protect messages in transit: it goes straight to the parent
+        process.
         """
         begun = time.perf_counter()
         try:
@@ -146,7 +147,7 @@ class SimulatedDevice:
         )
 
     def _personal(self, model: Prototype, news: News, kept: Kept, update: Mapping[str, Tensor]) -> dict[str, bytes]:
-        """Its personal model, where the job asks for one; `model` holds the update, or `update` is all of it."""
+        """Its personal model if the job requests one; `model` holds the update, or `update` is all of it."""
         asked = Personal.from_extra(news.extra)
         if asked is None:
             return {}
@@ -166,12 +167,12 @@ class SimulatedDevice:
         return {PERSONAL: encode(state)}
 
     def _staying(self, tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
-        """Of the trained `tensors`, those that a hook lets the next round go on from."""
+        """The trained tensors that the hook `stays` carries over to the next round."""
         stays = self.hooks.stays
         return {} if stays is None else {STAYS: encode({name: t for name, t in tensors.items() if stays(name)})}
 
     def floats(self, model: Prototype) -> str:
-        """What is not quantized travels as."""
+        """The wire dtype of unquantized tensors."""
         return self.config.floats_of(model.spec.precision.quantized)
 
     def _trained(self, model: Prototype, news: News, kept: Kept) -> Result:
@@ -196,18 +197,18 @@ class SimulatedDevice:
         return self.to_send(model, news, tensors), trained.loss, seen
 
     def how(self, news: News) -> LocalTraining:
-        """How it trains in this round."""
+        """Its hyper-parameters in this round."""
         training, hooks = self.config.training, self.hooks
         lr = round_lr(training.lr, news.extra, news.number) if hooks.lr is None else hooks.lr(self, news.number)
         how = replace(training, lr=lr)
         return how if hooks.training is None else hooks.training(how, news.number)
 
     def rng(self, news: News) -> torch.Generator:
-        """What shuffles its samples in this round."""
+        """The generator that shuffles its samples in this round."""
         return torch_rng(self.config.seed, "train", news.number, self.id)
 
     def to_send(self, model: Prototype, news: News, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """`tensors`, or what an attacker sends in their place."""
+        """The tensors to send: `tensors`, or those that an attack substitutes."""
         if self.attack is None or not self.attack.tampers:
             return tensors
         return self._tampered(self.attack, model, news)
@@ -227,14 +228,14 @@ class SimulatedDevice:
         )
 
     def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
-        """What an attacker packs instead of the model that it has trained."""
+        """The packed tensors that an attack sends instead of the trained model."""
         received = unpack(news.published[self.prototype].tensors)
         attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.number, self.id))
         return packed_update(model, floats=self.floats(model))
 
 
 def _reason(error: DivergedError | TensorError) -> str:
-    """Why there is no update, in one line."""
+    """One line that explains why there is no update."""
     if isinstance(error, DivergedError):
         return str(error)
     if isinstance(error, NonFiniteError):
@@ -244,12 +245,14 @@ def _reason(error: DivergedError | TensorError) -> str:
 
 def make_devices(config: SimulationConfig, dataset: Dataset, hooks: Hooks = NO_HOOKS) -> list[SimulatedDevice]:
     """N devices; device i has prototype i mod P and the i-th part of the training set."""
-    parts = _parts(config, dataset) if hooks.partition is None else hooks.partition(dataset)
+    with about("option", "partition", "devices"):
+        parts = _parts(config, dataset) if hooks.partition is None else hooks.partition(dataset)
     width = len(str(config.devices - 1))
     attackers = config.attackers
     for i, part in enumerate(parts):
         if not len(part):
-            raise ConfigError(f"device {i} got no samples; give fewer devices, more data or a larger alpha")
+            with about("devices", "alpha"):
+                raise ConfigError(f"device {i} got no samples; give fewer devices, more data or a larger alpha")
     return [
         SimulatedDevice(
             number=i,

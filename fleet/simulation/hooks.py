@@ -1,11 +1,11 @@
-"""What an experiment changes of a simulated fleet: optional callables, each called in one place of the product.
+"""Hooks by which an experiment changes a simulated fleet: optional callables, each called in one place of the product.
 
     Simulation(config, dataset, hooks=Hooks(label_counts=of_the_round))
 
-A hook is for what a paper's authors do otherwise and no user would want to configure; everything else is an option of
-`SimulationConfig`. Workers of the engine `processes` are forked and have the hooks too, so a hook must give the same
-answer in each of them: a function of device, round and seed. Ray's actors have none, and `Simulation` refuses hooks
-there.
+A hook reproduces a choice of a paper's authors that no user would want to configure; everything else is a field of
+`SimulationConfig`. Workers of the engine `processes` are forked and inherit the hooks, so a hook must return the same
+value in each of them: it is a function of device, round and seed. Ray's actors do not inherit them, and `Simulation`
+rejects hooks with that engine.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["NO_HOOKS", "Hooks"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Every field may be None: then the fleet does as the configuration says."""
+    """Every field may be None; the configuration then applies unchanged."""
 
     #: Rows of the training set by device, in place of `config.partition`. Called by `device.make_devices`.
     partition: Callable[[Dataset], Sequence[NDArray[np.int64]]] | None = None
     #: (device, round) -> learning rate, in place of the configured one. Called by `SimulatedDevice.how`.
     lr: Callable[[SimulatedDevice, int], float] | None = None
-    #: (how devices train in a round, round) -> how all of them do. Called by `SimulatedDevice.how`.
+    #: (hyper-parameters of a round, round) -> those that all devices use. Called by `SimulatedDevice.how`.
     training: Callable[[LocalTraining, int], LocalTraining] | None = None
     #: (logits, labels) -> mean loss of a mini-batch, in place of cross-entropy. Called by `SimulatedDevice._trained`.
     loss: LossFunction | None = None
@@ -49,21 +49,21 @@ class Hooks:
     batches: Callable[[SimulatedDevice, int], Iterable[Tensor]] | None = None
     #: (device, round) -> label counts of its update; the number of examples stays. Called by `SimulatedDevice._header`.
     label_counts: Callable[[SimulatedDevice, int], Sequence[int]] | None = None
-    #: Tensor name -> whether the device goes on from its own, not the published one; it is sent and fused all the
-    #: same. Called by `SimulatedDevice.start` and `SimulatedDevice.answer`.
+    #: Tensor name -> whether the device starts from its own tensor instead of the published one; it is still sent and
+    #: fused. Called by `SimulatedDevice.start` and `SimulatedDevice.answer`.
     stays: Callable[[str], bool] | None = None
-    #: (simulation, round, what the devices sent), after training and before fusion. Called by `Simulation.run_round`.
+    #: (simulation, round, the devices' updates), after training and before fusion. Called by `Simulation.run_round`.
     received: Callable[[Simulation, int, Sequence[Sent]], None] | None = None
     #: The side artifact of a round -> the one that is published. Called by `Simulation.run_round`.
     side_artifact: Callable[[SideArtifact], SideArtifact] | None = None
     #: (prototype, update, round) -> a teacher, in place of the frozen model. Called by `fuse_round`.
     teacher: MakeTeacher | None = None
-    #: (model, x, y) -> what `aggregator.evaluate.count` gives, for the scores of a round. Called by `Bench.score`.
+    #: (model, x, y) -> the same result as `aggregator.evaluate.count`, to score a round. Called by `Bench.score`.
     count: Callable[[nn.Module, Tensor, Tensor], list[Counted]] | None = None
 
     @property
     def change_training(self) -> bool:
-        """Whether a device trains otherwise than its configuration says: then it is not stacked with others."""
+        """Whether a hook changes local training; such devices are not stacked with others."""
         return any(hook is not None for hook in (self.lr, self.loss, self.batches, self.stays))
 
 

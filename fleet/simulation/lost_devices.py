@@ -1,7 +1,7 @@
-"""Rounds of no use while a simulated fleet runs: devices that are lost, losses that explode, models that only guess.
+"""Detects failed rounds of a simulated fleet: lost devices, exploding losses, models at chance level.
 
-Each is a warning. The first two are kept with their round (`RoundResult.warnings`); the last is about the end of a run,
-which may be resumed. A round that lost most of its devices ends the run.
+Each gives a warning. The first two are stored with their round (`RoundResult.warnings`); the last is about the end of a
+run, which may be resumed. A round that loses more than half of its devices aborts the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["LostDevices", "LostRunError"]
 
 
 class LostRunError(LostError):
-    """Too many devices were lost; the run has what the rounds came to."""
+    """Too many devices were lost; `run` holds the rounds so far."""
 
     def __init__(self, text: str, run: Run) -> None:
         super().__init__(text)
@@ -29,7 +29,7 @@ class LostRunError(LostError):
 
 
 class LostDevices:
-    """Checks every round of a run that devices train by `training`, a table of `run.json`; `warn` takes a line."""
+    """Checks every round of a run. `training`: the table of `run.json`; `warn` is called with one line."""
 
     def __init__(self, training: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self._training = training
@@ -39,10 +39,10 @@ class LostDevices:
         self._exploded: set[str] = set()  # prototypes
 
     def check(self, result: RoundResult, run: Run) -> None:
-        """Warn where more than a tenth was lost; `LostRunError` where more than half.
+        """Warn if more than a tenth of the devices was lost; raise `LostRunError` if more than half.
 
-        The remedy is told with the first warning, and those who were lost the last time too are not named again. Losses
-        that have grown beyond all bounds are told once for each prototype.
+        Only the first warning states the remedy, and devices that were already lost in the previous round are not named
+        again. Exploding losses are reported once per prototype.
         """
         self._check_losses(result, run)
         if result.round == run.config.get("rounds"):
@@ -89,7 +89,7 @@ class LostDevices:
 
 
 def _against_attackers(run: Run) -> str:
-    """Advice where adversarial devices have a share in the averages; nothing where they have none."""
+    """Advice if adversarial devices have weight in the averages, else an empty string."""
     share = attackers_share(run)
     if share < NOTABLE / 10:
         return ""

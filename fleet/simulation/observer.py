@@ -1,4 +1,4 @@
-"""Who is told of a run while it runs: a display, or nobody."""
+"""Progress callbacks of a run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Does nothing; a display overrides what it shows."""
+    """Does nothing; a display overrides the callbacks that it shows."""
 
     def watch(self, run: Run, *, per_round: int, at_once: int) -> AbstractContextManager[object]:
-        """Entered before the first round and left after the last, also by an exception.
+        """A context around all rounds; it is left after the last one or by an exception.
 
-        `run` has the configuration, the fleet and the rounds that were done before; `per_round` devices are invited to
-        each round, of which `at_once` train at the same time.
+        `run` holds the configuration, the fleet and, when resumed, the earlier rounds; `per_round` devices are invited
+        to each round, of which `at_once` train in parallel.
         """
         return nullcontext()
 
     def device_done(self, device: str) -> None:
-        """A device has answered."""
+        """A device has finished its training."""
 
     def round_done(self, result: RoundResult) -> None:
         """A round was fused and scored; its files are written next."""
 
     def warn(self, text: str) -> None:
-        """Something in a round that the user should look at, in one line."""
+        """A one-line warning about a round."""

@@ -1,11 +1,11 @@
-"""The model that a device has after its training in a round, at its own precision, as the aggregator would see it.
+"""A device's own model after its training in a round, at its own precision.
 
-    state, delta, onnx     the update itself: it was snapped to what the wire carries before it was packed
-    predictor              the predictor that it sent over the extractor that it has kept
-    logits, none           the whole model that it has kept
-    personal = true        the personal model, whatever is sent (edge_agent/objectives/personal.py)
+    state, delta, onnx     the update itself, rounded to its wire dtype before it was packed
+    predictor              the predictor of the update on top of the extractor that the device keeps
+    logits, none           the whole model, which the device keeps
+    personal = true        the personal model, for every kind of update (edge_agent/objectives/personal.py)
 
-Latent weights that stay on the device pass through the prototype's quantizers here, once; what was received has passed.
+Latent weights that stay on the device are quantized here, once; received weights are quantized already.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["at_its_precision", "has_model", "own_model"]
 
 
 def has_model(device: SimulatedDevice, sent: Received, update: str) -> bool:
-    """Whether all of the device's own model is at hand: where it keeps a part, that part too.
+    """Whether the device's whole model is available, including the part that it keeps.
 
-    Of a light device in a fleet that sends whole models only the predictor is: its extractor is a graph of its own.
+    A light device in a fleet that sends whole models provides only its predictor: its extractor is an ONNX graph.
     """
     return EXTRACTOR in device.kept if update in KEEPING else not sent.predictor_only
 
 
 def own_model(device: SimulatedDevice, model: Prototype, sent: Received, update: str) -> Mapping[str, Tensor]:
-    """The state of the device's model, weights at the values that they stand for; `model` is one of its prototype."""
+    """The state dict of the device's model with dequantized weights; `model` is an instance of its prototype."""
     if PERSONAL in device.kept:
         return at_its_precision(model, unpack(decode(device.kept[PERSONAL])))
     if update not in KEEPING:
@@ -47,6 +47,6 @@ def own_model(device: SimulatedDevice, model: Prototype, sent: Received, update:
 
 
 def at_its_precision(model: Prototype, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What `state`, whose weights are latent, computes with; `model` holds it afterwards."""
+    """The quantized weights of a state dict with latent weights, which is loaded into `model`."""
     load_packed(model, pack_state(state, floats="fp32"))
     return unpack(pack(model, floats="fp32"))

@@ -1,16 +1,16 @@
-"""How good a device's own model is on data like its own, and on all data.
+"""Accuracy of a device's own model on its own label distribution and on the whole test set.
 
-A device has few samples, and its labels are not those of the fleet. Its own slice is the whole test set, weighed as the
-device's labels are; nothing is drawn, so the number is exact:
+A device has few samples, and its label distribution differs from the fleet's. Its own slice is the whole test set,
+weighted by the device's label distribution; nothing is sampled, so the figure is exact:
 
     a_k = sum_c p_k(c) acc_c(m_k),   p_k(c) = n_k(c) / sum_c' n_k(c')
 
 m_k is the device's model after its training in the round, acc_c its accuracy on the test samples of class c, n_k(c) the
-number of its training samples of that class, by their true labels. Sums go over the classes that the test set has; a
-device none of whose classes are there has no a_k. The whole accuracy of m_k counts every test sample alike. One pass
-over the test set gives both.
+number of its training samples of that class, by their true labels. Sums go over the classes of the test set; a device
+without any of these classes has no a_k. The whole accuracy of m_k weights every test sample equally. One pass over the
+test set yields both.
 
-The mean, worst and best of a prototype are over honest devices: what an attacker's model is good for is nobody's loss.
+The mean, worst and best of a prototype are taken over honest devices only.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = ["OwnScore", "extremes", "own_score", "slice_accuracy", "spread_of", "
 class OwnScore:
     """Accuracies of one device's own model."""
 
-    own: float | None  # a_k; None: the test set has none of its classes
+    own: float | None  # a_k; None: the test set has none of the device's classes
     whole: float
 
     def to_json(self) -> dict[str, float | None]:
-        """As `run.json` has it for a device."""
+        """The keys of a device in `run.json`."""
         return {"own_accuracy": self.own, "whole_accuracy": self.whole}
 
 
 def slice_accuracy(correct: Sequence[int], of_test: Sequence[int], labels: Sequence[int]) -> float | None:
-    """a_k, from correct answers, test samples and training samples by class.
+    """a_k, from correct predictions, test samples and training samples per class.
 
     >>> slice_accuracy([9, 0, 5], [10, 0, 10], [3, 50, 1])
     0.8
@@ -49,12 +49,12 @@ def slice_accuracy(correct: Sequence[int], of_test: Sequence[int], labels: Seque
 
 
 def own_score(score: Score, of_test: Sequence[int], labels: Sequence[int]) -> OwnScore:
-    """Both accuracies of a model that was scored once on the whole test set."""
+    """Both accuracies, from one pass over the whole test set."""
     return OwnScore(slice_accuracy(score.correct, of_test, labels), score.accuracy)
 
 
 def spread_of(scores: Sequence[OwnScore]) -> dict[str, Any]:
-    """Mean, worst and best of both, as `PrototypeResult` has them; what nobody has is left out."""
+    """Mean, worst and best of both accuracies, by their keys in `PrototypeResult`; missing ones are omitted."""
     found: dict[str, Any] = {}
     for name, values in (
         ("own", [score.own for score in scores if score.own is not None]),
@@ -66,13 +66,13 @@ def spread_of(scores: Sequence[OwnScore]) -> dict[str, Any]:
 
 
 def with_scores(devices: Mapping[str, Mapping[str, Any]], own: Mapping[str, OwnScore]) -> dict[str, dict[str, Any]]:
-    """A round's `devices` as `run.json` has them, each with the accuracies of its own model."""
+    """The `devices` of a round in `run.json`, with the accuracies of their own models added."""
     return {name: {**facts, **(own[name].to_json() if name in own else {})} for name, facts in devices.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """One of the two accuracies over several devices."""
+    """Mean, worst and best of one of the two accuracies."""
 
     mean: float
     worst: float
@@ -82,7 +82,7 @@ class Extremes:
 
 
 def extremes(devices: Mapping[str, Mapping[str, Any]], key: str) -> Extremes | None:
-    """Of `own_accuracy` or `whole_accuracy` in a round's `devices`; None where no device has it."""
+    """The extremes of `own_accuracy` or `whole_accuracy` in a round's `devices`; None if no device has it."""
     found = {name: float(facts[key]) for name, facts in sorted(devices.items()) if facts.get(key) is not None}
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""A device's answer as the aggregator reads it: header, tensors, shapes."""
+"""Decodes and checks a device's answer as the aggregator does: header, tensors, shapes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Sent", "read_answer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What one device sent; without an update, `answer.reason` says why there is none."""
+    """The answer of one device; without an update, `answer.reason` explains why."""
 
     device: SimulatedDevice
-    answer: Answer  # without its message
-    size: int = 0  # of the message in its envelope, in bytes
+    answer: Answer  # with its message removed
+    size: int = 0  # bytes of the message in its envelope
     read_s: float = 0.0
     update: Received | None = None
-    trained: Received | None = None  # the update as it was sent, where `update` is what it counts as (fleet/virtual/)
+    trained: Received | None = None  # the update as sent, where `update` is the one that is fused (fleet/virtual/)
     loss: float = math.nan
 
 
 def read_answer(device: SimulatedDevice, answer: Answer, shapes: Mapping[str, tuple[int, ...]]) -> Sent:
-    """Open and check what `device` sent; `shapes` are those of its prototype's tensors."""
+    """Decode and check the answer of `device`; `shapes` are those of its prototype's tensors."""
     if answer.message is None:
         return Sent(device=device, answer=answer)
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Runs that go on where they were cut: their configuration, and their rounds so far."""
+"""Resumes an interrupted run: its configuration and its rounds so far."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAY_CHANGE", "is_resumable", "restore", "resumed_config"]
 
-#: Fields that may differ when a run goes on: how long it is, and where its devices train.
+#: Fields that may change on resume: the number of rounds, and where devices train.
 MAY_CHANGE = ("rounds", "engine", "workers", "batch_devices", "address")
 
 
 def is_resumable(config: SimulationConfig) -> bool:
-    """Whether runs of this kind have checkpoints."""
+    """Whether runs with this configuration have checkpoints."""
     return config.transport == "memory" and config.virtual is None
 
 
@@ -33,26 +33,26 @@ def resumed_config(folder: Path, changes: dict[str, Any]) -> SimulationConfig:
     stored = read_run(folder)
     if stored["schema"] != SCHEMA:
         raise ConfigError(
-            f"{folder}: the run of an older edgestill, whose 1-bit models were distilled and scored at full precision; "
-            "start it anew"
+            f"{folder}: a run of an older edgestill, whose 1-bit models were distilled and scored at full precision; "
+            "start a new run"
         )
     config = SimulationConfig.from_json(stored["config"])
     if not is_resumable(config):
-        raise ConfigError(f"{folder}: a run over MQTT or in virtual time is not resumed; start it anew")
+        raise ConfigError(f"{folder}: a run over MQTT or in virtual time cannot be resumed; start a new run")
     assert changes.keys() <= set(MAY_CHANGE), changes
     return replace(config, **changes)
 
 
 def restore(simulation: Simulation, run: Run, folder: Path, checkpoints: Checkpoints) -> list[RoundResult]:
-    """Make the simulation what it was after its last checkpoint; the rounds until then."""
+    """Load the last checkpoint into the simulation and return the rounds up to it."""
     stored = read_run(folder)
     if stored["fleet"] != run.fleet:
-        raise DataError(f"{folder}: the dataset is not the one that the run began with; start it anew")
+        raise DataError(f"{folder}: the dataset differs from the one that the run started with; start a new run")
     done = checkpoints.restore(simulation)
     if stored["rounds"] and not done:
         raise DataError(
-            f"{folder}: run.json has {len(stored['rounds'])} rounds, but there is no checkpoint to go on from; "
-            "start the run anew"
+            f"{folder}: run.json has {len(stored['rounds'])} rounds, but there is no checkpoint to resume from; "
+            "start a new run"
         )
     rounds = [RoundResult.from_json(facts) for facts in stored["rounds"][:done]]
     if len(rounds) != done:

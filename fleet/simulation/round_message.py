@@ -1,6 +1,6 @@
-"""What the devices of a round are told: models, and what to learn from beside them. The same for all engines.
+"""The message that opens a round for simulated devices: models, side artifact, options. The same for all engines.
 
-An `Artifact` is known by the SHA-256 of its bytes, as it is over MQTT: a worker that has it is not sent it again.
+An `Artifact` is identified by the SHA-256 of its bytes, as over MQTT: it is sent only once to each worker.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ __all__ = ["Artifact", "News", "PublishedSideArtifact"]
 
 @dataclass(frozen=True)
 class Artifact:
-    """Published bytes: a tensor message."""
+    """Published bytes: encoded tensors."""
 
     data: bytes
 
     @classmethod
     def known(cls, digest: str, data: bytes) -> Artifact:
-        """What another process has hashed already."""
+        """An artifact whose digest another process has computed."""
         made = cls(data)
         made.__dict__["digest"] = digest
         return made
 
     @cached_property
     def digest(self) -> str:
-        """Of the bytes."""
+        """SHA-256 of the bytes."""
         return hashlib.sha256(self.data).hexdigest()
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
-        """Decoded once, however many devices start from it; read-only."""
+        """The decoded tensors, cached and read-only."""
         return decode(self.data, intact=True)
 
 
 @dataclass(frozen=True)
 class PublishedSideArtifact:
-    """A generator or the fleet's logits by label, as it is published."""
+    """The published side artifact: FedGen's generator or the fleet's logits by label."""
 
     header: ModelHeader
     body: Artifact
 
     @cached_property
     def content(self) -> SideArtifact:
-        """As a device reads it."""
+        """The side artifact as a device decodes it."""
         return read_side_artifact(self.header, dict(self.body.tensors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What a job says beside the hyper-parameters of all."""
+    """The contents of a round's jobs, without the hyper-parameters of the configuration."""
 
     number: int  # of the round
     published: Mapping[str, Artifact]  # by prototype
@@ -66,5 +66,5 @@ class News:
 
     @property
     def learned_from(self) -> SideArtifact:
-        """What the devices learn from beside samples."""
+        """The side artifact, decoded, if there is one."""
         return SideArtifact() if self.side_artifact is None else self.side_artifact.content

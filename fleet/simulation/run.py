@@ -3,9 +3,9 @@
     run = run_simulation(config, Path("run"), observer=Observer())
 
     out_dir/run.json        rewritten after every round
-    out_dir/checkpoint/     what the fleet is after the last round (checkpoint.py)
-    out_dir/curves.png      drawn at the end, also where the run was cut
-    out_dir/fleet/          over MQTT: what the processes have on their disks
+    out_dir/checkpoint/     the fleet's state after the last round (checkpoint.py)
+    out_dir/curves.png      drawn at the end, also if the run was interrupted
+    out_dir/fleet/          over MQTT: the state folders of all processes
 
 Imports no torch before a run begins.
 """
@@ -22,9 +22,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fleet.results.run_file import claim_folder, write_run
+from fleet.simulation.few_steps import few_steps_text
 from fleet.simulation.lost_devices import LostDevices, LostRunError
 from fleet.simulation.observer import Observer
 from fleet.simulation.resume import is_resumable, restore
+from fleet.simulation.settings.layers import about
 
 if TYPE_CHECKING:
     from fleet.data import Dataset
@@ -53,11 +55,11 @@ def run_simulation(
     resume: bool = False,
     observer: Observer | None = None,
 ) -> Run:
-    """Run all rounds; with `resume`, those that the run in `out_dir` has not done.
+    """Run all rounds; with `resume`, the remaining rounds of the run in `out_dir`.
 
-    Ctrl-C leaves the files of the rounds that are done, and is `Interrupted` if there are any. So does a round that
-    lost more than half of its devices, which is `LostRunError`. `force` replaces another run in `out_dir`; `broker` is
-    for a fleet over MQTT, which has an embedded one otherwise.
+    On Ctrl-C the files of the completed rounds stay, and `Interrupted` is raised if there are any. A round that loses
+    more than half of its devices does the same with `LostRunError`. `force` replaces another run in `out_dir`; `broker`
+    is the broker of a fleet over MQTT, by default an embedded one.
     """
     observer = observer or Observer()
     if out_dir is not None and not resume:
@@ -82,7 +84,7 @@ def run_simulation(
 
 
 def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
-    """The fleet; its data is read while torch is imported, which takes as long."""
+    """Build the fleet; the data is loaded while torch is imported, which takes about as long."""
     from concurrent.futures import ThreadPoolExecutor
 
     from fleet.data import load
@@ -94,13 +96,14 @@ def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
         from fleet.simulation.simulation import Simulation
         from fleet.virtual.simulation import VirtualSimulation
 
-        torch.set_num_threads(1)  # one thread a process: two collapse on a busy machine
-        dataset = loading.result()
+        torch.set_num_threads(1)  # one thread per process: thread pools slow each other down on a busy machine
+        with about("dataset"):
+            dataset = loading.result()
     return (Simulation if config.virtual is None else VirtualSimulation)(config, dataset), dataset
 
 
 def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tuple[Run, Callable[[int], None]]:
-    """The run so far, and the function that writes the files of a round."""
+    """The run so far, and a function that writes the files of a round."""
     from fleet.simulation.checkpoint import Checkpoints
 
     run = simulation.new_run()
@@ -123,10 +126,15 @@ def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tup
 def _follow(
     rounds: Generator[RoundResult, None, None], run: Run, keep: Callable[[int], None], observer: Observer
 ) -> None:
-    """Every round into the run and its files; `LostRunError` where most devices were lost."""
+    """Add every round to the run and its files; raise `LostRunError` if most devices were lost."""
     lost = LostDevices(run.config["training"], observer.warn)
-    with closing(rounds):  # Ctrl-C ends the processes too, wherever it falls
+    few_steps = "" if run.rounds else few_steps_text(run.config["training"], run.fleet)
+    if few_steps:
+        observer.warn(few_steps)
+    with closing(rounds):  # Ctrl-C terminates the processes too, at any moment
         for result in rounds:
+            if few_steps and not run.rounds:
+                result.warnings.append(few_steps)
             run.rounds.append(result)
             observer.round_done(result)
             try:
@@ -136,7 +144,7 @@ def _follow(
 
 
 def _at_once(simulation: Simulation) -> int:
-    """How many devices train at the same time."""
+    """How many devices train in parallel."""
     config = simulation.config
     if config.transport == "mqtt":
         return simulation.per_round
@@ -157,7 +165,7 @@ def _rounds_over_mqtt(
     broker: BrokerConfig | None,
     on_device: Callable[[str], None],
 ) -> Generator[RoundResult, None, None]:
-    """Rounds of a fleet of processes, which live in `out_dir/fleet` or in a folder that is removed afterwards."""
+    """Rounds of a fleet of processes, whose state is in `out_dir/fleet` or in a temporary folder."""
     from fleet.mqtt.fleet import MqttSimulation
     from transport.config import BrokerConfig
     from transport.embedded import EmbeddedBroker
@@ -167,7 +175,7 @@ def _rounds_over_mqtt(
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="edgestill-")))
         else:
             folder = out_dir / "fleet"
-            shutil.rmtree(folder, ignore_errors=True)  # of the same run: the folder was claimed
+            shutil.rmtree(folder, ignore_errors=True)  # left by an earlier run with --force: the folder is claimed
         if broker is None:
             broker = BrokerConfig(port=stack.enter_context(EmbeddedBroker()).port)
         fleet = stack.enter_context(MqttSimulation(config, dataset, folder, broker))

@@ -1,6 +1,6 @@
-"""Randomness as a value: every draw of a simulation comes from the run's seed and what it is for.
+"""Random generators of a simulation, each derived from the run's seed and its purpose.
 
-So a resumed run, another engine or another order of the devices draws the same numbers.
+A resumed run, another engine or another order of the devices therefore draws the same numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a simulated aggregator brings to fusion, and the dataset that is left for the devices.
+"""Builds the server-side inputs of fusion in a simulation, and the remaining dataset for the devices.
 
-Labelled samples that have a say (early stopping of distillation, screens) are withheld from the training set: choosing
-by the test set would make every score on it too good. Unlabeled samples come from where `--source` says.
+Labelled samples that influence fusion (early stopping of distillation, screens) are held out of the training set:
+selecting by the test set would bias every score on it. `--source` selects the unlabeled samples.
 """
 
 from __future__ import annotations
@@ -17,39 +17,44 @@ from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.seeds import numpy_rng
+from fleet.simulation.settings.layers import about
 from fleet.simulation.unlabeled import take_source
 
 __all__ = ["VALIDATION", "server_side"]
 
 VALIDATION = 0.1  # of the training set, as in FedDF
-LOOKED_AT = 2000  # samples at most: more cost every look of every student, and tell students apart no better
+LOOKED_AT = 2000  # at most: more samples slow down every evaluation of every student without separating students better
 Labelled = tuple[torch.Tensor, torch.Tensor]
 
 
 def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test: Labelled) -> tuple[Server, Dataset]:
-    """The aggregator's side of a simulation, and what is left of the dataset."""
+    """The server-side inputs of fusion, and the dataset without the held-out samples."""
     teaches = recipe.needs_source or (recipe.uses_source and config.source != "none")
     looks = recipe.looks and (teaches or not recipe.source_optional)
     validation, left = _withhold(config, looks, dataset)
     source = None
     if teaches:
-        source, left = take_source(
-            config.source,
-            left,
-            size=config.source_size,
-            classes=config.source_classes,
-            fraction=config.source_fraction,
-            seed=config.seed,
-        )
+        with about("source"):
+            source, left = take_source(
+                config.source,
+                left,
+                size=config.source_size,
+                classes=config.source_classes,
+                fraction=config.source_fraction,
+                seed=config.seed,
+            )
         if source is None and recipe.needs_source:
-            raise ConfigError(f"recipe {recipe.name} needs unlabeled samples; give --source, such as auto")
+            with about("source", "recipe"):
+                raise ConfigError(f"recipe {recipe.name} needs unlabeled samples; give --source, such as auto")
+    with about("compute"):
+        compute = find_device(config.compute)
     server = Server(
         seed=config.seed,
         source=source,
         validation=validation,
         test=test,
         score_ensemble=config.score_ensemble,
-        device=find_device(config.compute),
+        device=compute,
         processes=config.processes,
     )
     return server, left
@@ -60,7 +65,8 @@ def _withhold(config: SimulationConfig, looks: bool, dataset: Dataset) -> tuple[
     if size is None:
         size = min(round(VALIDATION * total), LOOKED_AT) if looks else 0
     if size >= total:
-        raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
+        with about("validation_size"):
+            raise ConfigError(f"--validation-size {size}: the training set has {total} samples; give fewer")
     if not size:
         return None, dataset
     order = numpy_rng(config.seed, "validation").permutation(total)

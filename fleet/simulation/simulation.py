@@ -1,7 +1,7 @@
 """A fleet on one machine: N devices, one model per prototype, rounds of local training and fusion.
 
 Every update passes through the real encoding (`wire/`). It is not signed; its size is counted as that of the sealed
-update, so the bytes that a run reports are those that would cross the air. The engine (`fleet/engines/`) decides where
+update, so a run reports the bytes that would be transmitted. The engine (`fleet/engines/`) decides where
 the devices train.
 """
 
@@ -35,12 +35,14 @@ from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_m
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import Answer, SimulatedDevice, make_devices
 from fleet.simulation.hooks import NO_HOOKS, Hooks
+from fleet.simulation.kinds import check_kinds
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from fleet.simulation.seeds import torch_rng
 from fleet.simulation.server_side import server_side
+from fleet.simulation.settings.layers import about
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
@@ -51,19 +53,19 @@ from wire.tensors import encode
 __all__ = ["Group", "Simulation"]
 
 OnDevice = Callable[[str], None]
-AT_ONCE = 8  # devices' own models that are scored together
+AT_ONCE = 8  # own models of devices scored at once
 UNSCORED: dict[str, Any] = {"accuracy": math.nan, "loss": math.nan}
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """One prototype: its devices, and its model as the aggregator has it."""
+    """One prototype: its devices, and the aggregator's model of it."""
 
     name: str
     devices: list[SimulatedDevice]
     model: Prototype
     state: dict[str, torch.Tensor]  # full precision
-    shapes: dict[str, tuple[int, ...]]  # what an update must look like
+    shapes: dict[str, tuple[int, ...]]  # required shapes of an update's tensors
 
 
 class Simulation:
@@ -71,13 +73,14 @@ class Simulation:
 
     def __init__(self, config: SimulationConfig, dataset: Dataset, *, hooks: Hooks = NO_HOOKS) -> None:
         if hooks is not NO_HOOKS and config.engine == "ray":
-            raise ConfigError("engine 'ray' has no hooks of experiments; use --engine processes or inline")
+            raise ConfigError("engine 'ray' does not support hooks; use --engine processes or inline")
         self.config, self.hooks = config, hooks
         self.recipe = find_recipe(config.recipe, config.fusion)
+        check_kinds(config.prototypes, dataset.kind, dataset.name)
         dataset = dataset if len(dataset.y_test) else hold_out(dataset, seed=config.seed)
         if not len(dataset.y_test):
             samples = len(dataset.y_train)
-            raise DataError(f"{dataset.name}: {samples} samples, too few to withhold some for a test; give more")
+            raise DataError(f"{dataset.name}: {samples} samples, too few to hold out a test set; give more")
         self.test_x = view_of(dataset.test_inputs())
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
@@ -85,7 +88,7 @@ class Simulation:
         self.devices = make_devices(config, dataset, hooks)
         self.memory = Memory()
         self.side_artifact: PublishedSideArtifact | None = None
-        self.changed: list[SimulatedDevice] = []  # since the last checkpoint: they keep something else now
+        self.changed: list[SimulatedDevice] = []  # their local state changed since the last checkpoint
         self.groups = [self._make_group(name, dataset) for name in config.prototypes]
         bench = Bench(
             devices=self.devices,
@@ -102,13 +105,14 @@ class Simulation:
         self.close()
 
     def close(self) -> None:
-        """End the engine's processes."""
+        """Stop the engine's processes."""
         self.engine.close()
 
     def _make_group(self, name: str, dataset: Dataset) -> Group:
         arch, precision = parse_prototype(name)
         spec = PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, self.config.latent)
-        model = build(spec, generator=torch_rng(self.config.seed, "init", name))
+        with about("prototypes"):
+            model = build(spec, generator=torch_rng(self.config.seed, "init", name))
         state = unpack(pack_state(model.state_dict(), floats="fp32"))
         shapes = {key: tuple(value.shape) for key, value in state.items()}
         mine = [d for d in self.devices if d.prototype == name]
@@ -121,13 +125,13 @@ class Simulation:
 
     @property
     def side_artifact_bytes(self) -> int:
-        """Of what devices are sent to learn from beside their models."""
+        """Size of the published side artifact."""
         return 0 if self.side_artifact is None else len(self.side_artifact.body.data)
 
-    def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
-        """Those of the group's devices that the aggregator would ask, by seed and round."""
+    def invited(self, group: Group, round_number: int) -> list[SimulatedDevice]:
+        """The devices of the group that the aggregator invites to this round, sampled by seed and round."""
         there = {device.id: group.name for device in group.devices}
-        chosen = sample(there, self.config.seed, number, fraction=self.config.fraction)
+        chosen = sample(there, self.config.seed, round_number, fraction=self.config.fraction)
         return [device for device in group.devices if device.id in chosen]
 
     @property
@@ -135,16 +139,16 @@ class Simulation:
         """How many devices a round invites."""
         return sum(len(self.invited(group, 1)) for group in self.groups)
 
-    def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
+    def run_round(self, round_number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
         """Invite, train, fuse and score every prototype."""
         start = time.perf_counter()
         published = {group.name: Artifact(self._published(group)) for group in self.groups}
-        sent = self._collect(number, published, on_device)
+        sent = self._collect(round_number, published, on_device)
         if self.hooks.received is not None:
-            self.hooks.received(self, number, sent)
-        scored = self.config.scores(number)
+            self.hooks.received(self, round_number, sent)
+        scored = self.config.scores(round_number)
         groups = [self._fusion_group(group, published[group.name], sent) for group in self.groups]
-        fused = self._fuse(groups, number, scored=scored)
+        fused = self._fuse(groups, round_number, scored=scored)
         facts = {group.name: self._facts(group, published[group.name], sent, fused) for group in self.groups}
         self.memory = fused.memory
         if fused.side_artifact is not None:
@@ -153,12 +157,12 @@ class Simulation:
             group.state = dict(fused.states[group.name])
         begun = time.perf_counter()
         scores = self._scores() if scored else {group.name: UNSCORED for group in self.groups}
-        own = self._own_scores(sent) if self.config.scores_devices(number) else {}
+        own = self._own_scores(sent) if self.config.scores_devices(round_number) else {}
         for group in self.groups:
             scores[group.name] = {**scores[group.name], **self.spread(group, own)}
         end = time.perf_counter()
         return RoundResult(
-            round=number,
+            round=round_number,
             prototypes={
                 name: PrototypeResult(**facts[name], **scores[name], **reported_metrics(fused.metrics[name]))
                 for name in facts
@@ -175,19 +179,19 @@ class Simulation:
             },
         )
 
-    def _fuse(self, groups: list[fusion.Group], number: int, *, scored: bool) -> fusion.Fused:
-        """Fuse the round; students of several prototypes distill side by side in the engine's workers."""
+    def _fuse(self, groups: list[fusion.Group], round_number: int, *, scored: bool) -> fusion.Fused:
+        """Fuse the round; students of several prototypes are distilled in parallel in the engine's workers."""
         together = max(self.server.processes, self.engine.workers)
         server = replace(self.server, processes=together, test=self.server.test if scored else None)
         with lent(self.engine if self.engine.workers > 1 else None):
-            return fuse_round(self.recipe, groups, server, number, self.memory)
+            return fuse_round(self.recipe, groups, server, round_number, self.memory)
 
     def _published(self, group: Group) -> bytes:
         floats = self.config.floats_of(group.model.spec.precision.quantized)
         return encode(pack_state(group.state, floats=floats))
 
     def _side_artifact(self, made: fusion_side_artifact.SideArtifact) -> PublishedSideArtifact:
-        """What devices learn from in the next round, as they read it from the wire."""
+        """The side artifact of the next round, encoded for the wire."""
         if self.hooks.side_artifact is not None:
             made = self.hooks.side_artifact(made)
         header = ModelHeader(
@@ -200,11 +204,11 @@ class Simulation:
         )
         return PublishedSideArtifact(header, Artifact(encode(pack_state(made.tensors, floats="fp16"))))
 
-    def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
-        """Have the invited devices train; what they sent, in the order of their numbers."""
+    def _collect(self, round_number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
+        """Train the invited devices; their answers, in the order of their indices."""
         extra = self.recipe.local
         news = News(
-            number=number, published=published, update=self.update, extra=extra, side_artifact=self.side_artifact
+            number=round_number, published=published, update=self.update, extra=extra, side_artifact=self.side_artifact
         )
         self.engine.open(news)
         shapes = {group.name: group.shapes for group in self.groups}
@@ -223,7 +227,7 @@ class Simulation:
         return sorted(sent, key=lambda one: one.device.number)
 
     def _batches(self, news: News) -> list[list[Task]]:
-        """The invited devices, those together that one worker trains as one computation."""
+        """The invited devices, in batches that one worker trains as one stacked computation."""
         workers, at_most = self.engine.workers, self.config.batch_devices
         return [
             [Task(device.number, device.kept) for device in batch]
@@ -236,7 +240,7 @@ class Simulation:
     def _fusion_group(self, group: Group, published: Artifact, sent: list[Sent]) -> fusion.Group:
         updates = [s.update for s in sent if s.update is not None and s.device.prototype == group.name]
         spec, state = group.model.spec, group.state
-        as_it_is = self.config.floats_of(spec.precision.quantized) == "fp32"  # the wire has rounded nothing
+        as_it_is = self.config.floats_of(spec.precision.quantized) == "fp32"  # the wire dtype rounds nothing
         previous = state if as_it_is else unpack(published.tensors)
         return fusion.Group(spec=spec, previous=previous, updates=updates)
 
@@ -251,7 +255,7 @@ class Simulation:
         }
 
     def _scores(self) -> dict[str, dict[str, Any]]:
-        """Of every prototype's model."""
+        """Score the model of every prototype."""
         wanted = [
             (group.name, key, Scoring(group.name, Artifact(state), quantized=key == "accuracy"))
             for group in self.groups
@@ -264,7 +268,7 @@ class Simulation:
         return scores
 
     def _to_score(self, group: Group) -> dict[str, bytes]:
-        """A prototype's model as boards receive and run it and, where they quantize it, with its float weights."""
+        """A prototype's model as boards run it and, if it is quantized, with its float weights too."""
         quantized = group.model.spec.precision.quantized
         return {"accuracy": self._published(group), **({"accuracy_float": _full(group.state)} if quantized else {})}
 
@@ -272,14 +276,14 @@ class Simulation:
         return self.score_devices({s.device.id: s.trained for s in sent if s.trained is not None})
 
     def spread(self, group: Group, own: Mapping[str, OwnScore]) -> dict[str, Any]:
-        """Over the group's honest devices."""
+        """Mean, worst and best accuracy of the own models of the group's honest devices."""
         spread: dict[str, Any] = spread_of([own[d.id] for d in group.devices if d.id in own and d.attack is None])
         if "whole_accuracy" in spread and self.config.keeps_models:
             spread["device_accuracy"] = spread["whole_accuracy"]
         return spread
 
     def score_devices(self, trained: Mapping[str, Received]) -> dict[str, OwnScore]:
-        """How good the own models of the devices are that have sent these updates, by id."""
+        """Score the own models of the devices that sent these updates, by device id."""
         models = {group.name: group.model for group in self.groups}
         mine = [
             device

@@ -1,12 +1,12 @@
-"""The unlabeled samples of a simulated aggregator, by what `--source` says.
+"""The unlabeled samples of a simulated aggregator, selected by `--source`.
 
-    auto    a sixth of the training set, withheld from the devices, labels dropped: FedRAD's server set
+    auto    a sixth of the training set, held out from the devices, labels dropped: FedRAD's server set
     NAME    the training samples of another dataset, such as fashion_mnist for mnist or cifar100 for cifar10
     PATH    an .npz with x, a generator as .onnx (docs/fusion.md); a folder of pictures or a .csv (docs/data.md)
     noise   or noise:gaussian, see aggregator/fusion/teachers/unlabeled.py
     none
 
-Samples of another dataset are normalised by the task's mean and std: the aggregator has one way to prepare an input.
+Samples of another dataset are normalised by the task's mean and std, as all inputs of the aggregator are.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def take_source(
     fraction: float = 1.0,
     seed: int = 0,
 ) -> tuple[torch.Tensor | None, Dataset]:
-    """The aggregator's samples as its models take them, and the dataset that is left for the devices.
+    """The aggregator's samples, preprocessed for its models, and the remaining dataset for the devices.
 
-    `classes`, `fraction` and `size` choose among the samples, in this order; the rest is left to nobody.
+    `classes`, `fraction` and `size` select among the samples, in this order; samples not selected are not used at all.
     """
     if text == "none":
         return None, dataset
@@ -81,7 +81,7 @@ def _is_dataset(text: str) -> bool:
 
 def _other(text: str, dataset: Dataset) -> Dataset:
     if text == dataset.name:
-        raise ConfigError(f"--source {text}: that is the devices' own data; give auto, which withholds some of it")
+        raise ConfigError(f"--source {text}: that is the devices' own data; give auto, which holds out a part of it")
     if dataset.vocab is None:
         pool = load(text)
     else:

@@ -1,1 +1,1 @@
-"""Sweeps: a grid of simulations, run side by side, gone on with after a break, and their means over seeds."""
+"""Sweeps: a grid of simulations, run in parallel and resumable, with means over seeds."""

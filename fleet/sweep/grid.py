@@ -1,9 +1,9 @@
-"""sweep.toml: what all runs share, and the grid of what differs.
+"""sweep.toml: the settings that all runs share, and the grid of settings that vary.
 
     [simulate]                        # any setting of `edgestill simulate`
     devices = 12
     local-epochs = 2                  # or local_epochs
-    fusion = { steps = 50 }           # flags that may be repeated are tables
+    fusion = { steps = 50 }           # repeatable flags are tables
 
     [grid]                            # lists: every combination is a run
     recipe = ["fedavg", "feddf"]
@@ -11,7 +11,7 @@
     seed = [0, 1, 2]
     fusion.lr = [1e-3, 3e-3]
 
-Runs come seed by seed, so that a first result of everything is there early.
+Runs are ordered by seed, so that every point of the grid has a first result early.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import hashlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, did_you_mean
 from core.settings import checked
-from fleet.simulation.settings.table import find_setting, scalar, written
+from fleet.simulation.settings.layers import Layer, overlay
+from fleet.simulation.settings.table import find_setting, places_in, scalar, written
 
 __all__ = ["MOST_RUNS", "SEED", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
 
@@ -35,8 +36,8 @@ MOST_RUNS = 10_000
 SEED = "seed"
 LONGEST = 100
 
-Settings = dict[str, Any]  # as they are written (fleet/simulation/settings/table.py)
-Point = dict[str, Any]  # where in the grid: `fusion.lr` for a field of a table
+Settings = dict[str, Any]  # as users write them (fleet/simulation/settings/table.py)
+Point = dict[str, Any]  # coordinates in the grid: `fusion.lr` for a field of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +47,27 @@ class Sweep:
     keys: tuple[str, ...]  # of the grid, in the order of the file
     points: tuple[Point, ...]
     shared: Settings
+    places: Mapping[str, str] = field(default_factory=dict)  # of the keys of both tables
 
     def settings(self, point: Point) -> Settings:
-        """All that the run at `point` is told."""
-        told = {key: dict(value) if isinstance(value, dict) else value for key, value in self.shared.items()}
+        """The settings of the run at `point`."""
+        return dict(self.layer(point).values)
+
+    def layer(self, point: Point) -> Layer:
+        """The same, with the places; the point comes before what all runs share."""
+        own: Settings = {}
         for key, value in point.items():
-            name, _, field = key.partition(".")
-            if field:
-                told.setdefault(name, {})[field] = value
+            name, _, part = key.partition(".")
+            if part:
+                own.setdefault(name, dict(self.shared.get(name, {})))[part] = value
             else:
-                told[name] = value
-        return told
+                own[name] = value
+        told = {key: dict(value) if isinstance(value, dict) else value for key, value in self.shared.items()}
+        return Layer(overlay(Layer(told), Layer(own)).values, self.places)
 
 
 def read_sweep(path: Path) -> Sweep:
-    """The sweep of a file, its keys and the kinds of its values checked."""
+    """Read a sweep file; its keys and the types of its values are checked."""
     file = read_toml(path)
     for name in file:
         if name not in ("simulate", "grid"):
@@ -78,7 +85,16 @@ def read_sweep(path: Path) -> Sweep:
         raise ConfigError(f"{path} [grid]: {count:,} runs; give at most {MOST_RUNS:,}")
     outer = sorted(axes, key=lambda key: key != SEED)
     points = [dict(zip(outer, values, strict=True)) for values in itertools.product(*(axes[key] for key in outer))]
-    return Sweep(keys=tuple(axes), points=tuple({key: point[key] for key in axes} for point in points), shared=shared)
+    return Sweep(
+        keys=tuple(axes),
+        points=tuple({key: point[key] for key in axes} for point in points),
+        shared=shared,
+        places={
+            key: place
+            for name in ("simulate", "grid")
+            for key, place in places_in(sub_table(file, name, str(path)), f"{path} [{name}]").items()
+        },
+    )
 
 
 def _table(shared: Settings, key: str) -> Mapping[str, Any]:
@@ -111,7 +127,7 @@ def _several(values: Any, what: str) -> list[Any]:
 
 
 def run_name(point: Point) -> str:
-    """A folder's name for the run at `point`; another point gives another one.
+    """The folder name of the run at `point`, unique per point.
 
     >>> run_name({"recipe": "feddf", "fusion.lr": 0.001, "seed": 0})
     'recipe=feddf,fusion.lr=0.001,seed=0'

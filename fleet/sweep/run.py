@@ -1,4 +1,4 @@
-"""A sweep from its file to its tables: every run checked, those that are missing made, means over seeds written."""
+"""Executes a sweep: checks every run, executes the missing ones, writes means over seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.files import write_atomic
 from core.versions import versions
 from fleet.data import load
 from fleet.jobs import Progress
-from fleet.partition import uses_alpha
+from fleet.simulation.settings.layers import about
 from fleet.sweep import table
 from fleet.sweep.grid import Sweep, read_sweep
 from fleet.sweep.runner import Planned, make_folders, plan, run_missing
@@ -22,7 +22,7 @@ __all__ = ["Ended", "Runs", "open_sweep", "run_sweep"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """A sweep whose runs can all be made."""
+    """A checked sweep."""
 
     sweep: Sweep
     folder: Path
@@ -30,34 +30,33 @@ class Runs:
 
     @property
     def missing(self) -> list[Planned]:
-        """Runs that are not done."""
+        """Runs that are not complete."""
         return [run for run in self.planned if run.state() != "done"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What came of it."""
+    """The outcome of a sweep."""
 
     rows: Sequence[table.Row]
     facts: Mapping[str, Any]  # sweep.json
-    failed: str = ""  # which runs failed and why, in one line; empty where none did
+    failed: str = ""  # one line about failed runs; empty if none failed
 
 
 def open_sweep(file: Path, folder: Path) -> Runs:
-    """The runs of a file, with `folder` for what they write; datasets and partitions are there, or it is refused."""
+    """The runs of a file, with `folder` for what they write; datasets are there, or it is refused."""
     sweep = read_sweep(file)
     if "engine" not in (*sweep.shared, *sweep.keys):
-        sweep.shared["engine"] = "inline"  # runs are side by side already
+        sweep.shared["engine"] = "inline"  # the runs themselves are parallel
     planned = plan(sweep, folder)
-    for dataset in dict.fromkeys(run.config.dataset for run in planned):
-        load(dataset)
-    for name in dict.fromkeys(run.config.partition for run in planned):
-        uses_alpha(name)  # refuses one that there is not
+    for dataset, run in {run.config.dataset: run for run in planned}.items():
+        with sweep.layer(run.point).located(), about("dataset"):
+            load(dataset)
     return Runs(sweep=sweep, folder=folder, planned=planned)
 
 
 def run_sweep(runs: Runs, *, jobs: int, force: bool = False, show: Callable[[Progress], None]) -> Ended:
-    """Make the missing runs, `jobs` at a time; the tables of what is there are written also where it was cut."""
+    """Execute the missing runs, `jobs` at a time; the tables are written even if the sweep is interrupted."""
     make_folders(runs.folder)
     missing = len(runs.missing)
     try:
@@ -76,7 +75,7 @@ def _failed_text(failed: Mapping[str, str], missing: int, planned: Sequence[Plan
 
 
 def _write_tables(runs: Runs) -> tuple[list[table.Row], dict[str, Any]]:
-    """`sweep.json`, `sweep.csv` and `runs.csv` of the runs that are done."""
+    """Write `sweep.json`, `sweep.csv` and `runs.csv` of the completed runs."""
     measured = table.measure(runs.planned)
     rows, done = table.rows(measured), {run.name for run in measured}
     facts = {

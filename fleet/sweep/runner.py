@@ -1,7 +1,7 @@
-"""A sweep on disk: which of its runs are there, and the processes that make the others.
+"""A sweep on disk: the state of its runs, and the processes that execute the missing ones.
 
-DIR/runs/NAME/      what `edgestill simulate --out` writes: run.json, curves.png
-DIR/logs/NAME.log   what the run said
+DIR/runs/NAME/      output of `edgestill simulate --out`: run.json, curves.png
+DIR/logs/NAME.log   log of the run
 DIR/sweep.json, sweep.csv, runs.csv
 """
 
@@ -17,6 +17,7 @@ from fleet.jobs import Job, Progress, run_jobs
 from fleet.results.run_file import SCHEMA, essence, read_run
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.settings.configure import configure
+from fleet.simulation.settings.layers import overlay
 from fleet.simulation.settings.table import from_environment
 from fleet.sweep.grid import Point, Sweep, names
 from fleet.sweep.settings import flags_of
@@ -42,7 +43,7 @@ class Planned:
         return hash(self.name)
 
     def state(self) -> str:
-        """`done`, `unfinished`, `missing`, or `other`: the folder holds a run that was told other things."""
+        """`done`, `unfinished`, `missing`, or `other`: the folder holds a run with another configuration."""
         if not (self.folder / "run.json").exists():
             return "missing"
         try:
@@ -55,40 +56,43 @@ class Planned:
         return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
 
     def _can_go_on(self) -> bool:
-        """Whether there is a checkpoint, and of this edgestill: an older one's students learned otherwise."""
+        """Whether there is a checkpoint of this schema: older versions distilled differently."""
         try:
             ours = read_run(self.folder)["schema"] == SCHEMA
         except DataError:
-            ours = True  # `simulate --resume` says what is wrong with it
+            ours = True  # `simulate --resume` reports the error
         return ours and any((self.folder / "checkpoint").glob("*.safetensors"))
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of the process that makes it, or goes on with it."""
+        """The command line of the process that starts or resumes the run."""
         if self.state() == "unfinished" and self._can_go_on():
             return module_arguments("edgestill", "simulate", f"--resume={self.folder}")
-        # --force: what is there of the run was seen not to be wanted
+        # --force: `state` has shown that the files may be replaced
         return module_arguments("edgestill", "simulate", *self.flags, f"--out={self.folder}", "--force")
 
 
 def plan(sweep: Sweep, out: Path) -> list[Planned]:
-    """Every run of the sweep with its configuration; `ConfigError` names the first that cannot be.
+    """Every run of the sweep with its configuration; `ConfigError` names the first invalid one.
 
-    Runs are made by processes that are told the sweep's settings as flags; variables hold for the others.
+    The processes of the runs get the sweep's settings as flags; environment variables apply to the other settings.
     """
     planned, variables = [], from_environment()
     for name, point in names(sweep.points).items():
-        settings = sweep.settings(point)
-        try:
-            config = configure({**variables, **settings})
-        except ConfigError as error:
-            raise ConfigError(f"{name}: {error}") from error
+        own = sweep.layer(point)
+        told = overlay(variables, own)
+        with told.located():
+            try:
+                config = configure(told.values)
+            except ConfigError as error:
+                error.args = (f"{error} (run {name})",)
+                raise
         planned.append(
             Planned(
                 name=name,
                 point=point,
                 config=config,
-                flags=tuple(flags_of(settings)),
+                flags=tuple(flags_of(dict(own.values))),
                 folder=out / "runs" / name,
                 log=out / "logs" / f"{name}.log",
             )
@@ -97,7 +101,7 @@ def plan(sweep: Sweep, out: Path) -> list[Planned]:
 
 
 def make_folders(out: Path) -> None:
-    """Make the folders of a sweep."""
+    """Create the folders of a sweep."""
     try:
         for name in ("runs", "logs"):
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -108,12 +112,12 @@ def make_folders(out: Path) -> None:
 def run_missing(
     runs: Sequence[Planned], *, jobs: int, force: bool = False, show: Callable[[Progress], None]
 ) -> dict[str, str]:
-    """Make the runs that are not done, `jobs` at a time; why some failed, by name."""
+    """Execute the runs that are not complete, `jobs` at a time; returns the errors of failed runs by name."""
     other = [run for run in runs if run.state() == "other"]
     if other and not force:
         raise ConfigError(
-            f"{other[0].folder}: holds a run of other settings, one of {len(other)}; give another --out, or --force to "
-            "replace them"
+            f"{other[0].folder}: holds a run with other settings, one of {len(other)}; give another --out, or --force "
+            "to replace them"
         )
     wanted = [run for run in runs if run.state() != "done"]
     made = [Job(key=run, arguments=run.arguments, log=run.log) for run in wanted]

@@ -1,4 +1,4 @@
-"""What a run of a sweep is told, as the command line of `edgestill simulate`."""
+"""Settings of a sweep's run as the command line of `edgestill simulate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["flags_of"]
 
 
 def flags_of(settings: Settings) -> list[str]:
-    """The command line of these settings."""
+    """The flags of these settings."""
     words: list[str] = []
     for key, value in settings.items():
         setting = SETTINGS[key]
@@ -19,5 +19,5 @@ def flags_of(settings: Settings) -> list[str]:
         elif setting.kind is bool:
             words += [setting.flag] if value else []
         else:
-            words.append(f"{setting.flag}={value}")  # one word: a value may start with a dash
+            words.append(f"{setting.flag}={value}")  # one argument: a value may start with a dash
     return words

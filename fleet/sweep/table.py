@@ -1,4 +1,4 @@
-"""Means and standard deviations over seeds: one row per point of the grid, as values, CSV and lines for people."""
+"""Means and standard deviations over seeds, one row per point of the grid, as values and CSV."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from fleet.sweep.runner import Planned
 
 __all__ = ["Measured", "Row", "measure", "rows", "rows_csv", "runs_csv"]
 
-#: Metrics of a run beside the accuracies of its prototypes.
+#: Metrics of a run in addition to the accuracies of its prototypes.
 ACCURACY, ENSEMBLE, BYTES_UP, BYTES_DOWN, SECONDS = "accuracy", "ensemble", "bytes_up", "bytes_down", "seconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A run that is done."""
+    """A completed run."""
 
     name: str
     point: Point
-    metrics: dict[str, float]  # accuracy is the mean of the prototypes; each has its own under its name
-    lost: str = ""  # devices whose training failed, in words
+    metrics: dict[str, float]  # `accuracy` is the mean over the prototypes; each prototype's is stored by its name
+    lost: str = ""  # text about devices whose training failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ only in the seed."""
 
     point: Point  # without the seed
     seeds: tuple[Any, ...]
     mean: dict[str, float]
-    std: dict[str, float | None]  # of a sample; None for a single run
+    std: dict[str, float | None]  # sample standard deviation; None for a single run
 
     def to_json(self) -> dict[str, Any]:
-        """As sweep.json has it."""
+        """The row in sweep.json."""
         metrics = {name: {"mean": self.mean[name], "std": self.std[name]} for name in self.mean}
         return {"point": self.point, "seeds": list(self.seeds), "metrics": metrics}
 
 
 def measure(runs: Sequence[Planned]) -> list[Measured]:
-    """What the runs that are done came to."""
+    """The results of the completed runs."""
     done = [run for run in runs if run.state() == "done"]
     read = [(run, read_facts(run.folder, run.name)) for run in done]
     return [
@@ -69,7 +69,7 @@ def _metrics(run: RunFacts) -> dict[str, float]:
 
 
 def rows(measured: Sequence[Measured]) -> list[Row]:
-    """By point without the seed, in the order in which they first come."""
+    """Rows by point without the seed, in order of first occurrence."""
     groups: dict[tuple[tuple[str, Any], ...], list[Measured]] = {}
     for run in measured:
         groups.setdefault(tuple((k, v) for k, v in run.point.items() if k != SEED), []).append(run)
@@ -92,7 +92,7 @@ def _all(several: Sequence[dict[str, float]]) -> list[str]:
 
 
 def rows_csv(found: Sequence[Row]) -> str:
-    """`sweep.csv`: a column per key of the grid, then mean and std of every metric; empty where there is none."""
+    """`sweep.csv`: a column per key of the grid, then mean and std of every metric; empty if missing."""
     keys, metrics = list(dict.fromkeys(k for row in found for k in row.point)), _all([row.mean for row in found])
     head = [*keys, "runs", *(f"{name} {what}" for name in metrics for what in ("mean", "std"))]
     lines = [
@@ -107,7 +107,7 @@ def rows_csv(found: Sequence[Row]) -> str:
 
 
 def runs_csv(measured: Sequence[Measured]) -> str:
-    """`runs.csv`: every run that is done."""
+    """`runs.csv`: every completed run."""
     keys, metrics = list(dict.fromkeys(k for run in measured for k in run.point)), _all([r.metrics for r in measured])
     lines = [
         [run.name, *(run.point.get(key, "") for key in keys), *(run.metrics.get(name) for name in metrics)]

@@ -1,14 +1,14 @@
-"""When devices are there: always, by chance, or as a trace file says.
+"""When devices are available: always, at random, or by a trace file.
 
-A trace is a CSV file with a header and one window a line, in virtual seconds; a device has as many as it likes, and one
-that has none is always there. It repeats after the last end of all.
+A trace is a CSV file with a header and one window per line, in virtual seconds. A device may have any number of
+windows; a device without any is always available. The trace repeats after the last end of all windows.
 
     device,from,to
     sim-0,0,3600
     sim-0,7200,9000
     sim-1,1800,86400
 
-Work goes on only while the device is there: what is cut off by the end of a window is continued in the next.
+A device works only while it is available: work interrupted by the end of a window continues in the next.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Of all devices."""
+    """Availability of all devices."""
 
-    windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)  # sorted, apart from each other
-    share: float = 1.0  # of the rounds that a device is there for, drawn anew in each
-    dropout: float = 0.0  # of the rounds that it begins and never ends
+    windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)  # sorted, disjoint
+    share: float = 1.0  # probability that a device is available, drawn per round
+    dropout: float = 0.0  # probability that it starts a round and never finishes it
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -49,21 +49,21 @@ class Availability:
 
     @property
     def period(self) -> float:
-        """After which windows repeat."""
+        """The period after which windows repeat."""
         return max((end for windows in self.windows.values() for _, end in windows), default=math.inf)
 
-    def there(self, device: str, number: int, now: float) -> bool:
-        """Whether the device can be asked in round `number`, which begins at `now`."""
-        if _drawn(self.seed, "there", number, device) >= self.share:
+    def there(self, device: str, round_number: int, now: float) -> bool:
+        """Whether the device is available for round `round_number`, which begins at `now`."""
+        if _drawn(self.seed, "there", round_number, device) >= self.share:
             return False
         return self.next(device, now) == now
 
-    def drops(self, device: str, number: int) -> bool:
-        """Whether it begins round `number` and is not heard of again before the next."""
-        return _drawn(self.seed, "drop", number, device) < self.dropout
+    def drops(self, device: str, round_number: int) -> bool:
+        """Whether it starts round `round_number` and drops out."""
+        return _drawn(self.seed, "drop", round_number, device) < self.dropout
 
     def next(self, device: str, now: float) -> float:
-        """The first moment from `now` on at which it is there."""
+        """The first time from `now` on at which it is available."""
         own = self.windows.get(device)
         if not own:
             return now
@@ -72,12 +72,12 @@ class Availability:
         return base + (self.period + own[0][0] if found is None else found)
 
     def finish(self, device: str, start: float, busy: float) -> float:
-        """When it has been there for `busy` seconds since `start`."""
+        """The time at which it has been available for `busy` seconds since `start`."""
         own = self.windows.get(device)
         if not own:
             return start + busy
         online = sum(end - begin for begin, end in own)
-        whole = max(math.ceil(busy / online) - 1, 0)  # periods, which leave the offset as it is
+        whole = max(math.ceil(busy / online) - 1, 0)  # whole periods, which do not change the offset
         now, left = start + self.period * whole, busy - whole * online
         while True:
             now = self.next(device, now)
@@ -88,13 +88,13 @@ class Availability:
             now, left = now + room, left - room
 
     def _wrapped(self, now: float) -> tuple[float, float]:
-        """When the period that `now` is in began, and how far into it `now` is."""
+        """The start of the current period, and the offset of `now` in it."""
         count = math.floor(now / self.period)
         return count * self.period, now - count * self.period
 
 
 def _drawn(seed: int, *purpose: object) -> float:
-    """A number in [0, 1)."""
+    """A random number in [0, 1)."""
     return derive_seed(seed, "availability", *purpose) / 2**63
 
 
@@ -109,9 +109,9 @@ def read_trace(path: Path) -> dict[str, list[Window]]:
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
         raise DataError(f"{path}: the first line must be {','.join(HEADER)}")
     windows: dict[str, list[Window]] = {}
-    for number, row in enumerate(rows[1:], start=2):
+    for line_number, row in enumerate(rows[1:], start=2):
         if row:
-            device, window = _window(path, number, row)
+            device, window = _window(path, line_number, row)
             windows.setdefault(device, []).append(window)
     for device, own in windows.items():
         own.sort()
@@ -123,12 +123,12 @@ def read_trace(path: Path) -> dict[str, list[Window]]:
     return windows
 
 
-def _window(path: Path, number: int, row: Sequence[str]) -> tuple[str, Window]:
+def _window(path: Path, line_number: int, row: Sequence[str]) -> tuple[str, Window]:
     try:
         device, start, end = row[0].strip(), float(row[1]), float(row[2])
         sound = len(row) == len(HEADER) and bool(device) and 0 <= start < end < math.inf
     except (IndexError, ValueError):
         sound = False
     if not sound:
-        raise DataError(f"{path}, line {number}: expected device,from,to in seconds with 0 <= from < to")
+        raise DataError(f"{path}, line {line_number}: expected device,from,to in seconds with 0 <= from < to")
     return device, (start, end)

@@ -1,12 +1,12 @@
 """Asynchronous rounds in virtual time: FedBuff, Nguyen et al. 2022, Algorithm 1, arXiv:2106.06639.
 
-M devices train at any time, each from the model that was current when it began. An update goes to a buffer and frees a
-place for another device; when K are in, they are fused, and the model's version rises by one. An update that began at
-version v and is fused into version t is tau = t - v versions stale, and counts for
+M devices train at any time, each from the model that was current when it started. An update goes to a buffer and frees
+a place for another device; when the buffer holds K updates, they are fused and the model's version increases by one.
+An update that started at version v and is fused into version t is tau = t - v versions stale, and counts as
 
     w_t + s(tau) (w_k - w_v),   s(tau) = 1 / sqrt(1 + tau)
 
-How long a device takes does not depend on what it learns, so who meets whom can be told before anything is trained.
+The duration of a device's training does not depend on its result, so the order of all updates is known in advance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.seeds import derive_seed
 
 __all__ = ["Arrival", "Flush", "discount", "flushes"]
 
-#: (device, how often it was asked, when it begins) -> when its update is there; infinity: never
+#: (device, how often it was invited, start time) -> arrival time of its update; infinity: never
 Finish = Callable[[str, int, float], float]
 
 
@@ -32,8 +32,8 @@ class Arrival:
     """An update in the buffer."""
 
     device: str
-    turn: int  # how often the device has been asked, from 1
-    version: int  # of the model that it began with; 0 is the first
+    turn: int  # how often the device was invited, from 1
+    version: int  # version of the model that it started from, from 0
     began: float
     arrived: float
 
@@ -42,13 +42,13 @@ class Arrival:
 class Flush:
     """A full buffer."""
 
-    number: int  # of the version that it makes, from 1
+    number: int  # version that it creates, from 1
     time: float
     arrivals: tuple[Arrival, ...]
-    oldest: int  # version that a device still trains from, or will
+    oldest: int  # oldest version that a device still needs
 
     def staleness(self, arrival: Arrival) -> int:
-        """tau: versions between the model that the update began with and the one that it is fused into."""
+        """tau: versions between the model that the update started from and the one that it is fused into."""
         return self.number - 1 - arrival.version
 
 
@@ -64,14 +64,14 @@ def discount(staleness: int) -> float:
 def flushes(
     devices: Sequence[str], finish: Finish, *, concurrency: int, buffer: int, patience: float, seed: int = 0
 ) -> Iterator[Flush]:
-    """Buffers as they fill, without end; a device that is not heard of for `patience` seconds gives up its place."""
+    """Yield full buffers, endlessly; a device without an update after `patience` seconds loses its place."""
     if not 1 <= concurrency <= len(devices):
         raise ConfigError(f"{concurrency} devices at a time; give 1 to {len(devices)}, as many as there are")
     if buffer < 1:
         raise ConfigError(f"a buffer of {buffer} updates; give at least 1")
     rng = np.random.default_rng(derive_seed(seed, "buffered"))
     idle, turns = list(devices), dict.fromkeys(devices, 0)
-    queue: list[tuple[float, int, str, Arrival | None]] = []  # when a place is free again, and what came with it
+    queue: list[tuple[float, int, str, Arrival | None]] = []  # when a place becomes free, and its update
     version, started, waiting = 0, 0, list[Arrival]()
 
     def begin(now: float) -> None:

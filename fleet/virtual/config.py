@@ -1,4 +1,4 @@
-"""What a simulation in virtual time is told. Imports no torch."""
+"""The settings of virtual time. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from core.errors import ConfigError
 from core.limits import DEVICES, SECONDS, Range
+from fleet.simulation.settings.layers import about
 from fleet.simulation.settings.panels import check_ranges, in_time
 
 if TYPE_CHECKING:
@@ -21,22 +22,22 @@ SOME = Range(0, DEVICES.most)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualTime:
-    """Boards, when they are there, and how rounds end."""
+    """Boards, their availability, and the rules that close rounds."""
 
-    boards: tuple[str, ...]  # of every device, by its number
+    boards: tuple[str, ...]  # of every device, by index
     deadline_s: Annotated[
         float, in_time("Virtual seconds until a round is closed.", Range(1e-6, SECONDS.most), key="deadline")
     ] = 3600.0
-    quorum: Annotated[float, in_time("Share of the invited that is enough at the deadline.")] = 0.5
-    availability: Annotated[float, in_time("Share of the rounds that a device is there for.")] = 1.0
-    dropout: Annotated[float, in_time("Share of the rounds that it begins and never ends.")] = 0.0
-    trace: Annotated[str, in_time("CSV file that says when devices are there.", kind=Path)] | None = None
-    hardware: (  # goes before what ships with edgestill
-        Annotated[str, in_time("TOML file with speeds and watts of boards of yours.", kind=Path)] | None
+    quorum: Annotated[float, in_time("Fraction of invited devices that must have answered at the deadline.")] = 0.5
+    availability: Annotated[float, in_time("Probability that a device is available for a round.")] = 1.0
+    dropout: Annotated[float, in_time("Probability that a device starts a round and never finishes it.")] = 0.0
+    trace: Annotated[str, in_time("CSV file of the times at which devices are available.", kind=Path)] | None = None
+    hardware: (  # overrides the boards that ship with edgestill
+        Annotated[str, in_time("TOML file with speed and power of your own boards.", kind=Path)] | None
     ) = None
-    buffer: Annotated[int, in_time("No rounds: fuse when so many updates are in (FedBuff); 0 is off.", SOME)] = 0
+    buffer: Annotated[int, in_time("Fuse whenever this many updates have arrived (FedBuff); 0 is off.", SOME)] = 0
     concurrency: Annotated[
-        int, in_time("With --buffer: devices that train at any time; 0: as a round invites.", SOME)
+        int, in_time("With --buffer: devices in training at any time; 0: as many as a round invites.", SOME)
     ] = 0
 
     def __post_init__(self) -> None:
@@ -45,18 +46,25 @@ class VirtualTime:
 
         check_ranges(self)
         if not 0 < self.quorum <= 1:
-            raise ConfigError(f"quorum {self.quorum}; give a number above 0 and at most 1")
+            with about("quorum"):
+                raise ConfigError(f"--quorum {self.quorum:g}; give a number above 0 and at most 1")
         if self.concurrency and not self.buffer:
-            raise ConfigError("--concurrency goes with --buffer")
+            with about("concurrency"):
+                raise ConfigError("--concurrency requires --buffer")
         known = self._known() if self.boards else {}
-        for board in self.boards:
-            find_board(board, known)
+        with about("devices"):
+            for board in self.boards:
+                find_board(board, known)
         if self.trace:
-            read_trace(Path(self.trace))
-        Availability(share=self.availability, dropout=self.dropout)
+            with about("trace"):
+                read_trace(Path(self.trace))
+        with about("availability"):
+            Availability(share=self.availability)
+        with about("dropout"):
+            Availability(dropout=self.dropout)
 
     def hardware_of_all(self) -> list[Hardware]:
-        """Of every device, by its number."""
+        """The hardware of every device, by index."""
         from fleet.virtual.hardware import find_board
 
         known = self._known()
@@ -65,10 +73,11 @@ class VirtualTime:
     def _known(self) -> dict[str, Hardware]:
         from fleet.virtual.hardware import known_hardware
 
-        return known_hardware(Path(self.hardware) if self.hardware else None)
+        with about("hardware"):
+            return known_hardware(Path(self.hardware) if self.hardware else None)
 
     def when(self, devices: list[str], seed: int) -> Availability:
-        """When the devices are there; a trace may only speak of those."""
+        """The availability of the devices; a trace may name only these."""
         from fleet.virtual.availability import Availability, read_trace
 
         windows = read_trace(Path(self.trace)) if self.trace else {}

@@ -1,10 +1,10 @@
-"""What boards do in virtual time: seconds and joules of one round on one device.
+"""The cost of one round on one board, in virtual seconds and joules.
 
     t = t_down + t_train + t_up = down / r_down + (t_start + F / S) + up / r_up
-    E = P_radio (t_down + t_up) + P_train t_train
+    E = P_radio (t_down + t_up) + P_train t_train + P_idle t_wait
 
-with `down` and `up` in bits, rates r in bits per second, F floating-point operations, S the board's speed and t_start
-the time that its training process takes to start.
+with `down` and `up` in bits, rates r in bits per second, F floating-point operations, S the board's speed, t_start the
+time that its training process takes to start and t_wait the time from its answer until the round is closed.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from core.limits import DEVICES
 from core.settings import Settings, describe, given, within
 from wire.ids import check_id
 
-__all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage"]
+__all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage", "waiting"]
 
 FILE = Path(__file__).parent / "hardware.toml"
 Positive = Annotated[float, within(1e-6, 1e9)]
 
 
 class Hardware(Settings, frozen=True, kw_only=True):
-    """One kind of board."""
+    """Speed and power of one kind of board."""
 
-    board: str  # of the table
-    start_s: Positive  # until the training process trains
-    gflops: Positive  # sustained while it trains, in 1e9 operations a second
+    board: str  # name of its table
+    start_s: Positive  # start-up of the training process
+    gflops: Positive  # sustained in training, in 1e9 operations per second
     up_mbps: Positive
     down_mbps: Positive
-    train_watts: Positive  # of the whole board while it trains,
+    train_watts: Positive  # of the whole board in training,
     radio_watts: Positive  # while it sends or receives,
-    idle_watts: Positive  # and while it waits
+    idle_watts: Positive  # and while idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
-    """What one round asks of one device."""
+    """The work of one round on one device."""
 
     down_bytes: int
     flops: float
@@ -51,7 +51,7 @@ class Trip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What it costs a board; the sum of two is that of both."""
+    """The cost for a board; costs can be added."""
 
     seconds: float = 0.0
     train_seconds: float = 0.0
@@ -70,7 +70,7 @@ class Usage:
 
 
 def usage(hardware: Hardware, trip: Trip) -> Usage:
-    """Fetch, train, send.
+    """The cost of download, training and upload.
 
     >>> pi = Hardware(
     ...     board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1
@@ -90,8 +90,13 @@ def usage(hardware: Hardware, trip: Trip) -> Usage:
     )
 
 
+def waiting(hardware: Hardware, seconds: float) -> Usage:
+    """Idle until the round is closed."""
+    return Usage(joules=hardware.idle_watts * max(seconds, 0.0))
+
+
 def known_hardware(path: Path | None = None) -> dict[str, Hardware]:
-    """By board; what the file at `path` says goes before what ships with edgestill."""
+    """Hardware by board; the file at `path` overrides the boards that ship with edgestill."""
     return {**_shipped(), **(_read(path) if path else {})}
 
 
@@ -112,7 +117,7 @@ def _read(path: Path) -> dict[str, Hardware]:
 
 
 def _own_name(name: str, where: str) -> str:
-    """Of a table in a file of the user's: that of a board that ships with edgestill, or a new one."""
+    """The board of a table in a user's file: a board that ships with edgestill, or a new one."""
     try:
         return find_board(name)
     except ConfigError:
@@ -125,9 +130,9 @@ def _own_name(name: str, where: str) -> str:
 
 
 def find_board(text: str, known: Collection[str] = ()) -> str:
-    """The board meant by `text`, which may lack hyphens and an end that is clear: rpi4, rpi-zero2w, jetson-orin.
+    """The board named by `text`; hyphens and an unambiguous ending may be omitted: rpi4, rpi-zero2w, jetson-orin.
 
-    `known` are those of a file of the user's; without it, those that ship with edgestill.
+    `known` are the boards of a user's file; by default, those that ship with edgestill.
     """
     names = list(known or _shipped())
     plain: Mapping[str, str] = {name.replace("-", ""): name for name in names}
@@ -135,14 +140,15 @@ def find_board(text: str, known: Collection[str] = ()) -> str:
     if wanted in plain:
         return plain[wanted]
     starts = [name for short, name in plain.items() if short.startswith(wanted)] if wanted else []
-    if len(starts) == 1:
-        return starts[0]
+    shortest = min(starts, key=len, default="")
+    if starts and all(name.startswith(shortest) for name in starts):  # the others are variants of it
+        return shortest
     hint = f"; did you mean {' or '.join(starts)}?" if starts else did_you_mean(text, names)
     raise ConfigError(f"no board {text!r}{hint or '; known: ' + ' '.join(names)}")
 
 
 def parse_boards(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
-    """The board of every device, by `rpi4:10,rpi-zero2w:5`; an order without a number is one device."""
+    """The board of every device, parsed from `rpi4:10,rpi-zero2w:5`; a board without a count is one device."""
     devices: list[str] = []
     for order in text.split(","):
         name, colon, count = order.strip().partition(":")

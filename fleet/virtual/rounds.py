@@ -17,24 +17,24 @@ Arrivals = Callable[[Mapping[str, str]], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """How a round went."""
+    """The outcome of a round."""
 
     invited: tuple[str, ...]
-    answered: tuple[str, ...]  # in time, first come first
-    late: tuple[str, ...]  # their updates came after the round was closed
-    lost: tuple[str, ...]  # theirs never came
+    answered: tuple[str, ...]  # in time, in order of arrival
+    late: tuple[str, ...]  # updates that arrived after the round was closed
+    lost: tuple[str, ...]  # updates that never arrived
     opened: float
     closed: float
     abandoned: str = ""  # why nothing was fused
 
 
-def collect(rules: Rules, number: int, there: Mapping[str, str], now: float, arrivals: Arrivals) -> Collected:
-    """Open round `number` at `now` with the devices that are `there` (id: prototype) and see who answers in time."""
+def collect(rules: Rules, round_number: int, there: Mapping[str, str], now: float, arrivals: Arrivals) -> Collected:
+    """Open round `round_number` at `now` with the available devices (id: prototype) and collect the answers in time."""
     devices = {device: Seen(status="online", prototype=prototype) for device, prototype in there.items()}
-    state = RoundState(rules=rules, phase=Phase.WAITING, round=number - 1, devices=devices)
+    state = RoundState(rules=rules, phase=Phase.WAITING, round=round_number - 1, devices=devices)
     state, _ = step(state, Tick(now))
     if state.phase is not Phase.COLLECTING:
-        why = f"{len(there)} devices are there, {rules.min_devices} are needed"
+        why = f"{len(there)} devices are available, {rules.min_devices} are needed"
         return Collected(invited=(), answered=(), late=(), lost=(), opened=now, closed=now, abandoned=why)
     times = arrivals(state.invited)
     state, answered, closed, actions = _until_closed(state, times, now)
@@ -53,7 +53,7 @@ def collect(rules: Rules, number: int, there: Mapping[str, str], now: float, arr
 def _until_closed(
     state: RoundState, times: Mapping[str, float], now: float
 ) -> tuple[RoundState, list[str], float, list[Action]]:
-    """(state, who answered, when it closed, the engine's last actions)."""
+    """(state, devices that answered, closing time, the engine's last actions)."""
     answered: list[str] = []
     actions: list[Action] = []
     queue = sorted((times[device], device) for device in state.invited)

@@ -1,13 +1,14 @@
-"""A simulated fleet in virtual time: who answers a round, and when, follows from boards, links and availability.
+"""A simulated fleet in virtual time: boards, links and availability determine when each device answers.
 
-Only devices whose update counts are trained; the time of the others is charged all the same. With a buffer there are no
-rounds: `run_round(n)` is the n-th full buffer (`buffered.py`), and devices train from the model that they began with.
+Only devices whose update is fused are trained; the time and energy of the others are counted too. With a buffer there
+are no rounds: `run_round(n)` is the n-th full buffer (`buffered.py`), and devices train from the model that they
+started with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
@@ -27,14 +28,14 @@ from fleet.simulation.received import Sent
 from fleet.simulation.round_message import Artifact
 from fleet.simulation.simulation import Group, OnDevice, Simulation
 from fleet.virtual.buffered import Flush, discount, flushes
-from fleet.virtual.hardware import Trip, Usage, usage
+from fleet.virtual.hardware import Trip, Usage, usage, waiting
 from fleet.virtual.rounds import Collected, collect
 from fleet.virtual.work import forward_flops, training_flops
 from quant.pack import unpack
 
 __all__ = ["VirtualSimulation"]
 
-PAUSE = 60.0  # virtual seconds until a round is tried again for which too few devices were there
+PAUSE = 60.0  # virtual seconds until a round with too few available devices is retried
 
 
 class VirtualSimulation(Simulation):
@@ -51,38 +52,38 @@ class VirtualSimulation(Simulation):
         self._flops = {group.name: forward_flops(group.model) for group in self.groups}
         self._published_bytes: dict[str, int] = {}
         self._chosen: set[str] = set()
-        self._versions: dict[int, Mapping[str, Artifact]] = {}  # as published, while a device may begin with them
+        self._versions: dict[int, Mapping[str, Artifact]] = {}  # published models that a device may still start from
         self._flush: Flush | None = None
         if self.virtual.buffer and self.update != "state":
             raise ConfigError(f"--buffer needs whole models; recipe {self.recipe.name} has devices send {self.update}")
 
-    def invited(self, group: Group, number: int) -> list[SimulatedDevice]:
-        """Those whose update counts."""
+    def invited(self, group: Group, round_number: int) -> list[SimulatedDevice]:
+        """The devices whose update is fused."""
         if not self._published_bytes:
-            return super().invited(group, number)  # before the first round: how many there may be
+            return super().invited(group, round_number)  # before the first round: the upper bound
         return [device for device in group.devices if device.id in self._chosen]
 
-    def run_round(self, number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
-        """As in real time; `virtual` of the result tells how long it took, and what it cost the boards."""
+    def run_round(self, round_number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
+        """As in real time; `virtual` of the result holds the virtual time and the boards' costs."""
         self._published_bytes = {g.name: len(self._published(g)) + self.side_artifact_bytes for g in self.groups}
         if self.virtual.buffer:
             flush = self._flush = next(self._flushes)
             self._chosen = {arrival.device for arrival in flush.arrivals}
-            result = super().run_round(number, on_device=on_device)
+            result = super().run_round(round_number, on_device=on_device)
             facts = self._flush_facts(flush, opened=self.now)
             self.now = flush.time
         else:
-            collected = self._collect_in_time(number)
+            collected = self._collect_in_time(round_number)
             self._chosen = set() if collected.abandoned else set(collected.answered)
-            result = super().run_round(number, on_device=on_device)
+            result = super().run_round(round_number, on_device=on_device)
             facts = self._round_facts(collected)
         return replace(result, virtual=facts)
 
     def _usage(self, device: SimulatedDevice, *, answers: bool = True) -> Usage:
-        """An update is as large as the model that is published: both are packed alike."""
+        """The cost of a round; an update has the size of the published model, since both are packed alike."""
         size = self._published_bytes[device.prototype]
         flops = training_flops(self._flops[device.prototype], self.config.training, len(device.rows))
-        if PERSONAL in self.recipe.local:  # one more training; with a teacher, its answer to every sample
+        if PERSONAL in self.recipe.local:  # a second training and, with a teacher, its forward pass over every sample
             teaches = self.recipe.local[PERSONAL] > 0
             flops = 2 * flops + teaches * self._flops[device.prototype] * len(device.rows)
         trip = Trip(down_bytes=size, flops=flops, up_bytes=size if answers else 0)
@@ -90,14 +91,14 @@ class VirtualSimulation(Simulation):
 
     # rounds
 
-    def _collect_in_time(self, number: int) -> Collected:
-        there = {d.id: d.prototype for d in self.devices if self.when.there(d.id, number, self.now)}
+    def _collect_in_time(self, round_number: int) -> Collected:
+        there = {d.id: d.prototype for d in self.devices if self.when.there(d.id, round_number, self.now)}
         opened = self.now
 
         def arrivals(invited: Mapping[str, str]) -> dict[str, float]:
-            return {name: self._arrival(name, number, opened) for name in invited}
+            return {name: self._arrival(name, round_number, opened) for name in invited}
 
-        collected = collect(self._rules, number, there, opened, arrivals)
+        collected = collect(self._rules, round_number, there, opened, arrivals)
         self.now = collected.closed if collected.invited else self._next_try()
         return collected
 
@@ -123,7 +124,7 @@ class VirtualSimulation(Simulation):
 
     def _round_facts(self, collected: Collected) -> dict[str, Any]:
         lost = set(collected.lost)
-        costs = {name: self._usage(self._of_id[name], answers=name not in lost) for name in collected.invited}
+        costs = {name: self._until_closed(name, collected, lost) for name in collected.invited}
         return {
             "opened_s": round(collected.opened, 3),
             "closed_s": round(self.now, 3),
@@ -133,6 +134,13 @@ class VirtualSimulation(Simulation):
             **({"abandoned": collected.abandoned} if collected.abandoned else {}),
             "boards": self._by_board(costs),
         }
+
+    def _until_closed(self, name: str, collected: Collected, lost: Collection[str]) -> Usage:
+        """A device's part in a round, and its wait for the others."""
+        device = self._of_id[name]
+        busy = self._usage(device, answers=name not in lost)
+        idle = collected.closed - collected.opened - busy.seconds
+        return busy + waiting(self.hardware[device.number], idle)
 
     def _by_board(self, costs: Mapping[str, Usage]) -> dict[str, dict[str, float]]:
         totals: dict[str, Usage] = {}
@@ -154,20 +162,20 @@ class VirtualSimulation(Simulation):
             seed=self.config.seed,
         )
 
-    def _collect(self, number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
-        """With a buffer: from each version that devices began with, those that did."""
+    def _collect(self, round_number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
+        """With a buffer: train the devices from the version that each started with."""
         flush = self._flush
         if flush is None:
-            return super()._collect(number, published, on_device)
-        self._versions[number - 1] = published
+            return super()._collect(round_number, published, on_device)
+        self._versions[round_number - 1] = published
         sent: list[Sent] = []
         for version in sorted({arrival.version for arrival in flush.arrivals}):
-            # a device that is twice in the buffer answers once, with what it learned last
+            # a device that is in the buffer twice is fused once, with its last update
             latest = {arrival.device: arrival.version for arrival in flush.arrivals}
             self._chosen = {device for device, began in latest.items() if began == version}
             began = self._versions[version]
-            made = super()._collect(number, dict(began), on_device)
-            stale = discount(number - 1 - version)
+            made = super()._collect(round_number, dict(began), on_device)
+            stale = discount(round_number - 1 - version)
             sent += [replace(s, update=_moved(s, began, published, stale)) for s in made]
         self._chosen = {arrival.device for arrival in flush.arrivals}
         self._versions = {version: kept for version, kept in self._versions.items() if version >= flush.oldest}
@@ -186,7 +194,7 @@ class VirtualSimulation(Simulation):
 
 
 def _moved(sent: Sent, began: Mapping[str, Artifact], current: Mapping[str, Artifact], share: float) -> Received | None:
-    """The update as it counts: w_t + s (w_k - w_v). A fresh one is what was sent."""
+    """The update as it is fused: w_t + s (w_k - w_v); unchanged if it is not stale."""
     update, name = sent.update, sent.device.prototype
     if update is None or began[name].digest == current[name].digest:
         return update

@@ -1,4 +1,4 @@
-"""What training asks of a board, in floating-point operations; an estimate that does not depend on the machine."""
+"""Estimates the floating-point operations of training, independently of the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKWARD = 2  # times the forward pass: gradients of inputs and of weights
 
 
 def forward_flops(model: Prototype) -> float:
-    """Operations of one sample's forward pass, a multiply and an add being two."""
+    """Operations of one sample's forward pass; a multiply-add counts as two."""
     example = model.example_input(generator=torch.Generator().manual_seed(0))
     training = model.training
     counter = FlopCounterMode(display=False)
@@ -28,12 +28,12 @@ def forward_flops(model: Prototype) -> float:
 
 
 def samples_seen(how: LocalTraining, examples: int) -> int:
-    """Samples that pass through the network in one round, repetitions counted."""
+    """Samples processed in one round, with repetitions."""
     per_epoch = max(math.ceil(examples / how.batch_size), 1)
     whole, rest = divmod(num_steps(per_epoch, how), per_epoch)
     return whole * examples + min(rest * how.batch_size, examples)
 
 
 def training_flops(per_sample: float, how: LocalTraining, examples: int) -> float:
-    """Operations of a device's round: forward and, at twice the cost, backward."""
+    """Operations of a device's round: forward passes and, at twice the cost, backward passes."""
     return (1 + BACKWARD) * per_sample * samples_seen(how, examples)

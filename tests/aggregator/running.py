@@ -121,7 +121,7 @@ def command(service: Aggregator, verb: str, argument: str = "") -> str:
         journal.close()
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10, told: Callable[[], str] = lambda: "") -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 120, told: Callable[[], str] = lambda: "") -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, f"not within {seconds} s: {told()}"

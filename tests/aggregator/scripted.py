@@ -123,7 +123,7 @@ class Device(threading.Thread):
     def end(self) -> None:
         self._ending = True
         self.link.wake()
-        self.join(10)
+        self.join(60)
 
     def _topic(self, leaf: str) -> str:
         return str(DeviceTopic(FLEET, self.device, leaf))

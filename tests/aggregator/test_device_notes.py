@@ -29,3 +29,16 @@ def test_notes_wait_for_their_second(tmp_path: Path) -> None:
     assert [row.id for row in journal.devices()] == ["a"]
     notes.keep(at_once=True)
     assert [row.id for row in journal.devices()] == ["a", "b"]
+
+
+def test_a_retained_message_is_no_sign_of_life(tmp_path: Path) -> None:
+    now = 100.0
+    journal = Journal(tmp_path / "journal.db")
+    notes = DeviceNotes(journal, lambda: now)
+    notes.note("a")
+    notes.keep(at_once=True)
+    now = 500.0
+    notes.note("a", live=False, status="lost")
+    notes.note("b", live=False)
+    notes.keep(at_once=True)
+    assert [(row.id, row.status, row.seen) for row in journal.devices()] == [("a", "lost", 100.0)]

@@ -58,7 +58,7 @@ class Flood(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._ending = True
-        self.join(10)
+        self.join(60)
         self._link.stop()
 
 

@@ -24,7 +24,7 @@ def test_the_report_of_a_fused_round_is_kept_with_its_models(
     conductor.fusing.drive()
     assert journal.report(2) == report
     assert journal.completed() == 2
-    assert "the update of 'b' was left out: no better than chance" in caplog.text
+    assert "the update of 'b' was excluded: no better than chance" in caplog.text
 
 
 def test_capped_devices_are_named_in_one_line_when_the_round_closes(
@@ -84,6 +84,23 @@ def test_a_round_in_which_no_update_is_to_blame_pauses_the_fleet_after_three_tri
     assert len(asked) == before  # nobody is asked again until the operator says something
     conductor.fusing.operator_said(Stop())
     assert conductor.state.phase is not Phase.FUSING
+
+
+def test_where_a_user_s_part_failed_is_in_a_file_that_the_line_names(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conductor.journal.add_update(an_update("b", 2))
+    conductor.feed(Stored("b", 2))
+    where = 'Traceback (most recent call last):\n  File "parts.py", line 3, in cautious\nKeyError: 1\n'
+    answer = {"task": "fuse", "error": "mypackage: weigh.cautious failed (KeyError: 1)", "traceback": where}
+    monkeypatch.setattr(conductor.worker, "take", lambda: answer)
+    monkeypatch.setattr(conductor.worker, "ask", lambda request: None)
+    with caplog.at_level("DEBUG"):
+        conductor.fusing.drive()
+    path = conductor.config.state / "fusion-error.txt"
+    assert path.read_text() == where
+    assert f"round 2 cannot be fused: {answer['error']} (traceback: {path}); each update is tried alone" in caplog.text
+    assert [r.levelname for r in caplog.records if "in cautious" in r.getMessage()] == ["DEBUG"]
 
 
 def test_an_update_that_cannot_be_fused_is_set_aside_and_its_device_muted(

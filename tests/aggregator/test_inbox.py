@@ -98,6 +98,17 @@ def test_a_device_that_repeats_it_is_muted(tmp_path: Path) -> None:
     service._end()
 
 
+def test_a_device_that_is_muted_in_the_middle_of_a_round_is_not_awaited(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int, str]] = []
+    monkeypatch.setattr(service.conductor, "gave_up", lambda *words: told.append(words))
+    service.gate._limit = 20
+    for _ in range(25):
+        service.inbox.receive(topic("about"), b"garbage")
+    assert told == [(DEVICE, service.conductor.number, "muted: it sends only garbage")]
+
+
 def test_an_update_that_nobody_has_thought_of_is_answered_as_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from aggregator.status import only_service
 from aggregator.storage.journal import Journal
 from core.errors import EdgestillError, RoundError
 from tests.firmware_configs.fleets import FLEET
+from tests.transport.events import eventually
 
 pytestmark = pytest.mark.light
 
@@ -31,9 +31,7 @@ def fleet(tmp_path: Path) -> FleetConfig:
 def serve_one(fleet: FleetConfig, text: str, *, failed: bool = False) -> threading.Thread:
     def serve() -> None:
         with closing(Journal(fleet.state / "journal.db")) as journal:
-            until = time.monotonic() + 20
-            while not journal.commands() and time.monotonic() < until:
-                time.sleep(0.01)
+            assert eventually(lambda: bool(journal.commands()))
             journal.answer(journal.commands()[0].id, text, failed=failed)
 
     thread = threading.Thread(target=serve)
@@ -52,10 +50,10 @@ def test_the_answer_of_a_service_comes_back(fleet: FleetConfig) -> None:
     Journal(fleet.state / "journal.db").close()
     with only_service(fleet.state):
         service = serve_one(fleet, "paused")
-        assert ask_service(fleet, "pause", wait_s=30) == "paused"
+        assert ask_service(fleet, "pause", wait_s=120) == "paused"
         service.join()
         service = serve_one(fleet, "no round is open", failed=True)
         with pytest.raises(RoundError, match="no round is open"):
-            ask_service(fleet, "skip", wait_s=30)
+            ask_service(fleet, "skip", wait_s=120)
         service.join()
         assert ask_service(fleet, "stop", wait_s=0.1) == "asked to stop; the aggregator is busy and does it next"

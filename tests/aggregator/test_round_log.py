@@ -33,5 +33,5 @@ def test_a_closed_round_tells_accuracies_and_who_was_left_out(caplog: pytest.Log
         log_closed(3, {"cnn:w1": 0.5}, {"devices": {"a": {"screened": ""}, "b": {"screened": "too far"}}})
     assert [record.getMessage() for record in caplog.records] == [
         "round 3 closed: accuracy cnn:w1 0.500",
-        "round 3: the update of 'b' was left out: too far",
+        "round 3: the update of 'b' was excluded: too far",
     ]

@@ -16,6 +16,7 @@ from aggregator.config.fleet import load_fleet_config
 from aggregator.service import Service
 from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
+from aggregator.storage.journal import Journal
 from core.errors import ConfigError
 from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
 from tests.aggregator.scripted import Device, key_of, make_update, write_fleet
@@ -23,7 +24,7 @@ from tests.brokers import Mosquitto
 from transport.config import BrokerConfig
 from wire.headers import decode_model, decode_update
 from wire.keys import save_private_key
-from wire.messages import Accepted, Job, Offer, Rejected
+from wire.messages import Accepted, Job, Offer, Rejected, State
 from wire.refusals import RefusalReason
 from wire.tensors import decode
 
@@ -217,6 +218,63 @@ def test_a_broker_that_has_forgotten_everything_is_told_everything_again(
         mosquitto.start()
         assert service.wait() == 0
         assert all(isinstance(a, Accepted) for d in devices for a in d.answers[-1:])
+
+
+def statuses(service: Aggregator) -> dict[str, str]:
+    journal = service.journal()
+    try:
+        return {row.id: row.status for row in journal.devices()}
+    finally:
+        journal.close()
+
+
+def asked(service: Aggregator) -> list[str]:
+    """The devices of round 1, once it is open."""
+    service.until(lambda journal: journal.last_round() is not None)
+    journal = service.journal()
+    try:
+        return [invitation.device for invitation in journal.invitations(1)]
+    finally:
+        journal.close()
+
+
+def test_a_restarted_aggregator_does_not_ask_a_device_that_was_lost_meanwhile(
+    tmp_path: Path, broker, started: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = "!rounds = 1\nmin_devices = {n}\ndeadline_s = 600"
+    with fleet(tmp_path, broker, started, round=few.format(n=4)) as service, Devices(broker.config, NAMES) as devices:
+        service.start()
+        wait_until(lambda: statuses(service) == dict.fromkeys(NAMES, "online"), 60)
+        assert service.end() == 0
+        monkeypatch.setattr(devices[0], "_contradict", lambda payload: None)
+        lost = devices[0]._sealed("state", State(status="lost", session=1))  # as the broker publishes its will
+        assert devices[0].link.publish(devices[0]._topic("state"), lost, retain=True)
+        wait_until(lambda: not devices[0].link.pending())
+        devices[0].end()
+        write_fleet(tmp_path, broker.config, NAMES, round=few.format(n=2))
+        service.start()
+        assert asked(service) == NAMES[1:]
+        wait_until(lambda: statuses(service) == {"pi-0": "lost", "pi-1": "online", "pi-2": "online"}, 30)
+
+
+def test_a_device_that_died_with_its_broker_is_not_asked(tmp_path: Path, broker, started: Path) -> None:
+    """No will is published, and the broker forgets the retained state: nobody says that the device is gone."""
+    few = "!rounds = 1\nmin_devices = 2\ndeadline_s = 600"
+    with fleet(tmp_path, broker, started, round=few) as service, Devices(broker.config, NAMES) as devices:
+        journal = Journal(tmp_path / "state/journal.db")
+        journal.put("hold", "paused")
+        journal.close()
+        service.start()
+        wait_until(lambda: statuses(service) == dict.fromkeys(NAMES, "online"), 60)
+        # a broker that is stopped in order may still publish the will; the embedded one cannot be killed
+        killed = isinstance(broker, Mosquitto)
+        broker.kill() if killed else broker.stop()
+        devices[0].end()
+        broker.start()
+        wait_until(lambda: statuses(service)["pi-0"] in (["unknown"] if killed else ["unknown", "lost"]), 60)
+        wait_until(lambda: all(device.link.connected for device in devices[1:]), 60)
+        assert command(service, "resume") == "running"
+        assert asked(service) == NAMES[1:]
 
 
 @pytest.mark.broker

@@ -48,5 +48,12 @@ def test_the_nearest_name_is_proposed_and_a_far_one_is_not() -> None:
     assert did_you_mean("x", []) == ""
 
 
+def test_a_word_of_another_tool_is_translated() -> None:
+    assert did_you_mean("learning_rate", ["latent", "lr", "clip"]) == "; did you mean 'lr'?"
+    assert did_you_mean("learning-rate", ["lr"]) == "; did you mean 'lr'?"
+    assert did_you_mean("learning_rate", ["learning_rates"]) == "; did you mean 'learning_rates'?"
+    assert did_you_mean("num_steps", ["local_steps", "steps"]) == "; did you mean 'steps'?"
+
+
 def test_a_long_word_is_compared_by_its_beginning() -> None:
     assert did_you_mean("a" * 100_000, ["a" * 100]) == f"; did you mean {'a' * 100!r}?"

@@ -4,7 +4,7 @@ import pytest
 
 from core import local_defaults
 from core.errors import ConfigError
-from core.local_defaults import auto_lr, with_defaults
+from core.local_defaults import auto_lr, lr_or_auto, with_defaults
 
 pytestmark = pytest.mark.light
 
@@ -22,6 +22,12 @@ def test_the_learning_rate_follows_from_batch_size_and_momentum() -> None:
 def test_no_learning_rate_follows_from_nonsense(change: dict, word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         with_defaults(**change)
+
+
+@pytest.mark.parametrize("value", ["fast", 0, -1.0, float("nan"), 5000, True, None, [1], 10**400])
+def test_a_learning_rate_is_a_number_within_bounds_or_auto(value: object) -> None:
+    with pytest.raises(ValueError, match=r"give a number above 0 and at most 1000, such as 0.03, or auto"):
+        lr_or_auto(value)
 
 
 def test_none_is_not_given() -> None:

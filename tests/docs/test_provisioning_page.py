@@ -17,6 +17,7 @@ PAGE = "docs/provisioning.md"
 def test_the_manifest_of_the_page_makes_the_kits_it_says(tmp_path: Path, uncommented: bool) -> None:
     fleet, secrets = (s.code for s in snippets(ROOT / PAGE) if s.language == "toml")
     if uncommented:  # the keys shown with their defaults exist too
+        (tmp_path / "boards").mkdir()
         fleet = fleet.replace("\n# ", "\n").replace('update = "delta"', 'update = "delta"\ndelta_bits = 4\n')
     (tmp_path / "fleet.toml").write_text(fleet)
     (tmp_path / "secrets.toml").write_text(secrets)

@@ -81,7 +81,7 @@ def test_boards_that_make_their_own_keys_are_approved_and_complete_a_round(tmp_p
     assert len(set(shown(fleet, "asked"))) == 1  # it has made its keys once
     assert f"device 'asked' asks to be enrolled; fingerprint {shown(fleet, 'asked')[0]}" in log
     assert "claimed with fingerprint" in fleet.said("approver")
-    assert "waits for `edgestill device approve asked`" in fleet.said("approver")
+    assert "waiting for `edgestill device approve asked`" in fleet.said("approver")
     for key in ("tls.key", "device.key"):
         (path,) = (tmp_path / "asked" / "identity").glob(f"*/{key}")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -203,7 +203,7 @@ class ScriptedAggregator:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._link.wake()
-        self._thread.join(5)
+        self._thread.join(60)
         self._link.stop()
 
     @staticmethod

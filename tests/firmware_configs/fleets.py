@@ -71,7 +71,9 @@ def write_manifest(folder: Path, groups: str = PI, *, fleet: str = FLEET, provis
     """A fleet.toml in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "fleet.toml"
-    path.write_text(f"{fleet}\n[provision]\n{provision}\n{groups}")
+    # edgestill's own wheel goes with every kit; the others are fetched by the tests of wheels alone
+    wheels = "" if "wheels" in provision else 'wheels = "network"\n'
+    path.write_text(f"{fleet}\n[provision]\n{wheels}{provision}\n{groups}")
     return path
 
 

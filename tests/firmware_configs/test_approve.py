@@ -11,7 +11,7 @@ from core.errors import ConfigError, EdgestillError, EnvelopeError, SignatureErr
 from edge_agent.config import enrolled, read_agent_config
 from edge_agent.enrolment import Enrolment, own_keys
 from firmware_configs.approve import Approved, approve, claims
-from firmware_configs.doctor import check_config
+from firmware_configs.doctor.config import check_config
 from firmware_configs.identity.ca import open_authority
 from firmware_configs.identity.identities import Identity, make_tls
 from firmware_configs.kits.kit import load_kit
@@ -152,7 +152,9 @@ def test_the_doctor_shows_the_fingerprint_of_a_board_that_waits(tmp_path: Path) 
 
 
 def _finding(path: Path) -> str:
-    (finding,) = [finding for finding in check_config(path) if finding.what == "enrolment"]
+    (finding,) = [
+        finding for finding in check_config(read_agent_config(path), path.parent) if finding.what == "enrolment"
+    ]
     assert finding.level == "warning"
     return finding.said
 

@@ -14,8 +14,10 @@ EXPECTED = {
     "generic-amd64",
     "generic-arm64",
     "jetson-agx-orin",
+    "jetson-agx-orin-jp7",
     "jetson-nano",
     "jetson-orin-nano",
+    "jetson-orin-nano-jp7",
     "rpi-3b-plus",
     "rpi-4",
     "rpi-5",
@@ -66,7 +68,8 @@ def test_a_name_that_is_nearly_right_is_suggested() -> None:
         ('arch = "arm64"', 'arch = "arm"', "'arch' is 'arm'"),
         ("memory_mb = 4096", "memory_mb = 1000", "train_mb < service_mb < memory_mb"),
         ('os = ["bookworm", "cloud-init"]', 'os = ["bookwurm"]', "did you mean 'bookworm'"),
-        ('torch = "pip"', 'torch = "none"', "mode is full, but there is no torch"),
+        ('torch = "cpu"', 'torch = "none"', "mode is full, but there is no torch"),
+        ('bookworm = "3.11"', 'bookworm = "3.9"', "'python' has no version for bookworm"),
         ('"resnet8:w1"', '"resnet8:w3"', "w3"),
         ("threads = 3", "thread = 3", "did you mean 'threads'"),
         ('title = "Raspberry Pi 4 Model B"\n', "", "'title' is missing"),
@@ -79,3 +82,14 @@ def test_a_profile_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, 
     with pytest.raises(ConfigError, match=said) as raised:
         read_board(tmp_path / "mine.toml")
     assert "mine.toml" in str(raised.value)
+
+
+def test_a_users_own_profiles_are_known_beside_the_others_and_go_first(tmp_path: Path) -> None:
+    text = (FOLDER / "rpi-4.toml").read_text()
+    for name in ("rock-5", "rpi-4"):
+        (tmp_path / f"{name}.toml").write_text(text.replace("Raspberry Pi 4 Model B", "My board"))
+    assert set(boards(tmp_path)) == {*EXPECTED, "rock-5"}
+    assert board("rpi-4", tmp_path).title == board("rock-5", tmp_path).title == "My board"
+    assert board("rpi-4").title == "Raspberry Pi 4 Model B"
+    with pytest.raises(ConfigError, match=r"boards_dir .*/nowhere: there is no such folder"):
+        boards(tmp_path / "nowhere")

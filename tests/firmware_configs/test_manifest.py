@@ -6,6 +6,7 @@ import pytest
 
 from aggregator.config.fleet import load_fleet_config
 from core.errors import ConfigError
+from firmware_configs.boards import FOLDER
 from firmware_configs.manifest import load_manifest
 from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
 
@@ -64,10 +65,11 @@ def test_the_wifi_comes_from_the_secrets_and_its_password_is_not_told(tmp_path: 
     assert "'password'" not in repr(found)
 
 
-def test_a_light_board_wants_a_graph_and_gets_it(tmp_path: Path) -> None:
+def test_a_light_board_has_the_first_graph_or_the_one_it_is_given(tmp_path: Path) -> None:
     group = PI.replace("rpi-4", "rpi-zero-2w")
-    with pytest.raises(ConfigError, match="needs 'graph'"):
-        manifest(tmp_path, group)
+    (device, _) = manifest(tmp_path, group).devices
+    assert (device.mode, device.first_graph, device.tables["model"]["graph"]) == ("light", True, "model.onnx")
+    assert not manifest(tmp_path).devices[0].first_graph
     with pytest.raises(ConfigError, match=r"there is no file .*cnn\.onnx"):
         manifest(tmp_path, group + 'graph = "cnn.onnx"\n')
     (tmp_path / "cnn.onnx").write_bytes(b"graph")
@@ -132,3 +134,43 @@ def test_wifi_where_nothing_sets_it_up_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_groups_is_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no \[\[group\]\]"):
         manifest(tmp_path, "")
+
+
+def test_wheels_are_for_the_python_of_each_system(tmp_path: Path) -> None:
+    device = manifest(tmp_path).devices[0]
+    assert {family: (t.arch, t.python) for family, t in device.targets.items()} == {
+        "bookworm": ("arm64", "3.11"),
+        "cloud-init": ("arm64", "3.13"),
+    }
+    ubuntu = manifest(tmp_path, PI + 'os = ["cloud-init"]\npython = "3.12"\n').devices[0]
+    assert [target.python for target in ubuntu.targets.values()] == ["3.12"]
+    with pytest.raises(ConfigError, match="board rpi-4 is not known with generic: give 'python'"):
+        manifest(tmp_path, PI + 'os = ["generic"]\n')
+    with pytest.raises(ConfigError, match=r"'python' is '3\.9'"):
+        manifest(tmp_path, PI + 'python = "3.9"\n')
+
+
+def test_the_source_of_torch_is_the_groups_or_that_of_all(tmp_path: Path) -> None:
+    jetson = PI.replace("rpi-4", "jetson-orin-nano")
+    with pytest.raises(ConfigError, match=r"\[\[group\]\] 'pi': board jetson-orin-nano trains with NVIDIA's torch"):
+        manifest(tmp_path, jetson)
+    everywhere = 'torch = "https://wheels.example/jp6"'
+    first = manifest(tmp_path, jetson, provision=everywhere).devices[0].torch
+    assert first is not None
+    assert first.index == "https://wheels.example/jp6"
+    second = manifest(tmp_path, jetson + 'torch = "system"\n', provision=everywhere).devices[0].torch
+    assert second is not None
+    assert second.requirement is None
+    assert manifest(tmp_path, jetson, provision='wheels = "none"').devices[0].torch is None
+    with pytest.raises(ConfigError, match=r"board rpi-zero-2w has no torch \(512 MB of memory\)"):
+        manifest(tmp_path, PI.replace("rpi-4", "rpi-zero-2w") + '[group.settings.train]\nmode = "full"\n')
+
+
+def test_the_option_goes_before_the_file_and_profiles_of_the_user_are_found(tmp_path: Path) -> None:
+    path = write_manifest(tmp_path, PI.replace("rpi-4", "rock-5"), provision='boards_dir = "boards"')
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards/rock-5.toml").write_text((FOLDER / "rpi-5.toml").read_text())
+    found = load_manifest(path, wheels="none", environ={})
+    assert (found.wheels, found.devices[0].board.name) == ("none", "rock-5")
+    with pytest.raises(ConfigError, match="--wheels is 'usb'; known: card network none"):
+        load_manifest(path, wheels="usb", environ={})

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from aggregator.storage.artifacts import seal_artifact
-from aggregator.worker.fuse_round import wire_floats
+from aggregator.worker.first_model import wire_floats
 from models.build import build
 from models.roles import slice_state
 from models.seeding import torch_rng

@@ -1,10 +1,10 @@
 """What is on its way to the broker is counted and bounded."""
 
 import threading
-import time
 
 import pytest
 
+from tests.transport.events import HOUR, in_time
 from transport.outbox import MAX_MESSAGES, Outbox
 
 pytestmark = pytest.mark.light
@@ -36,9 +36,8 @@ def test_room_is_waited_for() -> None:
     box.add(1, 60)
     assert box.wait_for_room(40)
     threading.Timer(0.1, box.done, [1]).start()
-    started = time.monotonic()
     assert box.wait_for_room(41)
-    assert 0.05 < time.monotonic() - started < 2
+    assert len(box) == 0
 
 
 def test_an_empty_box_takes_any_size() -> None:
@@ -57,10 +56,8 @@ def test_nobody_waits_for_a_connection_that_is_gone() -> None:
     box = Outbox(100)
     box.add(1, 100)
     threading.Timer(0.05, box.close).start()
-    started = time.monotonic()
     assert not box.wait_for_room(1)
-    assert not box.wait_until_empty(5)
-    assert time.monotonic() - started < 2
+    assert not in_time(lambda: box.wait_until_empty(HOUR))
     assert len(box) == 0
 
 

@@ -1,12 +1,14 @@
 """Which version of MQTT a broker answers in."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.brokers import Embedded, Mosquitto
 from tests.transport.scripted import CONNACK5, Scripted
-from transport.probe import CONNECT, speaks_mqtt5
+from transport.config import BrokerConfig
+from transport.probe import CONNECT, shake_hands, speaks_mqtt5
 
 pytestmark = pytest.mark.light
 
@@ -51,3 +53,14 @@ def test_a_broker_that_says_nothing_is_an_old_one(monkeypatch: pytest.MonkeyPatc
 
 def test_the_question_says_its_own_length() -> None:
     assert CONNECT[1] == len(CONNECT) - 2
+
+
+def test_a_handshake_sends_no_mqtt() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        config = BrokerConfig(port=server.getsockname()[1])
+        shake_hands(config)
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        shake_hands(config)

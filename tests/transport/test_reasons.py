@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import ssl
+from datetime import datetime, timezone
 
 import pytest
 
@@ -33,6 +34,24 @@ pytestmark = pytest.mark.light
 )
 def test_an_error_is_explained(error: BaseException, line: str) -> None:
     assert explain(error) == line
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "hint"),
+    [
+        (9, "certificate is not yet valid", "this machine's clock says 1980-01-06 00:00 UTC"),
+        (10, "certificate has expired", "this machine's clock says 1980-01-06 00:00 UTC"),
+        (62, "Hostname mismatch.", "check 'host' and 'ca' in [broker]"),
+        (20, "unable to get local issuer certificate", "check 'host' and 'ca' in [broker]"),
+    ],
+)
+def test_a_wrong_clock_is_not_told_as_a_wrong_host(
+    code: int, message: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transport.reasons._now", lambda: datetime(1980, 1, 6, tzinfo=timezone.utc))
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, message
+    assert explain(error) == f"the broker's certificate is not valid: {message.rstrip('.')}; {hint}"
 
 
 def test_a_refusal_by_the_broker_is_quoted_with_advice() -> None:

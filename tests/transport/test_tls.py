@@ -30,7 +30,7 @@ def secure(tmp_path: Path, authority: Authority) -> Mosquitto:
 def why(config: BrokerConfig) -> str:
     """Why this link cannot connect."""
     with Link(config, client_id="a", filters=["t"]) as link:
-        event = link.next_event(10)
+        event = link.next_event(60)
         assert isinstance(event, Disconnected), event
         return event.reason
 
@@ -77,7 +77,8 @@ def test_the_brokers_expired_certificate_is_told(tmp_path: Path, authority: Auth
         tmp_path / "m", [*DEFAULTS_2_1, f"cafile {authority.ca}", f"certfile {cert}", f"keyfile {key}"]
     ) as m:
         config = BrokerConfig(port=m.port, tls=TlsConfig(ca=authority.ca))
-        assert why(config) == "the broker's certificate is not valid: certificate has expired"
+        expired = "the broker's certificate is not valid: certificate has expired; this machine's clock says "
+        assert why(config).startswith(expired)
 
 
 @pytest.mark.broker

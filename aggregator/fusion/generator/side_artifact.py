@@ -43,10 +43,10 @@ class SideArtifact:
     tensors: State
     metrics: Mapping[str, float] = field(default_factory=dict)
 
-    def header(self, number: int, recipe: str) -> ModelHeader:
-        """As it is published after round `number`: like a model."""
+    def header(self, round_number: int, recipe: str) -> ModelHeader:
+        """As it is published after round `round_number`: like a model."""
         return ModelHeader(
-            round=number,
+            round=round_number,
             prototype=self.prototype,
             input_shape=self.input_shape,
             classes=self.classes,
@@ -92,7 +92,7 @@ def make_generator(
     how: Generation,
     updates: Sequence[Received],
     server: Server,
-    number: int,
+    round_number: int,
     memory: Memory,
     trust: Sequence[float] | None = None,
 ) -> SideArtifact | None:
@@ -114,8 +114,8 @@ def make_generator(
         teachers,
         counts,
         how,
-        number=number,
-        rng=torch_rng(server.seed, "fusion", number, "generator"),
+        round_number=round_number,
+        rng=torch_rng(server.seed, "fusion", round_number, "generator"),
         trust=believed,
     )
     state = _travelling(generator)

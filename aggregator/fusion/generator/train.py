@@ -109,11 +109,11 @@ def train_generator(
     counts: Tensor,
     how: Generation,
     *,
-    number: int,
+    round_number: int,
     rng: torch.Generator,
     trust: Tensor | None = None,
 ) -> Generated:
-    """Train `generator` in place for round `number`, continuing from `adam`.
+    """Train `generator` in place for round `round_number`, continuing from `adam`.
 
     `counts` (K, C) are the devices' label counts, `trust` (K,) the trust in each: 0 excludes it from the labels and
     from the loss.
@@ -122,7 +122,7 @@ def train_generator(
     labels = label_shares(counts, how, trust)
     teachers, weights = _weighed(teachers, counts, how, trust)
     params = list(generator.parameters())
-    lr, batch = how.lr_at(number), how.batch_size
+    lr, batch = how.lr_at(round_number), how.batch_size
     teacher_total, diversity_total = torch.zeros(()), torch.zeros(())  # as tensors: no synchronization at every step
     generator.train()
     for drawn in torch.multinomial(labels, how.steps * batch, replacement=True, generator=rng).split(batch):

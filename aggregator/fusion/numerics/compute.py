@@ -25,9 +25,11 @@ def find_device(text: str) -> torch.device:
     if text == "auto":
         text = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if text.startswith("cuda"):
-        number, found = int(text[5:] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if number >= found:
-            raise ConfigError(f"compute device {text!r}: torch finds {found or 'no'} CUDA devices; give auto or cpu")
+        gpu_index, gpu_count = int(text[5:] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if gpu_index >= gpu_count:
+            raise ConfigError(
+                f"compute device {text!r}: torch finds {gpu_count or 'no'} CUDA devices; give auto or cpu"
+            )
     if text == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("compute device 'mps': this machine has no Apple GPU that torch can use; give auto or cpu")
     return torch.device(text)

@@ -38,9 +38,9 @@ class Lesson:
     how: Distillation  # sized by the source
 
 
-def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: int) -> Lesson | None:
+def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, round_number: int) -> Lesson | None:
     """What teachers there are, on which samples; None without samples or teachers. Nothing is computed yet."""
-    teachers = _received(courses, number, server.make_teacher) + [
+    teachers = _received(courses, round_number, server.make_teacher) + [
         OnnxTeacher(device=f"ONNX teacher {n}", graph=graph) for n, graph in enumerate(server.teachers, start=1)
     ]
     if server.source is None:
@@ -51,14 +51,16 @@ def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, number: i
         return None
     x, how = server.source, recipe.distill.sized(len(server.source))
     if recipe.teach is not None:
-        x = x[draw_samples(len(x), how, torch_rng(server.seed, "fusion", number, "samples"))]
+        x = x[draw_samples(len(x), how, torch_rng(server.seed, "fusion", round_number, "samples"))]
     return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server), how=how)
 
 
-def _received(courses: Sequence[Course], number: int, make: MakeTeacher | None) -> list[Teacher]:
+def _received(courses: Sequence[Course], round_number: int, make: MakeTeacher | None) -> list[Teacher]:
     make = make or _frozen
     return [
-        make(course.group.spec, update, number) for course in courses for update in (*course.view.updates, *course.late)
+        make(course.group.spec, update, round_number)
+        for course in courses
+        for update in (*course.view.updates, *course.late)
     ]
 
 
@@ -143,9 +145,9 @@ def report(courses: Sequence[Course], ensemble: Ensemble, server: Server) -> Non
             course.metrics |= {"average_accuracy": own, **together}
 
 
-def report_together(courses: Sequence[Course], server: Server, number: int) -> None:
+def report_together(courses: Sequence[Course], server: Server, round_number: int) -> None:
     """How good the received models are together: argmax of the sum of their logits (FedEnsemble)."""
-    teachers = _received(courses, number, server.make_teacher)
+    teachers = _received(courses, round_number, server.make_teacher)
     if server.test is None or not teachers:
         return
     x, y = server.test

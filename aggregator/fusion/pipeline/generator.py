@@ -25,7 +25,7 @@ __all__ = ["make_side_artifact"]
 
 
 def make_side_artifact(
-    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory
+    recipe: Recipe, courses: Sequence[Course], server: Server, round_number: int, memory: Memory
 ) -> SideArtifact | None:
     """The side artifact to publish; None if no device has sent its inputs."""
     if recipe.generation is None:
@@ -35,14 +35,14 @@ def make_side_artifact(
         return None
     known = {device: t for course in courses for device, t in course.view.trust.items()}
     trust = [known.get(update.device, 1.0) for update in members] if any(known.values()) else None
-    made = make_generator(recipe.generation, members, server, number, memory, trust)
+    made = make_generator(recipe.generation, members, server, round_number, memory, trust)
     if recipe.refine and server.source is None:
-        _refine(recipe.generation, recipe.refine, courses, server, number, memory)
+        _refine(recipe.generation, recipe.refine, courses, server, round_number, memory)
     return made
 
 
 def _refine(
-    how: Generation, steps: int, courses: Sequence[Course], server: Server, number: int, memory: Memory
+    how: Generation, steps: int, courses: Sequence[Course], server: Server, round_number: int, memory: Memory
 ) -> None:
     """Teach every prototype's predictor the median logits of all trusted ones on generated latents."""
     trusted = [u for course in courses for u in course.members if course.view.trust.get(u.device, 1.0)]

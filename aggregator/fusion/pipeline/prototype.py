@@ -80,11 +80,11 @@ class Course:
         }
 
 
-def screen(recipe: Recipe, group: Group, server: Server, number: int, memory: Memory) -> Course:
+def screen(recipe: Recipe, group: Group, server: Server, round_number: int, memory: Memory) -> Course:
     """Apply the recipe's screens in order; each sees the updates that the previous ones have kept."""
     view = View(
         spec=group.spec,
-        number=number,
+        number=round_number,
         previous=group.previous,
         updates=[update for update in group.updates if update.model and not update.predictor_only],
         memory=memory,

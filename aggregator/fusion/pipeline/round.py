@@ -48,14 +48,14 @@ class _Round:
     recipe: Recipe
     courses: Sequence[Course]
     server: Server
-    number: int
+    round_number: int
     memory: Memory
     watch: Stopwatch = field(default_factory=Stopwatch)
     scores: dict[str, float] = field(default_factory=dict)  # by device
 
 
-def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: int, memory: Memory) -> Fused:
-    """Fuse round `number` by `recipe`; `memory` is that of the previous round and is not modified.
+def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, round_number: int, memory: Memory) -> Fused:
+    """Fuse round `round_number` by `recipe`; `memory` is that of the previous round and is not modified.
 
     Prototypes are processed in the order of their names, whatever the order of `groups`. A resulting model with NaN or
     infinity (an average of values near the limits of float32) is not used: the prototype keeps its current one.
@@ -65,8 +65,8 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
     with watch("screen"):
         ordered = sorted(groups, key=lambda group: group.name)
         bounded, capped = cap_examples(ordered, recipe.max_examples_ratio, across=recipe.generation is not None)
-        courses = [screen(recipe, group, server, number, memory) for group in bounded]
-    this = _Round(recipe=recipe, courses=courses, server=server, number=number, memory=memory, watch=watch)
+        courses = [screen(recipe, group, server, round_number, memory) for group in bounded]
+    this = _Round(recipe=recipe, courses=courses, server=server, round_number=round_number, memory=memory, watch=watch)
     if recipe.needs_source or server.source is not None:
         _taught(this)
     else:
@@ -78,12 +78,12 @@ def fuse_round(recipe: Recipe, groups: Sequence[Group], server: Server, number: 
         from aggregator.fusion.pipeline.generator import make_side_artifact
 
         with watch("generate"):
-            side_artifact = make_side_artifact(recipe, courses, server, number, memory)
+            side_artifact = make_side_artifact(recipe, courses, server, round_number, memory)
     if recipe.ensemble and server.test is not None:
         from aggregator.fusion.pipeline.distillation import report_together
 
         with watch("score"):
-            report_together(courses, server, number)
+            report_together(courses, server, round_number)
     return Fused(
         states={course.name: course.state for course in courses},
         memory=memory,
@@ -99,7 +99,7 @@ def _averaged(this: _Round) -> None:
         if this.recipe.trust is not None:
             from aggregator.fusion.pipeline.trust import put_trust
 
-            put_trust(this.recipe, this.courses, this.server, this.number, this.memory, this.scores)
+            put_trust(this.recipe, this.courses, this.server, this.round_number, this.memory, this.scores)
         for course in this.courses:
             course.weights = weigh(this.recipe, course.view)
     with this.watch("average"):
@@ -112,7 +112,7 @@ def _taught(this: _Round) -> None:
     from aggregator.fusion.pipeline import distillation as teaching  # ONNX Runtime: only for rounds that teach
 
     recipe, courses, watch = this.recipe, this.courses, this.watch
-    lesson = teaching.prepare(recipe, courses, this.server, this.number)
+    lesson = teaching.prepare(recipe, courses, this.server, this.round_number)
     if lesson is None:
         _averaged(this)
         return

@@ -24,7 +24,12 @@ LATENTS = 512  # on which predictors are evaluated
 
 
 def put_trust(
-    recipe: Recipe, courses: Sequence[Course], server: Server, number: int, memory: Memory, scores: dict[str, float]
+    recipe: Recipe,
+    courses: Sequence[Course],
+    server: Server,
+    round_number: int,
+    memory: Memory,
+    scores: dict[str, float],
 ) -> None:
     """Set the trust of every course's devices; adds `scores` of devices that have none yet."""
     assert recipe.trust is not None
@@ -33,7 +38,7 @@ def put_trust(
         if not course.members:
             continue
         if latents is None and "latents" in recipe.needs:
-            latents = _latents(recipe.generation, course, server, number, memory)
+            latents = _latents(recipe.generation, course, server, round_number, memory)
         view = replace(course.view, alone=course.alone, scores=dict(scores), latents=latents)
         trusted: Trusted = part(view)
         _check(recipe, course, trusted)
@@ -48,9 +53,9 @@ def _check(recipe: Recipe, course: Course, trusted: Trusted) -> None:
         raise RoundError(f"{course.name}: trust.{recipe.trust} gave no Trusted with shares from 0 to 1")
 
 
-def _latents(how: Generation | None, course: Course, server: Server, number: int, memory: Memory) -> Tensor:
+def _latents(how: Generation | None, course: Course, server: Server, round_number: int, memory: Memory) -> Tensor:
     """Latents of the last round's generator; Gaussian ones before there is one."""
-    rng = torch_rng(server.seed, "fusion", number, "trust")
+    rng = torch_rng(server.seed, "fusion", round_number, "trust")
     classes, latent = course.view.previous["predictor.weight"].shape
     if how is not None:
         generator, _, labels = generator_of(how, classes, latent, server, memory)

@@ -45,6 +45,6 @@ def batches(n: int, how: Distillation, generator: torch.Generator) -> Iterator[t
     while True:
         order = torch.randperm(n, generator=generator) if how.shuffle else torch.arange(n)
         parts = list(_epoch(order, how.batch_size))
-        for number, chosen in enumerate(parts, start=1):
-            yield epoch, number == len(parts), chosen
+        for batch_number, chosen in enumerate(parts, start=1):
+            yield epoch, batch_number == len(parts), chosen
         epoch += 1

@@ -88,11 +88,11 @@ def _in_streams(
     devices: Sequence[torch.device],
     together: int,
 ) -> list[Distilled]:
-    def learn(number: int) -> Distilled:
-        device = devices[number % len(devices)]
+    def learn(index: int) -> Distilled:
+        device = devices[index % len(devices)]
         stream = torch.cuda.stream(torch.cuda.Stream(device)) if torch.cuda.is_available() else nullcontext()
         with stream:
-            return _learn(students[number], x, targets, how, validation, device)
+            return _learn(students[index], x, targets, how, validation, device)
 
     with ThreadPoolExecutor(together) as threads:
         return list(threads.map(learn, range(len(students))))
@@ -113,16 +113,16 @@ def _in_processes(
         if validation is not None:  # a separate file: it may be a slice of x, which would be written completely
             save_file({"x": validation[0].contiguous(), "y": validation[1].contiguous()}, folder / "validation")
         requests = []
-        for number, student in enumerate(students):
+        for index, student in enumerate(students):
             own = {f"{_START}{key}": value.contiguous().clone() for key, value in student.start.items()}
-            save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{number}")
-            requests.append(_request(folder, number, student.spec, how))
+            save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{index}")
+            requests.append(_request(folder, index, student.spec, how))
         order = _longest_first([student.spec for student in students])
-        asked = pool.ask_all("aggregator.fusion.students.parallel:serve", [requests[number] for number in order])
+        asked = pool.ask_all("aggregator.fusion.students.parallel:serve", [requests[index] for index in order])
         answers = dict(zip(order, asked, strict=True))
-        for number, student in enumerate(students):
-            _took[student.spec] = answers[number].pop("seconds")
-        return [_distilled(folder, number, answers[number]) for number in range(len(students))]
+        for index, student in enumerate(students):
+            _took[student.spec] = answers[index].pop("seconds")
+        return [_distilled(folder, index, answers[index]) for index in range(len(students))]
 
 
 _took: dict[PrototypeSpec, float] = {}  # seconds of the last student of each kind
@@ -130,13 +130,13 @@ _took: dict[PrototypeSpec, float] = {}  # seconds of the last student of each ki
 
 def _longest_first(specs: Sequence[PrototypeSpec]) -> list[int]:
     """The order of dispatching students, longest first, so that none is left at the end; unknown ones first."""
-    return sorted(range(len(specs)), key=lambda number: -_took.get(specs[number], math.inf))
+    return sorted(range(len(specs)), key=lambda index: -_took.get(specs[index], math.inf))
 
 
-def _request(folder: Path, number: int, spec: PrototypeSpec, how: Distillation) -> dict[str, Any]:
+def _request(folder: Path, index: int, spec: PrototypeSpec, how: Distillation) -> dict[str, Any]:
     return {
         "folder": str(folder),
-        "number": number,
+        "number": index,
         **spec.to_json(),
         "how": asdict(how),
         "threads": torch.get_num_threads(),  # as many as here, or sums would have other orders
@@ -147,8 +147,8 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     """In a process of the pool: one student, from files to a file."""
     begun = time.perf_counter()
     torch.set_num_threads(request["threads"])
-    folder, number = Path(request["folder"]), request["number"]
-    samples, own = load_file(folder / "samples"), load_file(folder / f"student-{number}")
+    folder, index = Path(request["folder"]), request["number"]
+    samples, own = load_file(folder / "samples"), load_file(folder / f"student-{index}")
     spec = PrototypeSpec.from_json(request)
     generator = torch.Generator()
     generator.set_state(own.pop("generator"))
@@ -160,10 +160,10 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     student = Student(spec=spec, start=start, generator=generator)
     how = Distillation(**request["how"])
     found = _learn(student, samples["x"], samples["targets"], how, validation, CPU)
-    save_file(found.state, folder / f"distilled-{number}")
+    save_file(found.state, folder / f"distilled-{index}")
     facts = ("steps", "best_step", "accuracy", "start_accuracy")
     return {**{name: getattr(found, name) for name in facts}, "seconds": time.perf_counter() - begun}
 
 
-def _distilled(folder: Path, number: int, answer: Mapping[str, Any]) -> Distilled:
-    return Distilled(state=load_file(folder / f"distilled-{number}"), **answer)
+def _distilled(folder: Path, index: int, answer: Mapping[str, Any]) -> Distilled:
+    return Distilled(state=load_file(folder / f"distilled-{index}"), **answer)

@@ -48,8 +48,8 @@ def _request(folder: Path, teachers: Sequence[Teacher], x: Tensor) -> dict[str, 
     folder.mkdir()
     save_file({"x": x.contiguous()}, folder / "samples")
     told: list[dict[str, Any]] = []
-    for number, teacher in enumerate(teachers):
-        file = folder / f"teacher-{number}"
+    for index, teacher in enumerate(teachers):
+        file = folder / f"teacher-{index}"
         if isinstance(teacher, OnnxTeacher):
             file.write_bytes(teacher.graph)
             told.append({"device": teacher.device})

@@ -1,4 +1,4 @@
-"""`edgestill board`: the boards that kits can be made for."""
+"""`edgestill board`: the supported boards."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgestill.cli.output import out, print_json, print_table
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Board profiles: what there is, and what suits each.")
+app = typer.Typer(no_args_is_help=True, help="Board profiles: supported boards and suitable prototypes.")
 
 
 @app.command("list")
 def list_boards(as_json: Json = False) -> None:
-    """List the boards that a group of fleet.toml may name."""
+    """List the boards that a group in fleet.toml may name."""
     from firmware_configs.boards import boards
 
     known = boards().values()
@@ -29,8 +29,10 @@ def list_boards(as_json: Json = False) -> None:
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="Of `edgestill board list`.")], as_json: Json = False) -> None:
-    """Show one profile: what the board is, and how an agent is set up on it."""
+def show(
+    name: Annotated[str, typer.Argument(help="Name of a board (`edgestill board list`).")], as_json: Json = False
+) -> None:
+    """Show one profile: the board's properties, and the agent's defaults on it."""
     from firmware_configs.boards import board
 
     facts = asdict(board(name))

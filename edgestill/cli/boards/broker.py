@@ -1,4 +1,4 @@
-"""`edgestill broker`: the embedded broker, for a first try on one machine; a fleet's files for Mosquitto."""
+"""`edgestill broker`: the embedded broker for demos, and the installation of a fleet's files for Mosquitto."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgestill.cli.output import err, one_line, out, print_json
 
 __all__ = ["app"]
 
-LACKS = """For demos on this machine only. What it lacks, and Mosquitto has:
-  - other machines: it listens on loopback alone, without passwords and without TLS
-  - MQTT 5, access lists, redelivery of unacknowledged messages
-  - the last will of a device that falls silent without closing its connection
-  - memory: what is retained is gone when it stops
+LIMITATIONS = """For demos on this machine only. Unlike Mosquitto, it has
+  - no access from other machines: it listens on loopback only, without passwords and TLS
+  - no MQTT 5, no access lists, no redelivery of unacknowledged messages
+  - no last will for devices that disappear without closing their connection
+  - no persistence: retained messages are lost when it stops
 """
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -28,9 +28,9 @@ app = typer.Typer(invoke_without_command=True)
 @app.callback()
 def broker(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 1883,
-    host: Annotated[str, typer.Option(help="127.0.0.1, ::1 or localhost: nothing else is allowed.")] = "127.0.0.1",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say what it lacks.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 1883,
+    host: Annotated[str, typer.Option(help="Address to listen on: 127.0.0.1, ::1 or localhost only.")] = "127.0.0.1",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print its limitations.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help='Print one line of JSON, {"host": ..., "port": ...}.')
     ] = False,
@@ -47,7 +47,9 @@ def broker(
     from transport.embedded import EmbeddedBroker
 
     server = EmbeddedBroker(port, host)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # before its thread starts, so that sigwait gets them
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, SIGNALS
+    )  # blocked before the broker's thread starts, so that sigwait receives them
     try:
         with server:
             if as_json:
@@ -55,7 +57,7 @@ def broker(
             else:
                 out.print(f"broker on {server.host}:{server.port} (MQTT 3.1.1); Ctrl-C stops it", soft_wrap=True)
                 if not quiet:
-                    err.print(LACKS, end="", soft_wrap=True, style="dim")
+                    err.print(LIMITATIONS, end="", soft_wrap=True, style="dim")
             out.file.flush()
             signal.sigwait(SIGNALS)
     finally:
@@ -63,23 +65,28 @@ def broker(
 
 
 BrokerFiles = Annotated[
-    Path, typer.Option("--from", metavar="FOLDER", help="The broker's files, as `edgestill provision` made them.")
+    Path, typer.Option("--from", metavar="FOLDER", help="The broker's files, written by `edgestill provision`.")
 ]
-MosquittoFolder = Annotated[Path, typer.Option("--to", help="The folder of Mosquitto's configuration.")]
+MosquittoFolder = Annotated[Path, typer.Option("--to", help="Mosquitto's configuration folder.")]
 SeenAs = Annotated[
-    Path | None, typer.Option("--as", metavar="FOLDER", help="That folder as a broker in a container sees it.")
+    Path | None, typer.Option("--as", metavar="FOLDER", help="Path of that folder inside the broker's container.")
 ]
-Owner = Annotated[str, typer.Option("--owner", metavar="USER:GROUP", help="Whom the files are to belong to.")]
+Owner = Annotated[str, typer.Option("--owner", metavar="USER:GROUP", help="Owner of the installed files.")]
 Form = Annotated[
-    str | None, typer.Option("--form", metavar="2.0|2.1", help="Of the configuration [as Mosquitto here is].")
+    str | None,
+    typer.Option(
+        "--form", metavar="2.0|2.1", help="Version of the configuration format [that of the installed Mosquitto]."
+    ),
 ]
 Plugin = Annotated[
-    Path | None, typer.Option("--plugin", help="With 2.1: mosquitto_acl_file.so [found where packages have it].")
+    Path | None, typer.Option("--plugin", help="For 2.1: path of mosquitto_acl_file.so [the packages' location].")
 ]
-Program = Annotated[Path | None, typer.Option("--mosquitto", help="The program [mosquitto of the path].")]
-Trial = Annotated[bool, typer.Option("--try/--no-try", help="Start Mosquitto with the files on a loopback port first.")]
+Program = Annotated[Path | None, typer.Option("--mosquitto", help="Mosquitto's executable [mosquitto in PATH].")]
+Trial = Annotated[
+    bool, typer.Option("--try/--no-try", help="First test the files by starting Mosquitto on a loopback port.")
+]
 Reload = Annotated[
-    bool, typer.Option("--reload/--no-reload", help="Have a running Mosquitto read new lists and certificates.")
+    bool, typer.Option("--reload/--no-reload", help="Make a running Mosquitto reload lists and certificates.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")]
 
@@ -98,10 +105,10 @@ def install(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Put a fleet's certificates, access list and configuration where Mosquitto reads them; run it as root.
+    """Install a fleet's certificates, access list and configuration for Mosquitto; run as root.
 
-    Run it again after `edgestill provision`, `device revoke` or `device approve`: a running Mosquitto then takes over
-    the new lists. The files belong to Mosquitto's user, who alone can read them. A run that fails changes nothing.
+    Run it again after `edgestill provision`, `device revoke` or `device approve`: a running Mosquitto then reloads the
+    lists. The files are owned by Mosquitto's user and readable by no other. If the command fails, nothing is changed.
 
     Example:  sudo edgestill broker install --from kits/_fleet/broker
     """

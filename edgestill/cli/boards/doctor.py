@@ -1,4 +1,4 @@
-"""`edgestill doctor`: is this board fit to be a device?"""
+"""`edgestill doctor`: checks whether this board can run an agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def doctor(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this board is, which prototypes suit it, and what is missing; exit code 1 if an agent would not run."""
+    """Check this board: model, suitable prototypes, missing software; exit code 1 if an agent would not run."""
     from firmware_configs.use_cases.diagnose_board import diagnose_board
 
     found = diagnose_board(config)

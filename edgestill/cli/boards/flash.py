@@ -1,4 +1,4 @@
-"""`edgestill flash`: a kit onto a card, an image or a disk; and what a card holds."""
+"""`edgestill flash`: writes a kit to a card, an image or a disk; shows the contents of a card."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["flash"]
 
 
-KitFolder = Annotated[Path | None, typer.Argument(metavar="KIT", help="The folder of a kit; with --next, of all kits.")]
+KitFolder = Annotated[Path | None, typer.Argument(metavar="KIT", help="Folder of a kit; with --next, of all kits.")]
 Target = Annotated[
     Path | None,
     typer.Option("--to", metavar="TARGET", help="A mounted boot partition, a disk image, or a block device."),
 ]
 BaseImage = Annotated[
     Path | None,
-    typer.Option("--from", metavar="IMAGE", help="Make the image TARGET from this one, which stays as it is."),
+    typer.Option("--from", metavar="IMAGE", help="Create the image TARGET from a copy of this image."),
 ]
 ReadCard = Annotated[
-    Path | None, typer.Option("--read", metavar="TARGET", help="Show what a card holds, no secrets; no KIT.")
+    Path | None,
+    typer.Option("--read", metavar="TARGET", help="Show the contents of a card without secrets; takes no KIT."),
 ]
-NextKit = Annotated[bool, typer.Option("--next", help="Take the next kit that has no card yet, and remember it.")]
+NextKit = Annotated[bool, typer.Option("--next", help="Use the next kit that has no card yet, and record it.")]
 Family = Annotated[
-    str | None, typer.Option("--os", help="bookworm, cloud-init or jetson, where the card leaves it open.")
+    str | None, typer.Option("--os", help="bookworm, cloud-init or jetson, if not detectable from the card.")
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="Also if the card holds another device's kit.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Write to the block device: it is the card.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace another device's kit on the card.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm that the block device is the card.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show every file, write nothing.")]
 
 
@@ -54,16 +55,16 @@ def flash(
 ) -> None:
     """Write a kit to a card, so that the board joins its fleet by itself at the next boot.
 
-    The kit's signature is checked first, and what was written is read back after. A run that is cut leaves what was on
-    the card before, or is finished by the next one.
+    The kit's signature is checked first, and written files are read back. An interrupted run leaves the card as it was,
+    or is completed by the next run.
     """
     if read is not None:
         if any(given for given in (kit, to, base, take_next, dry_run)):
-            raise ConfigError("--read only looks at a card; leave out KIT, --to, --from, --next and --dry-run")
+            raise ConfigError("--read only shows a card; remove KIT, --to, --from, --next and --dry-run")
         _read(read, family, as_json)
         return
     if kit is None or to is None:
-        raise ConfigError("flash what, and to where? Write: edgestill flash KIT --to TARGET")
+        raise ConfigError("KIT or --to is missing; write: edgestill flash KIT --to TARGET")
     from firmware_configs.use_cases.flash_kit import FlashOptions, flash_kit, flash_next
 
     options = FlashOptions(base=base, key=key, family=family, replace=replace, yes=yes, dry_run=dry_run)
@@ -89,9 +90,12 @@ def _print_flashed(done: FlashedCard) -> None:
             _line(there, put["path"], f"link to {put['link']}" if put["link"] else f"{put['bytes']} bytes")
         for path in facts["removed"]:
             _line("remove", path, "")
+        if plan.wheels is not None:
+            total = sum(facts["wheels"].values())
+            _line("add", f"{plan.wheels.folder}/", f"{len(facts['wheels'])} wheels, {total:,} bytes")
     for note in plan.notes:
         _say(f"note: {note}")
-    count = len(facts["files"]) + len(facts["changed"])
+    count = len(facts["files"]) + len(facts["changed"]) + len(facts["wheels"])
     holds = "holds" if done.written else "would get"
     checked = f"{count} files written and read back" if done.written else "nothing was written"
     text = f"{done.target} ({plan.family}) {holds} the kit of {plan.device}: {checked}"
@@ -108,7 +112,7 @@ def _read(target: Path, family: str | None, as_json: bool) -> None:
     card = read_card(target, family)
     if as_json:
         kits = [asdict(held) for held in card.kits]
-        print_json({"target": str(target), "family": card.family, "kits": kits})
+        print_json({"target": str(target), "family": card.family, "kits": kits, "last_error": card.last_error})
     else:
         _print_content(card)
 
@@ -118,7 +122,10 @@ def _print_content(card: CardContent) -> None:
     text = f"{card.target}: {card.family}, {len(kits) or 'no'} kit{'s' if len(kits) > 1 else ''}"
     out.print(text, soft_wrap=True)
     for held in kits:
-        state = "installed at the next boot" if held.armed else "not used by the next boot"
+        why = f": {held.unused}" if held.unused else ""
+        state = "installed at the next boot" if held.armed else f"not used by the next boot{why}"
         whole = f"DAMAGED: {' '.join(held.damaged)}" if held.damaged else "whole"
         text = one_line(f"{held.device} of {held.fleet}, {held.board}, made {held.created}: {whole}, {state}")
         out.print(f"  {text}", soft_wrap=True)
+    if card.last_error:
+        out.print(f"  the last installation failed: {one_line(card.last_error)}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`edgestill keys`: the Ed25519 keys that devices and aggregators sign with."""
+"""`edgestill keys`: the Ed25519 signing keys of devices and aggregators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from edgestill.cli.output import print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Signing keys: make one, show its public half.")
+app = typer.Typer(no_args_is_help=True, help="Signing keys: create a key, show its public key.")
 
 
 @app.command()
 def make(
-    path: Annotated[Path, typer.Option("--out", help="Where the private key goes; FILE.pub holds the public one.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a key that is there.")] = False,
+    path: Annotated[Path, typer.Option("--out", help="File of the private key; the public key goes to FILE.pub.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a key that only its owner can read, and print its public half in 64 hex digits."""
+    """Create a key, readable only by its owner, and print its public key as 64 hex digits."""
     from wire.keys import generate_key, public_key_hex, save_private_key, save_public_key
 
     public = Path(f"{path}.pub")
@@ -30,7 +30,7 @@ def make(
         for there in (path, public):
             if there.exists():
                 raise ConfigError(
-                    f"{there}: is there already; --force replaces it, and nothing signed with it verifies"
+                    f"{there}: exists already; --force replaces it, and the old key's signatures become invalid"
                 )
     key = generate_key()
     save_private_key(key, path)
@@ -42,7 +42,7 @@ def make(
 def show(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A private or a public key.")], as_json: Json = False
 ) -> None:
-    """Print the public half of a key in 64 hex digits, as configs and manifests take it."""
+    """Print the public key as 64 hex digits, the form used in configurations and manifests."""
     from core.errors import SignatureError
     from wire.keys import load_private_key, load_public_key, public_key_hex
 

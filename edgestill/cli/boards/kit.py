@@ -1,4 +1,4 @@
-"""`edgestill kit`: look into a kit, collect wheels for boards without a network."""
+"""`edgestill kit`: verifies a kit, exports it to a folder with its wheels."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from edgestill.cli.output import out, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Kits: check one, collect what is installed with it.")
+app = typer.Typer(no_args_is_help=True, help="Kits: verify a kit, export it to a folder.")
 
 
 @app.command()
 def verify(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder of a kit.")],
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="Folder of a kit.")],
     key: KitKey = None,
     as_json: Json = False,
 ) -> None:
-    """Check a kit's signature and every file; exit code 5 if it is not what the fleet has signed."""
+    """Verify a kit's signature and all of its files and wheels; exit code 5 if they do not match."""
     from firmware_configs.use_cases.verify_kit import verify_kit
 
     found = verify_kit(kit, key)
@@ -31,29 +31,29 @@ def verify(
     of = found.kit
     text = f"{of.device} of {of.fleet}, {of.board} ({' '.join(of.os)}), made {of.created}: whole"
     revoked = ", REVOKED" if found.revoked else ""
-    out.print(f"{text}, {len(of.files)} files; {found.proof} until {found.until}{revoked}", soft_wrap=True)
+    wheels = f", {len(of.wheels)} wheels ({found.wheel_bytes / 1e6:.1f} MB)" if of.wheels else ""
+    out.print(f"{text}, {len(of.files)} files{wheels}; {found.proof} until {found.until}{revoked}", soft_wrap=True)
 
 
 @app.command()
-def wheels(
-    board: Annotated[str, typer.Option("--board", help="For which board; see `edgestill board list`.")],
-    folder: Annotated[Path, typer.Option("--out", help="Where the wheels go.")],
-    python: Annotated[str, typer.Option("--python", help="Version on the board: Bookworm has 3.11.")] = "3.11",
-    package: Annotated[
-        str, typer.Option("--package", help="edgestill for pip: a name, a source tree or a wheel.")
-    ] = "edgestill",
+def export(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder of a kit.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The folder to make.")],
+    key: KitKey = None,
+    family: Annotated[
+        str | None, typer.Option("--os", help="The system of the board: only wheels for that; see `kit verify`.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Collect everything that an agent needs, for boards without a network at their first boot.
+    """Write a kit and its wheels to one folder, to copy to a board by hand; there: sudo sh FOLDER/install.sh
 
-    On a card the installer looks for them in the folder edgestill/wheels of the boot partition.
+    The folder has the device's keys: remove it when the board is installed.
     """
-    from firmware_configs.boards import board as board_named
-    from firmware_configs.kits.wheels import collect_wheels
+    from firmware_configs.use_cases.export_kit import export_kit
 
-    found = collect_wheels(board_named(board), python, folder, package=package)
-    size = sum(path.stat().st_size for path in found)
+    made = export_kit(kit, to, key=key, family=family)
     if as_json:
-        print_json({"wheels": [path.name for path in found], "bytes": size})
-    else:
-        out.print(f"{len(found)} wheels in {folder}, {size / 1e6:.1f} MB", markup=False, soft_wrap=True)
+        print_json({"device": made.device, "folder": str(to), "wheels": made.wheels, "bytes": made.bytes})
+        return
+    text = f"{to}: the kit of {made.device} with {made.wheels} wheels, {made.bytes / 1e6:.1f} MB; it has its keys"
+    out.print(text, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Options that several commands about boards share."""
+"""Options shared by several commands about boards."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["Json", "KitKey"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 KitKey = Annotated[
-    str | None, typer.Option("--key", help="The fleet's kit key, hex or file; else fleet-kit.pub beside the kit.")
+    str | None, typer.Option("--key", help="The fleet's kit key, hex or file [fleet-kit.pub next to the kit].")
 ]

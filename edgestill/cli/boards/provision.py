@@ -1,4 +1,4 @@
-"""`edgestill provision`: identities and kits of a whole fleet."""
+"""`edgestill provision`: creates the identities and kits of a fleet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["provision"]
 
 SAID = {
     "made": "made",
-    "changed": "made again with the same keys, as the manifest says now",
+    "changed": "rebuilt for the changed manifest, with the same keys",
     "renewed": "renewed",
-    "kept": "as they were",
-    "revoked": "revoked, and left as they are; `edgestill device revoke --undo`",
-    "servers": "server certificates made",
-    "unclaimed": "will make their own keys; then `edgestill device approve`",
-    "ending": "certificates that end within 30 days, or claims that ended; --renew",
-    "strangers": "kits of devices that are not in the manifest; `edgestill device revoke`",
+    "kept": "unchanged",
+    "revoked": "revoked, not changed; see `edgestill device revoke --undo`",
+    "servers": "server certificates created",
+    "unclaimed": "will create their own keys; then run `edgestill device approve`",
+    "ending": "certificates that expire within 30 days, or expired claims; use --renew",
+    "strangers": "kits of devices that are not in the manifest; see `edgestill device revoke`",
 }
 SHOWN = 8
 
@@ -30,21 +30,31 @@ SHOWN = 8
 def provision(
     file: Annotated[Path, typer.Argument(metavar="FLEET", help="A fleet.toml with [[group]] tables.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where kits and identities go; default [provision] out, or kits/.")
+        Path | None,
+        typer.Option("--out", help="Output folder of kits and identities; default [provision] out, or kits/."),
     ] = None,
     renew: Annotated[
         list[str] | None,
-        typer.Option("--renew", metavar="DEVICE", help="Give it a new certificate, or claim; repeatable."),
+        typer.Option("--renew", metavar="DEVICE", help="Issue a new certificate or claim for this device; repeatable."),
+    ] = None,
+    wheels: Annotated[
+        str | None,
+        typer.Option(
+            "--wheels",
+            metavar="card|network|none",
+            help="Wheels go with the kits, boards fetch them, or have them; default [provision] wheels, or card.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a kit for every device of a fleet, and what the aggregator and the broker need.
+    """Create a kit for every device of a fleet, and the files of the aggregator and the broker.
 
-    Run again, it makes what is new or has changed, and leaves the rest alone. Example:  edgestill provision fleet.toml
+    Wheels for boards are fetched by pip into kits/_wheels, once for all kits. Run again, it creates only what is new
+    or changed. Example:  edgestill provision fleet.toml
     """
     from firmware_configs.use_cases.provision_fleet import provision_fleet
 
-    kits = provision_fleet(file, out=folder, renew=renew or [])
+    kits = provision_fleet(file, out=folder, renew=renew or [], wheels=wheels)
     if as_json:
         print_json(kits.facts())
         return
@@ -54,7 +64,7 @@ def provision(
             _say(f"{SAID[name]}: {' '.join(devices[:SHOWN])}{more}")
     _say(f"kits: {kits.out}; signed by {kits.kit_key}")
     _say(f"broker: {kits.broker}; aggregator: {kits.aggregator}; keys_dir of [devices]: {kits.device_keys}")
-    _say(f"keep {kits.authority} safe: whoever has it can make devices")
+    _say(f"keep {kits.authority} safe: its owner can create devices")
 
 
 def _say(text: str) -> None:

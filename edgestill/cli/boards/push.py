@@ -1,4 +1,4 @@
-"""`edgestill push`: a kit to a running board, over ssh."""
+"""`edgestill push`: installs a kit on a running board over ssh."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ __all__ = ["push"]
 
 
 def push(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder of a kit.")],
-    host: Annotated[str, typer.Argument(metavar="USER@HOST", help="The board, as ssh knows it.")],
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="Folder of a kit.")],
+    host: Annotated[str, typer.Argument(metavar="USER@HOST", help="The board, as an ssh destination.")],
     key: KitKey = None,
     seconds: Annotated[
-        int, typer.Option("--wait", min=1, max=3600, help="Seconds in which the new agent has to report.")
+        int, typer.Option("--wait", min=1, max=3600, help="Seconds within which the new agent must report.")
     ] = 60,
-    ssh: Annotated[str, typer.Option("--ssh", help="The ssh to use, with options: 'ssh -p 2222'.")] = "ssh",
+    family: Annotated[
+        str | None, typer.Option("--os", help="OS family of the board: only its wheels are sent.")
+    ] = None,
+    ssh: Annotated[str, typer.Option("--ssh", help="The ssh command with options, such as 'ssh -p 2222'.")] = "ssh",
     as_json: Json = False,
 ) -> None:
-    """Install a kit on a board that runs, and go back to what was there if its agent does not report.
+    """Install a kit on a running board, and roll back if its agent does not report.
 
-    Logs in by key, as root or as a user who may sudo without a password. Exit code 7 if the board went back.
+    Logs in by key, as root or as a user with passwordless sudo. Exit code 7 if the board rolled back.
     """
     from firmware_configs.use_cases.push_kit import push_folder
 
-    pushed = push_folder(kit, host, key=key, seconds=seconds, ssh=ssh)
+    pushed = push_folder(kit, host, key=key, family=family, seconds=seconds, ssh=ssh)
     if as_json:
         print_json({"device": pushed.device, "host": host, "said": list(pushed.lines)})
         return

@@ -1,4 +1,4 @@
-"""`edgestill agent`: run the device side of a fleet, and use the model that it keeps."""
+"""`edgestill agent`: runs the device side of a fleet, and predicts with its current model."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from edgestill.cli.output import out, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="The agent on a board: run it, predict with the model it keeps.")
+app = typer.Typer(no_args_is_help=True, help="The agent on a board: run it, predict with its current model.")
 
-_Config = Annotated[Path, typer.Option("--config", "-c", help="The agent's TOML file; examples/agent.toml shows all.")]
+_Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml; examples/agent.toml has all settings.")]
 
 
 @app.command()
 def run(
     config: _Config,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override the file: section.key=value; may be given again.")
+        list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
     ] = None,
 ) -> None:
     """Run the agent until SIGTERM or Ctrl-C: wait for jobs, train, send updates.
 
-    It may be killed at any moment: an update that was made is sent after the next start.
+    It may be killed at any moment: a finished update is sent after the next start.
     """
     from core.processes.process import environment
     from core.processes.python_child import module_arguments
     from edge_agent.config import read_agent_config
 
-    read_agent_config(config, settings=settings or ())  # what is wrong is told here, in the way of all commands
+    read_agent_config(config, settings=settings or ())  # report errors here, in the format of all commands
     sys.stdout.flush()
     command = [sys.executable, *module_arguments("edge_agent", str(config), *(settings or ()))]
-    # the same process, without this command line's libraries
+    # the same process, without the libraries of the command line
     os.execve(sys.executable, command, environment(threads=None))
 
 
@@ -48,7 +48,7 @@ def predict(
     output: Annotated[Path | None, typer.Option("--output", help="Write the logits (N, C) to this .npy file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: classes and logits.")] = False,
 ) -> None:
-    """Run the model that the agent keeps (current.onnx) on inputs; prints one class number per input."""
+    """Run the agent's current model (current.onnx) on inputs; prints one class index per input."""
     if (config is None) == (model is None):
         raise typer.BadParameter("give either --config or --model")
     from edge_agent.inference import load_inputs

@@ -1,4 +1,4 @@
-"""`edgestill aggregator`: serve a fleet; pause, resume and stop its rounds; back it up and restore it."""
+"""`edgestill aggregator`: serves a fleet; pauses, resumes and stops its rounds; backs it up and restores it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edgestill.cli.output import err, out, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, take updates, fuse and publish models.")
+app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, collect updates, fuse and publish models.")
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (docs/aggregator.md).")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting for this once: table.key=value; repeatable.")
+    list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -26,13 +26,14 @@ def serve(
     config: Config,
     settings: Settings = None,
     until_done: Annotated[
-        bool, typer.Option("--until-done", help="End when no round is left to do; else go on serving the models.")
+        bool, typer.Option("--until-done", help="Exit after the last round instead of continuing to serve the models.")
     ] = False,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="The signing key is another than before, and all devices have it.")
+        bool,
+        typer.Option("--new-key", help="Confirm that the signing key has changed and all devices have the new one."),
     ] = False,
 ) -> None:
-    """Run the aggregator until SIGTERM or Ctrl-C. Started again, it goes on in the round it was in.
+    """Run the aggregator until SIGTERM or Ctrl-C. After a restart it continues in the same round.
 
     Example:  edgestill aggregator serve --config fleet.toml --set round.rounds=20
     """
@@ -47,19 +48,19 @@ def serve(
 
 @app.command()
 def pause(config: Config) -> None:
-    """Open no further round; the open one is collected and fused."""
+    """Open no further rounds; the open one is completed."""
     _hold(config, "pause")
 
 
 @app.command()
 def resume(config: Config) -> None:
-    """Open rounds again, after a pause or a stop."""
+    """Open rounds again after a pause or a stop."""
     _hold(config, "resume")
 
 
 @app.command()
 def stop(config: Config) -> None:
-    """End the rounds: the open one is fused with what has come, if that is a quorum. The service itself stays."""
+    """End the rounds: the open one is fused now if a quorum has answered. The service keeps running."""
     _hold(config, "stop")
 
 
@@ -69,9 +70,9 @@ def backup(
     to: Annotated[Path, typer.Option("--to", help="The file to write, such as fleet.tar.")],
     as_json: Json = False,
 ) -> None:
-    """Write the whole fleet (journal, models, updates, memory) to one file, while it is served or not.
+    """Write the whole fleet (journal, models, updates, memory) to one file; the aggregator may be running.
 
-    Keys are not in it: keep the aggregator's key and the fleet.toml as well.
+    Keys are not included: keep the aggregator's key and the fleet.toml as well.
 
     Example:  edgestill aggregator backup --config fleet.toml --to backups/fleet.tar
     """
@@ -86,19 +87,17 @@ def backup(
     out.print(f"wrote {to}: {what}", markup=False, soft_wrap=True)
     if facts["models_lost"]:
         lost = " ".join(digest[:12] for digest in facts["models_lost"])
-        err.print(f"older models whose blobs are missing or damaged are not in it: {lost}", soft_wrap=True)
+        err.print(f"not included, because their blobs are missing or damaged: older models {lost}", soft_wrap=True)
 
 
 @app.command()
 def restore(
     config: Config,
-    backup: Annotated[Path, typer.Option("--from", help="A file that `aggregator backup` has written.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Move what the state folder holds aside; nothing is removed.")
-    ] = False,
+    backup: Annotated[Path, typer.Option("--from", help="A file written by `aggregator backup`.")],
+    force: Annotated[bool, typer.Option("--force", help="Move existing state aside; nothing is deleted.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back; the aggregator must not run. Agents follow the restored fleet as soon as it is served.
+    """Restore a backup; the aggregator must not be running. Agents follow as soon as the fleet is served again.
 
     Example:  edgestill aggregator restore --config fleet.toml --from backups/fleet.tar
     """
@@ -118,7 +117,7 @@ def restore(
     elif facts["revoked"]:
         out.print(f"revoked as before: {' '.join(facts['revoked'])}", markup=False, soft_wrap=True)
     if facts["moved_aside"]:
-        out.print(f"what was there is now in {facts['moved_aside']}", markup=False, soft_wrap=True)
+        out.print(f"the previous state is in {facts['moved_aside']}", markup=False, soft_wrap=True)
 
 
 def _hold(path: Path, verb: str) -> None:

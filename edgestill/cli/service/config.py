@@ -1,4 +1,4 @@
-"""`edgestill config`: what a configuration file means."""
+"""`edgestill config`: checks and resolves configuration files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgestill.cli.output import err, out, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Configuration files: check one before it is used.")
+app = typer.Typer(no_args_is_help=True, help="Configuration files: check a file before use.")
 
 
 @app.command()
@@ -20,20 +20,37 @@ def check(
     file: Annotated[Path, typer.Argument(help="An agent.toml or a fleet.toml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a file and print what it resolves to: environment and defaults included, secrets left out.
+    """Check a file and print the resolved settings, with environment and defaults, without secrets.
 
-    Which of the two it is follows from its tables: an agent's has [agent], an aggregator's [fleet]. With [[group]]
-    tables, the settings of every device are shown as well.
+    The kind of file is detected by its tables: an agent.toml has [agent], a fleet.toml [fleet]. With [[group]]
+    tables, the settings of every device are shown as well. Missing files that it names are reported: a warning for
+    samples, which may come later, an error for files that the service cannot start without.
     """
     facts = _resolve(file)
     if as_json:
         print_json(facts)
-        return
-    for name, table in facts.items():
-        out.print(f"[{name}]", markup=False)
-        for key, value in table.items():
-            out.print(f"{key} = {value}", markup=False, soft_wrap=True)
-        out.print()
+    else:
+        for name, table in facts.items():
+            out.print(f"[{name}]", markup=False)
+            for key, value in table.items():
+                out.print(f"{key} = {value}", markup=False, soft_wrap=True)
+            out.print()
+    _check_files(file, facts)
+    if not as_json:
+        out.print(f"ok: {file} is {'an agent.toml' if 'agent' in facts else 'a fleet.toml'}", soft_wrap=True)
+
+
+def _check_files(file: Path, facts: dict[str, dict[str, Any]]) -> None:
+    """Warn of files that are not there yet; ConfigError where the service would not start without them."""
+    from core.named_files import missing_files
+
+    missing = missing_files(facts)
+    for one in missing:
+        if not one.needed:
+            err.print(f"warning: {file} {one}; it is needed before the first round", markup=False, soft_wrap=True)
+    needed = [str(one) for one in missing if one.needed]
+    if needed:
+        raise ConfigError(f"{file} {', and '.join(needed)}; make it, or change the path")
 
 
 def _resolve(file: Path) -> dict[str, dict[str, Any]]:
@@ -53,13 +70,13 @@ def _resolve(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _manifest(file: Path) -> tuple[dict[str, dict[str, Any]], bool]:
-    """Every device's settings, and whether the files that the aggregator's own tables may name have been made."""
+    """Every device's settings, and whether the files named in the aggregator's tables exist."""
     from firmware_configs.manifest import load_manifest
     from firmware_configs.provision import KIT_PUB
 
     manifest = load_manifest(file)
     made = (manifest.out / KIT_PUB).exists()
     if not made:
-        text = "the aggregator's tables are checked too once `edgestill provision` has made the files they name"
+        text = "the aggregator's tables were not checked: first create their files with `edgestill provision`"
         err.print(text, markup=False, soft_wrap=True)
     return manifest.facts(), made

@@ -1,4 +1,4 @@
-"""`edgestill device`: who is in the fleet, and who is no longer; what their settings are."""
+"""`edgestill device`: lists, shows and revokes the devices of a fleet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app.command()(approve)
 
 @app.command("list")
 def list_devices(config: Config, as_json: Json = False) -> None:
-    """List the devices, those of the config that were never heard of included."""
+    """List all devices, including configured ones that have never connected."""
     from aggregator.config.fleet import load_fleet_config
 
     facts = _facts(load_fleet_config(config))
@@ -33,7 +33,7 @@ def list_devices(config: Config, as_json: Json = False) -> None:
         print_json(facts)
         return
     columns, rows = device_table(facts)
-    settings = any(device["settings"] for device in facts)  # the table is wide as it is
+    settings = any(device["settings"] for device in facts)  # the table is already wide
     if settings:
         columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
     print_table("", columns, rows)
@@ -43,7 +43,7 @@ def list_devices(config: Config, as_json: Json = False) -> None:
 
 @app.command()
 def show(device: Name, config: Config, as_json: Json = False) -> None:
-    """Show one device: what is known of it, and which settings it was given and has."""
+    """Show one device: its status, and its desired and reported settings."""
     from aggregator.config.fleet import load_fleet_config
 
     loaded = load_fleet_config(config)
@@ -61,7 +61,7 @@ def show(device: Name, config: Config, as_json: Json = False) -> None:
 
 
 def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
-    """Every device, as far as it is known."""
+    """The known properties of every device."""
     from aggregator.downlink.device_settings import settings_facts
     from aggregator.status import device_facts, device_problems, last_report, limited_devices
     from aggregator.storage.journal import Journal
@@ -91,15 +91,15 @@ def _line(name: str, value: object) -> None:
 def revoke(
     device: Name,
     config: Config,
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take part again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the device take part again.")] = False,
     kits: Annotated[
         Path | None, typer.Option("--kits", help="The folder of `provision --out`; default [provision] out.")
     ] = None,
 ) -> None:
-    """Put a device out of the fleet: it gets no jobs, and what it sends, also in the open round, is not used.
+    """Revoke a device: it gets no jobs, and its updates are not used, also in the open round.
 
-    In a fleet made by `edgestill provision` its certificate is revoked too, for the broker to refuse it, and so is the
-    claim of a board that was not enrolled yet.
+    In a fleet created by `edgestill provision`, its certificate is revoked too, so that the broker rejects it, and so
+    is the claim of a board that is not enrolled yet.
     """
     from aggregator.config.fleet import load_fleet_config
     from aggregator.operator_client import ask_service

@@ -1,4 +1,4 @@
-"""`edgestill device approve`: boards that have made their own keys become devices of the fleet."""
+"""`edgestill device approve`: enrols boards that have created their own keys."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["approve"]
 def approve(
     config: Config,
     device: Annotated[
-        str | None, typer.Argument(metavar="DEVICE", help="Which device; without one, those that ask are listed.")
+        str | None, typer.Argument(metavar="DEVICE", help="Device id; without it, pending requests are listed.")
     ] = None,
     fingerprint: Annotated[
-        str | None, typer.Option("--fingerprint", help="As the board shows it; refuse to approve any other.")
+        str | None, typer.Option("--fingerprint", help="Fingerprint shown by the board; any other is refused.")
     ] = None,
-    refuse: Annotated[bool, typer.Option("--refuse", help="Turn it down: its claim is then worth nothing.")] = False,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse the request and invalidate its claim.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help='Go on until Ctrl-C: approve boards of groups with enrol = "claim".')
+        bool, typer.Option("--watch", help='Run until Ctrl-C and approve boards of groups with enrol = "claim".')
     ] = False,
     kits: Annotated[
         Path | None, typer.Option("--kits", help="The folder of `provision --out`; default [provision] out.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Certify a board that has made its own keys and asks with the claim of its kit.
+    """Certify a board that has created its own keys and presents the claim of its kit.
 
-    Compare the fingerprint with the one in the board's log, or that `edgestill doctor` shows there. This command reads
-    the key of the fleet's authority; the aggregator does not need it.
+    Compare the fingerprint with the one in the board's log or in the output of `edgestill doctor` there. This command
+    reads the key of the fleet's authority; the aggregator does not need it.
     Example:  edgestill device approve pi-01 --fingerprint "1f0c 77a2 93b1 0d4e 5a6b" --config fleet.toml
     """
     fleet = _fleet(config)
     if watch and (device is not None or refuse or fingerprint is not None):
-        raise ConfigError("--watch approves what comes; leave out DEVICE, --refuse and --fingerprint")
+        raise ConfigError("--watch approves all requests; remove DEVICE, --refuse and --fingerprint")
     if device is None and not watch:
         _list(fleet, as_json)
         return
@@ -66,7 +66,7 @@ def _fleet(config: Path) -> FleetConfig:
 
 
 def _kits(given: Path | None, config: Path) -> Path:
-    """The folder that the authority is in."""
+    """The folder of the fleet's authority."""
     from firmware_configs.manifest import kits_folder
 
     folder = given or kits_folder(config)

@@ -1,4 +1,4 @@
-"""`edgestill device set`: settings of running devices."""
+"""`edgestill device set`: changes settings of running devices."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Config", "Json", "Name", "check_known", "say", "set_settings"]
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
-Name = Annotated[str, typer.Argument(metavar="DEVICE", help="Which device.")]
+Name = Annotated[str, typer.Argument(metavar="DEVICE", help="Device id.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Wait = Annotated[float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for what the device says.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for the device's report.")]
 
 
 def set_settings(
@@ -27,19 +27,21 @@ def set_settings(
     config: Config,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Such as train.threads=2; docs/provisioning.md lists the keys."),
+        typer.Argument(
+            metavar="KEY=VALUE", help="A setting, such as train.threads=2; docs/provisioning.md lists the keys."
+        ),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="As agent.toml says again; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Return to the value in agent.toml; repeatable.")
     ] = None,
     wait: Wait = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Change settings of a running device; it tells what it took over, and goes back if it cannot train with them.
+    """Change settings of a running device; it reports the result, and rolls back if it cannot train with them.
 
     Example:  edgestill device set pi-01 train.threads=2 log.level=debug --config fleet.toml
 
-    Exit code 7 if the device has refused a setting or gone back.
+    Exit code 7 if the device has refused a setting or rolled back.
     """
     from aggregator.config.fleet import load_fleet_config
     from aggregator.downlink.device_settings import SET, ask_for
@@ -64,7 +66,7 @@ def set_settings(
 
 
 def _changes(settings: list[str], unset: list[str]) -> dict[str, str | None]:
-    """What is to be changed, checked as far as it can be here."""
+    """The requested changes, checked as far as possible without the device."""
     from edge_agent.remote_settings.allowed import check_setting
 
     changes: dict[str, str | None] = {}
@@ -76,7 +78,7 @@ def _changes(settings: list[str], unset: list[str]) -> dict[str, str | None]:
         changes[name.strip()] = value.strip()
     changes |= dict.fromkeys(unset)
     if not changes:
-        raise ConfigError("set what? Write: edgestill device set DEVICE KEY=VALUE, or --unset KEY")
+        raise ConfigError("no setting given; write: edgestill device set DEVICE KEY=VALUE, or --unset KEY")
     return changes
 
 
@@ -100,18 +102,18 @@ def _tell_settings(device: str, facts: dict[str, Any]) -> None:
     reported = facts["reported"] or {}
     told = one_line(" ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items()))
     if facts["settings"] == "not reported":
-        say(f"{device} has not answered yet; `edgestill device show {device}` tells when it has")
+        say(f"{device} has not answered yet; check later with `edgestill device show {device}`")
     else:
         say(f"{device} has settings {facts['version']}: {told or 'as its agent.toml says'}")
 
 
 def check_known(device: str, loaded: FleetConfig, config: Path) -> None:
-    """Refuse a device that the fleet does not have."""
+    """Raise for a device that is not in the fleet."""
     if device not in loaded.devices:
         hint = did_you_mean(device, loaded.devices) or "; see `edgestill device list`"
         raise ConfigError(f"no device {device!r} in {config}{hint}")
 
 
 def say(text: str) -> None:
-    """Print a line as it is."""
+    """Print a line without markup."""
     out.print(text, markup=False, soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""`edgestill model`: what the fleet has learned; look at it, export it, put an older one back."""
+"""`edgestill model`: lists, shows, exports and rolls back the fleet's models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="A prototype (its newest model), a num
 
 @app.command("list")
 def list_models(config: Config, as_json: Json = False) -> None:
-    """List every published model, newest last; a star marks the one that devices have now."""
+    """List every published model, newest last; a star marks the current ones."""
     from aggregator.storage.models import model_facts
 
     with _journal(config) as (_, journal):
@@ -54,7 +54,7 @@ def list_models(config: Config, as_json: Json = False) -> None:
 
 @app.command()
 def show(name: Name, config: Config, as_json: Json = False) -> None:
-    """Where a model came from: round, recipe, scores, the model before it and the updates in it."""
+    """Show the origin of a model: round, recipe, scores, its predecessor and its updates."""
     from aggregator.storage.models import find_model, model_facts
 
     with _journal(config) as (_, journal):
@@ -76,7 +76,7 @@ def show(name: Name, config: Config, as_json: Json = False) -> None:
 def export(
     name: Name,
     config: Config,
-    to: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="Output file.")],
     kind: Annotated[
         str | None, typer.Option("--format", help="onnx, onnx-int8 or safetensors; default: by the file's ending.")
     ] = None,
@@ -85,7 +85,7 @@ def export(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model for other tools. ONNX holds it at its prototype's precision; onnx-int8 is for serving.
+    """Export a model for other tools. ONNX keeps the prototype's precision; onnx-int8 is for serving.
 
     Example:  edgestill model export cnn:fp32 --config fleet.toml --out cnn.onnx
     """
@@ -106,7 +106,7 @@ def export(
 
 @app.command()
 def rollback(name: Name, config: Config) -> None:
-    """Put an older model back: it is published to the fleet like a new one. An open round is given up."""
+    """Publish an older model again, like a new one. An open round is abandoned."""
     from aggregator.operator_client import ask_service
     from aggregator.storage.models import find_model
 

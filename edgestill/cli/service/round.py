@@ -1,4 +1,4 @@
-"""`edgestill round`: the rounds of a fleet; give up the open one."""
+"""`edgestill round`: lists the rounds of a fleet; skips the open one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
 @app.command("list")
 def list_rounds(
     config: Config,
-    last: Annotated[int, typer.Option("--last", min=1, max=10**6, help="How many, newest first.")] = 20,
+    last: Annotated[int, typer.Option("--last", min=1, max=10**6, help="Number of rounds, newest first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the newest rounds: who was asked, who has answered, whose update was excluded and why."""
+    """List the newest rounds: invited devices, answers, and excluded updates with the reason."""
     from aggregator.config.fleet import load_fleet_config
     from aggregator.status import round_facts
     from aggregator.storage.journal import Journal
@@ -43,7 +43,7 @@ def list_rounds(
 
 @app.command()
 def skip(config: Config) -> None:
-    """Give up the open round, whether it is collecting updates or being fused; the next one opens."""
+    """Abandon the open round, also while it is being fused; the next one opens."""
     from aggregator.config.fleet import load_fleet_config
     from aggregator.operator_client import ask_service
 

@@ -19,17 +19,17 @@ from edgestill.cli.output import one_line, out, print_json
 
 __all__ = ["device_row", "device_table", "problem_lines", "status"]
 
-ROWS = 40  # of devices; --json has all
-PROBLEMS = 10  # of devices that are told
+ROWS = 40  # rows of devices; --json has all
+PROBLEMS = 10  # lines about devices
 DEVICE_COLUMNS = ("device", "status", "prototype", "examples", "accepted", "late", "refused", "weight", "score")
 
 
 def status(
     config: Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew every second until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")] = False,
 ) -> None:
-    """Show how a fleet is doing. Works while the aggregator is down, and says so.
+    """Show the status of a fleet, also while its aggregator is down.
 
     Example:  edgestill status --config fleet.toml --watch
     """
@@ -58,7 +58,7 @@ def _page(facts: dict[str, Any]) -> Group:
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    service = "running" if facts["running"] else "NOT running; this is what its journal says"
+    service = "running" if facts["running"] else "NOT running; this is the state in its journal"
     if facts["running"] and not facts["connected"]:
         service += ", no connection to the broker"
     lines = [
@@ -79,12 +79,12 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         if last["failed"]:
             failed = {device: one_line(why) for device, why in last["failed"].items()}
             lines.append(f"round {last['number']}: {lost_text(failed, last['invited'])}")
-    left_out = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
+    excluded = [(d["id"], d["fused"]["screened"]) for d in facts["devices"] if (d["fused"] or {}).get("screened")]
     capped = [(d["id"], d["fused"]["capped"]) for d in facts["devices"] if (d["fused"] or {}).get("capped")]
     lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
     limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
     lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
-    lines += [f"left out of the last round: {device}: {one_line(why)}" for device, why in left_out[:3]]
+    lines += [f"excluded from the last round: {device}: {one_line(why)}" for device, why in excluded[:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
     return lines
 
@@ -120,7 +120,7 @@ def _devices(facts: dict[str, Any]) -> Table:
 
 
 def device_table(devices: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows; the accuracy on samples that devices hold out, where any does."""
+    """Columns and rows, with the accuracy on held-out samples of devices, if any reports it."""
     rows = [device_row(device) for device in devices]
     own = [_percent(device["own_accuracy"]) for device in devices]
     if not any(own):
@@ -133,7 +133,7 @@ def device_row(device: dict[str, Any]) -> list[str]:
     state = _state(device)
     counts = [str(device[name]) for name in ("examples", "accepted", "late", "refused")]
     fused = device["fused"] or {}
-    weight = "left out" if fused.get("screened") else _percent(fused.get("weight"))
+    weight = "excluded" if fused.get("screened") else _percent(fused.get("weight"))
     weight += ", capped" * bool(fused.get("capped"))
     return [device["id"], state, one_line(device["prototype"] or ""), *counts, weight, _percent(fused.get("score"))]
 
@@ -148,7 +148,7 @@ def _state(device: dict[str, Any]) -> str:
 
 
 def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
-    """Why devices have failed, a line each, for below a table; the first few."""
+    """The problems of the first few failed devices, one line each."""
     failed = [f"{device['id']}: {one_line(device['problem'])}" for device in devices if device["problem"]]
     more = len(failed) - PROBLEMS
     return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])

@@ -1,4 +1,4 @@
-"""`edgestill data`: which datasets there are, how to get them, and who would get which samples."""
+"""`edgestill data`: lists and fetches datasets, and shows how a fleet would partition them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Datasets: list them, fetch them, see how a fleet would share them.")
+app = typer.Typer(no_args_is_help=True, help="Datasets: list them, fetch them, show how a fleet would partition them.")
 
-_ROWS = 50  # of the table of devices; --json has all
+_ROWS = 50  # rows of the table of devices; --json has all
 
 
 @app.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the known datasets: what they are, and whether they are here or how to get them.
+    """List the known datasets, and whether they are on this machine or how to get them.
 
-    Your own data is given by its path: a folder of pictures, one subfolder per class, an .npz or a .csv (docs/data.md).
+    Use your own data by its path: a folder of pictures with one subfolder per class, an .npz or a .csv (docs/data.md).
     """
     from fleet.data import DATASETS
     from fleet.data.files import data_folder
@@ -48,12 +48,12 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     ]
     print_table("", ["name", "kind", "sample", "classes", "train", "test", "here"], rows)
     if any(fact["get"] for fact in facts):
-        out.print("\nget what is not here: edgestill data fetch NAME", soft_wrap=True)
-    out.print(f"\nsearched: {data_folder()} (EDGESTILL_DATA names another folder)", markup=False, soft_wrap=True)
+        out.print("\nto download a dataset: edgestill data fetch NAME", soft_wrap=True)
+    out.print(f"\nsearched: {data_folder()} (set EDGESTILL_DATA to use another folder)", markup=False, soft_wrap=True)
 
 
 def _facts(known: Known) -> dict[str, Any]:
-    """What `list` says of one dataset; sizes only if it is at hand."""
+    """The row of one dataset; sizes only if it is on this machine."""
     found = known.found()
     sizes: tuple[int, int] | tuple[None, None] = found[0].sizes if found else (None, None)
     where = str(found[1][0].parent) if found else None
@@ -75,11 +75,11 @@ def _facts(known: Known) -> dict[str, Any]:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Which dataset; see `edgestill data list`.")],
+    name: Annotated[str, typer.Argument(help="Name of a dataset (`edgestill data list`).")],
     to: Annotated[Path | None, typer.Option(help="Folder; default EDGESTILL_DATA, else the user's cache.")] = None,
     mirror: Annotated[str | None, typer.Option(help="Base URL to use instead of the public mirrors.")] = None,
 ) -> None:
-    """Download a dataset from its public mirrors; continues where it stopped, and checks every file.
+    """Download a dataset from its public mirrors; resumes interrupted downloads and verifies checksums.
 
     Example:  edgestill data fetch mnist
     """
@@ -99,7 +99,7 @@ def fetch(
 
 
 def _reporter(bar: Any) -> Report:
-    """A bar per file, made when its first bytes arrive."""
+    """A progress bar per file, created when its first bytes arrive."""
     tasks: dict[str, Any] = {}
 
     def report(file: str, done: int, total: int) -> None:
@@ -113,23 +113,23 @@ def _reporter(bar: Any) -> Report:
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="Name or path of a dataset.")],
-    devices: Annotated[int, typer.Option(help="How many devices.")] = 20,
-    alpha: Annotated[float, typer.Option(help="Of the Dirichlet draw: 0.1 very uneven, 100 even.")] = 0.1,
+    devices: Annotated[int, typer.Option(help="Number of devices.")] = 20,
+    alpha: Annotated[float, typer.Option(help="Dirichlet concentration: 0.1 is very non-IID, 100 close to IID.")] = 0.1,
     partition: Annotated[
         str,
         typer.Option(help="dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad or fedrad-iid; see docs/data.md."),
     ] = "dirichlet",
     option: Annotated[
         list[str] | None,
-        typer.Option(help="Another option of the partition, such as min_size=0 or classes_per_device=3; repeatable."),
+        typer.Option(help="Partition option, such as min_size=0 or classes_per_device=3; repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the partition.")] = 0,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="The PNG file to draw; default NAME-PARTITION.png, with --json none.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the samples of every class.")] = False,
 ) -> None:
-    """Show who would get which samples: a table, and the papers' dot plot as a PNG file.
+    """Show how a dataset would be partitioned: a table, and a dot plot as a PNG file.
 
     Example:  edgestill data show mnist --devices 20 --alpha 0.1 --out split.png
     """
@@ -171,7 +171,7 @@ def _check_picture(path: Path | None) -> None:
     if path is not None and path.suffix.lower() != ".png":
         raise ConfigError(f"--out {path}: the picture is a PNG; give a name that ends in .png")
     if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"--out {path}: there is no folder {path.parent}; make it first")
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}; create it first")
 
 
 def _device(row: Any) -> dict[str, Any]:

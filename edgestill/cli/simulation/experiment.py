@@ -1,4 +1,4 @@
-"""`edgestill experiment`: the papers' tables and figures, measured."""
+"""`edgestill experiment`: reproduces tables and figures of the papers."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ __all__ = ["experiment"]
 def experiment(
     name: Annotated[str, typer.Argument(help="An experiment, or `list` for their names.")],
     cells: Annotated[
-        str, typer.Option(help="Only these cells, comma-separated; * stands for anything. Others keep what they have.")
+        str, typer.Option(help="Measure only these cells, comma-separated; * matches anything. Other results are kept.")
     ] = "*",
     fidelity: Annotated[
-        str, typer.Option(help="paper: the formulas as printed. reference: as the authors' code does. all: both.")
+        str,
+        typer.Option(help="paper: the formulas as printed. reference: the behaviour of the authors' code. all: both."),
     ] = "all",
     seeds: Annotated[str, typer.Option(help="Comma-separated; default: the experiment's own.")] = "",
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the measurements and the page; made if missing.")
+        Path | None, typer.Option("--out", help="Folder of the measurements and the page; created if missing.")
     ] = None,
     page: Annotated[
-        Path | None, typer.Option(help="Write the page there too, such as docs/results of a checkout.")
+        Path | None, typer.Option(help="Also write the page to this folder, such as docs/results of a checkout.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes side by side, of one thread each.")] = 2,
-    force: Annotated[bool, typer.Option("--force", help="Measure again what is there.")] = False,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing, make the page anew.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Parallel processes, each with one thread.")] = 2,
+    force: Annotated[bool, typer.Option("--force", help="Repeat existing measurements.")] = False,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Measure nothing; rewrite the page from existing measurements.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print NAME.json to stdout.")] = False,
 ) -> None:
-    """Measure a table or a figure of a paper, beside the published numbers.
+    """Reproduce a table or a figure of a paper and compare it with the published numbers.
 
-    Every finished run is kept in --out: called again, an interrupted experiment goes on where it was.
+    Finished runs are stored in --out: called again, an interrupted experiment continues.
 
     Example:  edgestill experiment feddf-toy --out toy
     """
@@ -56,7 +59,7 @@ def experiment(
     found = find_experiment(name)
     asked = _seeds(seeds) or found.seeds
     if out_dir is None:
-        raise ConfigError(f"give --out, the folder for what {name} measures")
+        raise ConfigError(f"give --out, the folder for the measurements of {name}")
     from fleet.experiments.store import Store
 
     store = Store(out_dir)
@@ -76,7 +79,7 @@ def experiment(
 def _measure(
     name: str, found: Experiment, missing: list[Work], store: Store, page: Path | None, *, jobs: int, quiet: bool
 ) -> tuple[dict[str, Any], dict[Work, str]]:
-    """Make the runs that are missing, and the page, whatever fails; the page's JSON, and why runs failed."""
+    """Execute the missing runs and write the page, even if some fail; the page's JSON, and the errors."""
     from fleet.experiments.report import write_report
     from fleet.experiments.runner import run_all
 
@@ -103,7 +106,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _works(found: Experiment, cells: str, fidelity: str, seeds: tuple[int, ...]) -> list[Work]:
-    """The runs of the chosen cells, seed by seed: a first result of everything comes early."""
+    """The runs of the selected cells, ordered by seed, so that every cell has a first result early."""
     from fleet.experiments.report import full_name
     from fleet.experiments.store import Work
 

@@ -1,4 +1,4 @@
-"""`edgestill prototype`: which models there are, and what one of them weighs."""
+"""`edgestill prototype`: lists architectures and precisions, and shows the size of a prototype."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edgestill.cli.output import out, print_json, print_table
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Architectures and precisions: what there is, and what each weighs.")
+app = typer.Typer(no_args_is_help=True, help="Prototypes: list architectures and precisions, show sizes.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
 def list_prototypes(as_json: Json = False) -> None:
-    """List architectures (users' own included) and precisions; a prototype is one of each, such as resnet8:w1."""
+    """List architectures, including users' own, and precisions; a prototype combines both, such as resnet8:w1."""
     from models.registry import names
     from models.zoo import ZOO
     from quant.precision import PRECISIONS
@@ -40,10 +40,10 @@ def show(
     prototype: Annotated[str, typer.Argument(help="architecture:precision, such as resnet8:w1.")],
     input_shape: Annotated[str, typer.Option("--input", help="Shape of one sample: CxHxW, or L for text.")] = "3x32x32",
     classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
-    latent: Annotated[int | None, typer.Option(help="Fleet-wide latent width; default: the model's own.")] = None,
+    latent: Annotated[int | None, typer.Option(help="Latent dimension of the fleet; default: the model's own.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Parameters of a prototype, and the bytes of one update of each kind."""
+    """Show the parameters of a prototype, and the size of one update of each kind."""
     facts = _facts(prototype, _parse_shape(input_shape), classes, latent)
     if as_json:
         print_json(facts)
@@ -72,7 +72,7 @@ def _facts(prototype: str, shape: tuple[int, ...], classes: int, latent: int | N
     spec = PrototypeSpec(*parse_prototype(prototype), shape, classes, latent)
     model = build(spec, generator=torch.Generator().manual_seed(0))
     tensors = pack(model)
-    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # safetensors takes no other layout
+    state = {name: t.contiguous() for name, t in model.state_dict().items()}  # safetensors requires contiguous tensors
     return {
         "prototype": str(spec),
         "input": "x".join(map(str, shape)),

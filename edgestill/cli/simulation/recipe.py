@@ -1,4 +1,4 @@
-"""`edgestill recipe`: the ways to fuse a round, what each consists of and where it comes from."""
+"""`edgestill recipe`: lists recipes, and shows the stages and the paper of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Recipes: how the aggregator fuses what devices send.")
+app = typer.Typer(no_args_is_help=True, help="Recipes: how the aggregator fuses updates.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -35,13 +35,11 @@ def list_recipes(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Which recipe.")],
-    fusion: Annotated[
-        list[str] | None, typer.Option(help="Override a field first, such as steps=200; may be repeated.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of a recipe (`edgestill recipe list`).")],
+    fusion: Annotated[list[str] | None, typer.Option(help="Override a field, such as steps=200; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a recipe consists of, what it needs and which paper it comes from.
+    """Show a recipe's stages, requirements and paper.
 
     Example:  edgestill recipe show fedrad --fusion steps=500
     """
@@ -59,8 +57,10 @@ def show(
     out.print(f"\nneeds unlabeled samples: {needs}")
     if recipe.needs:
         out.print(f"its parts need: {', '.join(sorted(recipe.needs))}")
+    if recipe.note:
+        out.print(f"note: {recipe.note}", soft_wrap=True)
     if recipe.looks:
-        out.print("labelled samples of the aggregator have a say, where it has some")
+        out.print("uses labelled samples of the aggregator, if there are any")
 
 
 def _facts(recipe: Recipe) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _facts(recipe: Recipe) -> dict[str, Any]:
 
 
 def _cap(ratio: float) -> str:
-    return f"a device counts for {ratio:g} times its prototype's median number of examples at most" if ratio else "no"
+    return f"a device counts for at most {ratio:g} times its prototype's median number of examples" if ratio else "no"
 
 
 def _stages(recipe: Recipe) -> dict[str, str]:

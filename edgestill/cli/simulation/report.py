@@ -1,4 +1,4 @@
-"""`edgestill report`: runs as a page."""
+"""`edgestill report`: an HTML report of one or more runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def report(
     ] = None,
     target: Annotated[
         float | None,
-        typer.Option(help="Accuracy in %, for rounds and bytes to target [what half of all prototypes reach]."),
+        typer.Option(
+            help="Target accuracy in %, for rounds and bytes to target [an accuracy that half of all prototypes reach]."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report's numbers as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report's figures as JSON.")] = False,
 ) -> None:
-    """Make a page of one run, or of several side by side: one HTML file that needs no network.
+    """Write an HTML report of one run, or a comparison of several, as one self-contained file.
 
-    It shows accuracies by round, rounds and bytes to a target, who has which samples, how each device was judged,
-    where the time went, and every setting. Each figure is a PNG file beside it too.
+    It shows accuracies by round, rounds and bytes to a target, the partition, scores of devices, time by stage, and
+    all settings. Each figure is also written as a PNG file.
 
     Example:  edgestill report run-fedavg run-feddf --target 90 --out compared.html
     """
@@ -36,6 +38,7 @@ def report(
     from fleet.report.facts import read_runs
     from fleet.report.summary import default_target, run_row
     from fleet.report.write import MOST_RUNS, check_out, write_report
+    from fleet.results.run_file import has_personal_models
 
     if target is not None and not 0 < target <= 100:
         raise ConfigError(f"--target {target:g}: give an accuracy in % above 0 and up to 100, such as 90")
@@ -51,27 +54,38 @@ def report(
     if as_json:
         print_json({"target": goal, "runs": rows, "files": [str(file) for file in files]})
         return
-    _print(rows, goal)
-    out.print(f"\nwrote {files[0]} and {len(files) - 1} figures beside it", markup=False, soft_wrap=True)
+    _print(rows, goal, personal=any(has_personal_models(run.config) for run in found))
+    out.print(f"\nwrote {files[0]} and {len(files) - 1} figures", markup=False, soft_wrap=True)
 
 
 def _where(runs: list[Path]) -> Path:
-    """In the folder of the run, or here for several."""
+    """The default output: in the folder of the run, or in the current folder for several."""
     if len(runs) > 1:
         return Path("report.html")
     return (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
 
 
-def _print(rows: list[dict[str, Any]], target: float) -> None:
+def _print(rows: list[dict[str, Any]], target: float, *, personal: bool) -> None:
+    """A line per run and prototype; the devices' own models where they were scored."""
+    own = "personal models" if personal else "own models"
+    columns = ["run", "prototype", "accuracy", f"{own}, own slice", "worst", "best", f"{100 * target:g} % in round"]
     table = [
         [
             row["run"],
             p["prototype"],
-            f"{100 * (p['accuracy'] if p['device_accuracy'] is None else p['device_accuracy']):.1f} %",
-            f"{100 * p['best']:.1f} %",
+            _percent(p["accuracy"] if p["device_accuracy"] is None else p["device_accuracy"]),
+            _percent(p["own_accuracy"]),
+            _percent(p["own_worst"]),
+            _percent(p["best"]),
             p["rounds_to_target"] or "not reached",
         ]
         for row in rows
         for p in row["prototypes"]
     ]
-    print_table("", ["run", "prototype", "accuracy", "best", f"{100 * target:g} % in round"], table)
+    if not any(line[3] for line in table):
+        columns, table = columns[:3] + columns[5:], [line[:3] + line[5:] for line in table]
+    print_table("", columns, table)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

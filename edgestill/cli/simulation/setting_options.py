@@ -1,4 +1,4 @@
-"""Options of a command for every setting of a simulation, made from `SETTINGS` of its table."""
+"""Adds an option for every setting of a simulation to a command, from `SETTINGS`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["names_given", "with_settings"]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """`command(ctx, given, ...)` with an option for every setting; `given` are those on the command line, by key.
+    """`command(ctx, given, ...)` with an option for every setting; `given` holds those on the command line, by key.
 
-    Typer reads options from a function's signature, so one is made: the context, the settings in their order, then the
+    Typer reads options from a function's signature, which is built here: the context, the settings in order, then the
     command's own options.
     """
 
@@ -39,7 +39,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def names_given(ctx: typer.Context) -> set[str]:
-    """The parameters that the command line has; others have their defaults."""
+    """The parameters given on the command line; the others have their defaults."""
     names = {parameter.name for parameter in ctx.command.params if parameter.name}
     return {name for name in names if str(ctx.get_parameter_source(name)).endswith("COMMANDLINE")}
 
@@ -47,7 +47,7 @@ def names_given(ctx: typer.Context) -> set[str]:
 def _parameter(setting: Field) -> inspect.Parameter:
     kind: Any = list[str] if setting.kind is dict else setting.kind
     kind = kind | None if setting.default is None else kind
-    flags = (setting.flag,) if setting.kind is bool else ()  # without its opposite, --no-...
+    flags = (setting.flag,) if setting.kind is bool else ()  # no --no-... variant
     option = typer.Option(*flags, help=setting.help, rich_help_panel=setting.extra["panel"])
     return inspect.Parameter(
         setting.name,

@@ -1,4 +1,4 @@
-"""`edgestill simulate`: a fleet on this machine."""
+"""`edgestill simulate`: simulates a fleet on this machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from core.errors import ConfigError
 from edgestill.cli.output import out, print_json
 from edgestill.cli.simulation.setting_options import names_given, with_settings
+from fleet.simulation.settings.layers import Layer, about, overlay
 from fleet.simulation.settings.panels import FLEET, OUTPUT
 
 if TYPE_CHECKING:
@@ -19,28 +20,26 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
-#: Flags that go with --resume, beside the settings that may change.
+#: Flags allowed with --resume, in addition to the settings that may change.
 WITH_RESUME = ("resume", "dry_run", "quiet", "as_json")
 
 
 Broker = Annotated[
     str | None,
-    typer.Option(help="With mqtt: HOST:PORT of a broker; default: the embedded one.", rich_help_panel=FLEET),
+    typer.Option(help="HOST:PORT of the broker (--transport mqtt); default: the embedded one.", rich_help_panel=FLEET),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for run.json and curves.png; made if missing.", rich_help_panel=OUTPUT),
+    typer.Option("--out", help="Folder for run.json and curves.png; created if missing.", rich_help_panel=OUTPUT),
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
-        "--config", help="TOML file whose [simulate] has settings; flags come before it.", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--config", help="TOML file with settings in [simulate]; flags override it.", rich_help_panel=OUTPUT),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
-        help="Go on with the run in this folder, by its own flags; --rounds may be more.", rich_help_panel=OUTPUT
+        help="Resume the run in this folder with its own settings; --rounds may be higher.", rich_help_panel=OUTPUT
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)]
@@ -65,42 +64,52 @@ def simulate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a fleet of different models learn, on this machine.
+    """Simulate a fleet of devices with different models on this machine.
 
     Devices of several prototypes (architecture + precision, such as cnn:w1 with 1-bit weights) train on their own
     share of a dataset; each round, the updates are fused by a recipe: averaged per prototype, and with a recipe such
-    as feddf or fedrad distilled across prototypes. Updates pass through the real wire format, so the bytes are true.
+    as feddf or fedrad distilled across prototypes. Updates pass through the real wire format, so bytes are exact.
 
     Example:  edgestill simulate --dataset digits --devices 12 --prototypes cnn:fp32,mlp:fp32,cnn:w1 --out run
     """
-    if resume is None:
-        config = _configured(given, config_file)
-    else:
-        out_dir = resume = resume.parent if resume.is_file() else resume  # its run.json was named
-        config = _resumed(ctx, resume, given)
-    if broker is not None and config.transport != "mqtt":
-        raise ConfigError("--broker goes with --transport mqtt")
-    if dry_run:
-        from fleet.data import load
-
-        load(config.dataset)
-        if not quiet:
-            print_json(config.to_json())
-        return
-    where = None if broker is None else _parse_broker(broker)
-    _run(config, out_dir, where, force=force, resume=resume is not None, quiet=quiet, as_json=as_json)
-
-
-def _configured(given: dict[str, Any], file: Path | None) -> SimulationConfig:
-    """The configuration; a flag comes before a variable, and that before the file."""
     from fleet.simulation.settings.configure import configure
+
+    told = Layer(given) if resume is not None else _told(given, config_file)
+    with told.located():
+        if resume is None:
+            config = configure(told.values)
+        else:
+            out_dir = resume = resume.parent if resume.is_file() else resume  # the path of its run.json was given
+            config = _resumed(ctx, resume, given)
+        if broker is not None and config.transport != "mqtt":
+            raise ConfigError("--broker requires --transport mqtt")
+        if dry_run:
+            _check_data(config)
+            if not quiet:
+                print_json(config.to_json())
+            return
+        where = None if broker is None else _parse_broker(broker)
+        _run(config, out_dir, where, force=force, resume=resume is not None, quiet=quiet, as_json=as_json)
+
+
+def _told(given: dict[str, Any], file: Path | None) -> Layer:
+    """All settings; flags override environment variables, which override the file."""
     from fleet.simulation.settings.table import from_environment, read_file
 
-    return configure({**({} if file is None else read_file(file)), **from_environment(), **given})
+    return overlay(Layer() if file is None else read_file(file), from_environment(), Layer(given))
+
+
+def _check_data(config: SimulationConfig) -> None:
+    from fleet.data import load
+    from fleet.simulation.kinds import check_kinds
+
+    with about("dataset"):
+        dataset = load(config.dataset)
+    check_kinds(config.prototypes, dataset.kind, dataset.name)
 
 
 def _resumed(ctx: typer.Context, folder: Path, given: dict[str, Any]) -> SimulationConfig:
-    """The configuration of the run in `folder`, with those settings that may differ."""
+    """The configuration of the run in `folder`, with the settings that may change."""
     from fleet.simulation.resume import MAY_CHANGE, resumed_config
     from fleet.simulation.settings.configure import configure
 
@@ -108,7 +117,7 @@ def _resumed(ctx: typer.Context, folder: Path, given: dict[str, Any]) -> Simulat
     for parameter in ctx.command.params:
         if parameter.name in names and parameter.name not in (*WITH_RESUME, *MAY_CHANGE):
             flag = parameter.opts[0]
-            raise ConfigError(f"--resume goes on with the flags of {folder / 'run.json'}; leave out {flag}")
+            raise ConfigError(f"--resume uses the settings in {folder / 'run.json'}; remove {flag}")
     asked = configure(given)
     changes = {name: getattr(asked, name) for name in MAY_CHANGE if name in names}
     if "engine" in names:
@@ -135,7 +144,7 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run it; what the rounds have come to is printed also where it was cut."""
+    """Run the simulation and print the summary, even if it is interrupted."""
     from edgestill.cli.progress import RunDisplay
     from fleet.simulation.resume import is_resumable
     from fleet.simulation.run import Interrupted, LostRunError, run_simulation
@@ -146,7 +155,7 @@ def _run(
     except Interrupted as cut:
         _print(cut.run, out_dir, as_json=as_json)
         if out_dir is not None and is_resumable(config) and not as_json:
-            out.print(f"to go on: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
+            out.print(f"to resume: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
         raise
     except LostRunError as ended:
         _print(ended.run, out_dir, as_json=as_json)
@@ -155,7 +164,7 @@ def _run(
 
 
 def _print(run: Run, out_dir: Path | None, *, as_json: bool) -> None:
-    """What the rounds have come to, and where it is."""
+    """Print the summary and the output files."""
     from edgestill.cli.run_summary import print_summary
 
     if as_json:
@@ -164,4 +173,4 @@ def _print(run: Run, out_dir: Path | None, *, as_json: bool) -> None:
     print_summary(run)
     if out_dir is not None:
         files = f"{out_dir / 'run.json'} and {out_dir / 'curves.png'}"
-        out.print(f"\nwrote {files}; for a page: edgestill report {out_dir}", markup=False, soft_wrap=True)
+        out.print(f"\nwrote {files}; for a report: edgestill report {out_dir}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`edgestill sweep`: many simulations, and their means."""
+"""`edgestill sweep`: runs a grid of simulations and averages over seeds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ __all__ = ["sweep"]
 File = Annotated[Path, typer.Argument(help="The sweep: a TOML file with [simulate] and [grid] (docs/reports.md).")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder of the runs and the tables; made if missing [named as the file, here]."),
+    typer.Option(
+        "--out",
+        help="Folder of the runs and the tables; created if missing [named after the file, in the current folder].",
+    ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Runs side by side, of one thread each [the number of cores].")
+    int | None, typer.Option(min=1, max=1024, help="Parallel runs, each with one thread [the number of cores].")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace runs of other settings in --out.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace runs with other settings in --out.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, list the runs, run nothing.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print sweep.json to stdout.")]
@@ -43,10 +46,10 @@ def sweep(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a grid of simulations side by side, and tell means and standard deviations over the seeds.
+    """Run a grid of simulations in parallel, and report means and standard deviations over the seeds.
 
-    Everything is checked before anything runs. Runs that are done are kept: called again, an interrupted sweep goes
-    on. Tables are in sweep.json, sweep.csv (a row per point) and runs.csv (a row per run).
+    All settings are checked before the first run. Completed runs are kept: called again, an interrupted sweep
+    continues. Tables are in sweep.json, sweep.csv (a row per point) and runs.csv (a row per run).
 
     Example:  edgestill sweep sweep.toml --out sweep --jobs 4
     """

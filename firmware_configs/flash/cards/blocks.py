@@ -57,7 +57,7 @@ class BlockDevice(FatCard):
             with path.open("rb") as disk:
                 self.partition = boot_partition(fat_partitions(disk, str(path)), path)
         except PermissionError:
-            raise ConfigError(f"{path}: you may not read it; run this with sudo") from None
+            raise ConfigError(f"{path}: permission denied; run this with sudo") from None
         self._fat = Fat(path, self.partition)
 
     def write(self, plan: Plan) -> None:

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from firmware_configs.kits.bootfiles import FIRSTBOOT
 from firmware_configs.kits.kit import KitFile
 
-__all__ = ["BEFORE", "HOME", "JETSON_HOME", "PLACES", "UNITS", "WANTED", "WHEELS", "Card", "Plan", "Put"]
+__all__ = [
+    "BEFORE",
+    "ERROR",
+    "HOME",
+    "JETSON_HOME",
+    "PLACES",
+    "UNITS",
+    "WANTED",
+    "WHEELS",
+    "Card",
+    "CardWheel",
+    "Plan",
+    "Put",
+    "WheelPlan",
+]
 
 #: The folder of edgestill on a boot partition; one folder below it per kit.
 HOME = "edgestill"
 #: The user's own files that flashing has replaced, in their original form.
 BEFORE = f"{HOME}/before"
-#: In HOME too: packages for boards without a network, hundreds of MB.
+#: In HOME, and in JETSON_HOME: what boards install, hundreds of MB.
 WHEELS = "wheels"
+#: Beside the kits: why the last installation has failed, written by the board.
+ERROR = "last-error.txt"
 #: Kits on the root file system of a Jetson.
 JETSON_HOME = "var/lib/edgestill-kits"
 UNITS = "etc/systemd/system"
@@ -35,6 +52,24 @@ class Put:
     link: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CardWheel:
+    """A wheel of this machine, for a card."""
+
+    path: Path
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WheelPlan:
+    """Wheels in a folder of a card; nothing refers to them but the kit's lock, by their hashes."""
+
+    folder: str
+    wheels: Mapping[str, CardWheel]  # all that belong there, by name
+    root: bool = False  # on the root file system of an image, not on its boot partition
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The planned contents of a card.
@@ -51,6 +86,7 @@ class Plan:
     before: Mapping[str, bytes] = field(default_factory=dict)  # the user's own, to keep in BEFORE
     old: tuple[str, ...] = ()  # folders of earlier kits, to remove at the end
     notes: tuple[str, ...] = ()  # for the user
+    wheels: WheelPlan | None = None
 
 
 class Card(Protocol):
@@ -68,6 +104,15 @@ class Card(Protocol):
 
     def link(self, path: str) -> str | None:
         """The target of a link; None if there is none."""
+
+    def free(self) -> int:
+        """Bytes that are free."""
+
+    def root_free(self) -> int | None:
+        """Bytes that are free on the root file system, where wheels may go too; None if it cannot be written."""
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a large file, in hex; None if there is none."""
 
     def write(self, plan: Plan) -> None:
         """Execute the plan atomically, and verify the contents of the card."""

@@ -37,12 +37,12 @@ def examine(device: Path, *, root: Path = Path("/"), number: str | None = None) 
     """The properties of the block device; `root` and `number` (major:minor) are for tests."""
     if number is None:
         if not sys.platform.startswith("linux"):
-            raise ConfigError(f"{device}: block devices are known on Linux only; give the mounted boot partition")
+            raise ConfigError(f"{device}: block devices are supported on Linux only; give the mounted boot partition")
         status = os.stat(device).st_rdev
         number = f"{os.major(status)}:{os.minor(status)}"
     folder = (root / "sys/dev/block" / number).resolve()
     if not folder.is_dir():
-        raise ConfigError(f"{device}: the system knows no such disk ({number})")
+        raise ConfigError(f"{device}: the system has no such disk ({number})")
     parts = [folder, *(child.parent for child in folder.glob("*/partition"))]
     numbers = {_text(part / "dev") for part in parts}
     swaps = (root / "proc/swaps").read_text() if (root / "proc/swaps").exists() else ""
@@ -74,7 +74,7 @@ def check_disk(disk: Disk, device: Path, *, yes: bool) -> None:
     if not disk.size:
         raise ConfigError(f"{device}: no card is in it")
     if not yes:
-        raise ConfigError(f"{device} is {disk.about}: if that is the card, say so with --yes")
+        raise ConfigError(f"{device} is {disk.about}: if that is the card, confirm with --yes")
 
 
 def _mounts(root: Path, numbers: set[str]) -> Iterator[str]:

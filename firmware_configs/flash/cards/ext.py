@@ -11,16 +11,18 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from core.errors import ConfigError
 from firmware_configs.flash.cards.partitions import Partition
+from wire.ids import digest_of
 
 __all__ = ["Ext", "has_debugfs"]
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian's location, not on every user's path
 FAST_LINK = re.compile(r'^Fast link dest: "(.*)"$', re.MULTILINE)
+FREE = re.compile(rb"^(Free blocks|Block size): +(\d+)$", re.MULTILINE)
 FILE, LINK, FOLDER = "100", "120", "040"  # prefix of an entry's mode
 
 
@@ -54,13 +56,41 @@ class Ext:
         found = FAST_LINK.search((self._ask(f"stat {_quoted(path)}") or b"").decode(errors="replace"))
         return found[1] if found else (self._ask(f"cat {_quoted(path)}") or b"").decode(errors="replace")
 
+    def files(self, folder: str) -> list[str]:
+        """The names in a folder of large files."""
+        return self.names(folder)
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a large file, in hex; None if there is none."""
+        data = self.read(path)
+        return None if data is None else digest_of(data)
+
+    def free(self) -> int:
+        """Bytes that are free; root may use all of them."""
+        found = {name: int(number) for name, number in FREE.findall(self._ask("stats -h") or b"")}
+        if len(found) != 2:
+            raise ConfigError(f"{self.path}: debugfs cannot tell how much is free; is its ext4 damaged?")
+        return found[b"Free blocks"] * found[b"Block size"]
+
+    def put(self, folder: str, sources: Mapping[str, Path]) -> None:
+        """Copy large files of this machine into a folder, by their new names; all of it is owned by root."""
+        self._refuse_unclean()
+        made, commands = "", []
+        for part in PurePosixPath(folder).parts:
+            made = f"{made}/{part}".lstrip("/")
+            if self._mode(made) is None:
+                commands += [f"cd {_quoted(str(PurePosixPath(made).parent))}", f"mkdir {part}"]
+        commands.append(f"cd {_quoted(folder)}")
+        for name, source in sources.items():
+            commands += [f"rm {_quoted(f'{folder}/{name}')}"] if self._mode(f"{folder}/{name}") else []
+            commands += [f'write "{source}" {name}', *_owned(f"{folder}/{name}", 0o644)]
+        self._do(commands)
+        self._check()
+
     def add(self, tree: Path) -> None:
         """Copy everything below the folder `tree` to the top, over files of the same name; all of it is owned by
         root."""
-        if b"needs_recovery" in (self._ask("stats -h") or b""):  # replaying its journal would undo our changes
-            raise ConfigError(
-                f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or use a new copy of NVIDIA's image"
-            )
+        self._refuse_unclean()
         self._do([command for path in sorted(tree.rglob("*")) for command in self._adding(path, tree)])
         self._check()
 
@@ -84,8 +114,14 @@ class Ext:
             yield f"symlink {source.name} {os.readlink(source)}"
             return
         yield f'write "{source}" {source.name}'
-        yield f"sif {_quoted(path)} mode 0{0o100000 | source.stat().st_mode & 0o777:o}"
-        yield from (f"sif {_quoted(path)} {owner} 0" for owner in ("uid", "gid"))
+        yield from _owned(path, source.stat().st_mode & 0o777)
+
+    def _refuse_unclean(self) -> None:
+        """Replaying the journal of a file system that was not unmounted would undo our changes."""
+        if b"needs_recovery" in (self._ask("stats -h") or b""):
+            raise ConfigError(
+                f"{self.path}: its ext4 was not unmounted; run e2fsck on it, or use a new copy of its image"
+            )
 
     def _removing(self, path: str) -> Iterator[str]:
         if self._mode(path) != FOLDER:
@@ -130,7 +166,13 @@ class Ext:
             return
         done = subprocess.run([program, "-f", "-n", self._place], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ConfigError(f"{self.path}: e2fsck finds errors in its ext4; use a new copy of NVIDIA's image")
+            raise ConfigError(f"{self.path}: e2fsck finds errors in its ext4; use a new copy of its image")
+
+
+def _owned(path: str, mode: int) -> list[str]:
+    """Commands that give a file its mode, and to root."""
+    settings = (f"mode 0{0o100000 | mode:o}", "uid 0", "gid 0")
+    return [f"sif {_quoted(path)} {setting}" for setting in settings]
 
 
 def _quoted(path: str) -> str:

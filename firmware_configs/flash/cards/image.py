@@ -20,7 +20,7 @@ from pathlib import Path
 from core.crashpoints import reach
 from core.errors import ConfigError
 from core.files import named_file, open_regular, sync
-from firmware_configs.flash.cards.card import BEFORE, Plan, Put
+from firmware_configs.flash.cards.card import BEFORE, Plan, Put, WheelPlan
 from firmware_configs.flash.cards.ext import Ext, has_debugfs
 from firmware_configs.flash.cards.families import RELEASE
 from firmware_configs.flash.cards.mtools import Fat
@@ -29,7 +29,7 @@ from firmware_configs.flash.cards.partitions import Partition, ext_partitions, f
 __all__ = ["FatCard", "Image", "boot_partition", "carry_out", "copy_sparse"]
 
 BLOCK = 1 << 20
-SUFFIX = ".edgestill"  # of the copy while it is made
+SUFFIX = ".edgestill"  # suffix of the copy in progress
 
 
 class FatCard:
@@ -56,6 +56,18 @@ class FatCard:
         """The target of a link; None if there is none."""
         return self._fat.link(path)
 
+    def free(self) -> int:
+        """Bytes that are free."""
+        return self._fat.free()
+
+    def root_free(self) -> int | None:
+        """Bytes that are free on the root file system; None: it is not written."""
+        return None
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a large file, in hex; None if there is none."""
+        return self._fat.digest(path)
+
 
 class Image(FatCard):
     """The image at `path`; written to `out` if given, and `path` is then not changed."""
@@ -71,6 +83,11 @@ class Image(FatCard):
         self.partition = root
         self._fat = self._kind(path, self.partition)
 
+    def root_free(self) -> int | None:
+        """Bytes that are free on the ext4 file system of a Pi's image; None if there is none."""
+        root = _pi_root(self.path) if self._kind is Fat else None
+        return None if root is None else Ext(self.path, root).free()
+
     def write(self, plan: Plan) -> None:
         """Execute the plan in a copy, verify it, and rename it into place."""
         _remove_left(self.out)
@@ -82,7 +99,8 @@ class Image(FatCard):
             _same_owner(handle, self.out)
             copy_sparse(self.path, beside)
             reach("flash-image-copied")
-            carry_out(plan, self._kind(beside, self.partition))
+            root = _pi_root(beside) if plan.wheels is not None and plan.wheels.root else None
+            carry_out(plan, self._kind(beside, self.partition), None if root is None else Ext(beside, root))
             with beside.open("rb+") as written:
                 os.fsync(written.fileno())
             reach("flash-image-written")
@@ -102,6 +120,13 @@ def _jetson_root(path: Path) -> Partition | None:
     return next((part for part in found if Ext(path, part).read(RELEASE) is not None), None)
 
 
+def _pi_root(path: Path) -> Partition | None:
+    """The partition with the root file system of a Pi; None if there is none, or the tools are missing."""
+    with path.open("rb") as disk:
+        found = ext_partitions(disk, str(path)) if has_debugfs() else []
+    return next((part for part in found if "etc" in Ext(path, part).names()), None)
+
+
 def boot_partition(found: list[Partition], what: Path) -> Partition:
     """The first FAT partition: boards boot from that one."""
     if not found:
@@ -109,8 +134,8 @@ def boot_partition(found: list[Partition], what: Path) -> Partition:
     return found[0]
 
 
-def carry_out(plan: Plan, fat: Fat | Ext) -> None:
-    """Write the whole plan to a file system that is not in use, and verify."""
+def carry_out(plan: Plan, fat: Fat | Ext, root: Ext | None = None) -> None:
+    """Write the whole plan to a file system that is not in use, and verify; `root` is where its wheels go, if given."""
     wanted = [Put(f"{plan.folder}/{name}", file.data, file.mode) for name, file in plan.files.items()]
     wanted += [Put(f"{BEFORE}/{name}", data) for name, data in plan.before.items()]
     wanted += plan.puts
@@ -125,10 +150,28 @@ def carry_out(plan: Plan, fat: Fat | Ext) -> None:
                 place.chmod(put.mode)
         for old in plan.old:
             fat.remove(old)
+        if plan.wheels is not None:
+            _put_wheels(plan.wheels, root or fat)
         fat.add(Path(folder))
     for put in wanted:
         if (fat.link(put.path) != put.link) if put.link is not None else (fat.read(put.path) != put.data):
             raise ConfigError(f"{fat.path}: {put.path} reads back differently from what was written; is it damaged?")
+
+
+def _put_wheels(plan: WheelPlan, target: Fat | Ext) -> None:
+    """Leave exactly the plan's wheels in their folder; those that are there stay."""
+    there = target.files(plan.folder)
+    for name in set(there) - set(plan.wheels):
+        target.remove(f"{plan.folder}/{name}")
+    missing = {
+        name: wheel
+        for name, wheel in plan.wheels.items()
+        if name not in there or target.digest(f"{plan.folder}/{name}") != wheel.sha256
+    }
+    target.put(plan.folder, {name: wheel.path for name, wheel in missing.items()})
+    for name, wheel in missing.items():
+        if target.digest(f"{plan.folder}/{name}") != wheel.sha256:
+            raise ConfigError(f"{target.path}: {name} reads back differently from what was written; is it damaged?")
 
 
 def _remove_left(out: Path) -> None:

@@ -19,8 +19,9 @@ import msgspec
 from core.crashpoints import reach
 from core.errors import ConfigError
 from core.files import read_regular, sync, write_atomic
-from firmware_configs.flash.cards.card import BEFORE, HOME, JETSON_HOME, PLACES, Plan, Put
+from firmware_configs.flash.cards.card import BEFORE, HOME, JETSON_HOME, PLACES, Plan, Put, WheelPlan
 from firmware_configs.kits.kit import MAX_FILE
+from firmware_configs.kits.wheels import file_digest
 
 __all__ = ["Mounted"]
 
@@ -67,10 +68,26 @@ class Mounted:
         file = self._at(path)
         return os.readlink(file) if file.is_symlink() else None
 
+    def free(self) -> int:
+        """Bytes that are free."""
+        status = os.statvfs(self.top)
+        return status.f_bavail * status.f_frsize
+
+    def root_free(self) -> int | None:
+        """The other partitions of a mounted card are not known."""
+        return None
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a large file, in hex; None if there is none."""
+        file = self._at(path)
+        return file_digest(file) if file.is_file() and not file.is_symlink() else None
+
     def write(self, plan: Plan) -> None:
         """Execute the plan atomically, and verify the contents of the card."""
         home = plan.folder.rpartition("/")[0]
         self._tidy(home)
+        if plan.wheels is not None:
+            self._put_wheels(plan.wheels)
         self._copy_kit(plan)
         reach("flash-kit-copied")
         for path, data in plan.before.items():
@@ -136,6 +153,27 @@ class Mounted:
         reach("flash-kit-half")
         staging.rename(target)
         sync(target.parent)
+
+    def _put_wheels(self, plan: WheelPlan) -> None:
+        """Leave exactly the plan's wheels in their folder; one that is there stays, so a further run goes on."""
+        for name in self.names(plan.folder):
+            if name not in plan.wheels:
+                _remove(self._at(f"{plan.folder}/{name}"))
+        for name, wheel in plan.wheels.items():
+            place, path = self._at(f"{plan.folder}/{name}"), f"{plan.folder}/{name}"
+            if self.digest(path) == wheel.sha256:
+                continue
+            staging = self._at(f"{plan.folder}/{name}.part")
+            staging.parent.mkdir(parents=True, exist_ok=True)
+            _remove(staging)
+            shutil.copyfile(wheel.path, staging)
+            sync(staging)
+            reach("flash-wheel")
+            staging.replace(place)
+            if self.digest(path) != wheel.sha256:
+                raise ConfigError(f"{self.name}: {path} reads back differently from what was written; try another card")
+        if plan.wheels:
+            sync(self._at(f"{plan.folder}/any").parent)
 
     def _stage(self, path: Path, put: Put) -> None:
         path.unlink(missing_ok=True)

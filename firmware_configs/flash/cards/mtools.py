@@ -7,14 +7,17 @@ setuptools.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from core.errors import ConfigError
 from firmware_configs.flash.cards.card import HOME, WHEELS
 from firmware_configs.flash.cards.partitions import Partition
+from wire.ids import digest_of
 
 __all__ = ["Fat"]
 
@@ -66,6 +69,32 @@ class Fat:
         if children := sorted(str(child) for child in tree.iterdir()):
             self._home = None
             self._must("mcopy", "-s", "-n", "-o", "-Q", "-D", "o", "-D", "O", *children, "::/")
+
+    def files(self, folder: str) -> list[str]:
+        """The names in a folder of large files."""
+        return self._list(folder)
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a large file, in hex; None if there is none."""
+        done = self._try("mcopy", f"::{path}", "-")
+        return digest_of(done.stdout) if done.returncode == 0 else None
+
+    def free(self) -> int:
+        """Bytes that are free, by the last line of a listing: `  529 498 112 bytes free`."""
+        found = re.search(rb"([0-9 ,.]+) bytes free", self._try("mdir", "::").stdout)
+        if found is None:
+            raise ConfigError(f"{self.path}: mdir cannot tell how much is free; is its FAT file system damaged?")
+        return int(re.sub(rb"[^0-9]", b"", found[1]))
+
+    def put(self, folder: str, sources: Mapping[str, Path]) -> None:
+        """Copy large files of this machine into a folder, by their new names."""
+        above = ""
+        for part in PurePosixPath(folder).parts:
+            if part not in self._list(above):
+                self._must("mmd", f"::{above}/{part}")
+            above = f"{above}/{part}".lstrip("/")
+        for name, source in sources.items():
+            self._must("mcopy", "-n", "-o", "-Q", str(source), f"::{folder}/{name}")
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder recursively."""

@@ -25,7 +25,7 @@ def open_target(
         if not base.is_file():
             raise ConfigError(f"{base}: no such image; give the file of an unpacked disk image")
         if target.exists() and not target.is_file():
-            raise ConfigError(f"{target}: with --from, it is the name of the image to make")
+            raise ConfigError(f"{target}: not an image; with --from, give the name of the image to create")
         return Image(base, out=target)
     if target.is_dir():
         return Mounted(target, recover=not read_only)
@@ -35,4 +35,6 @@ def open_target(
         if not read_only:
             check_disk(examine(target), target, yes=yes)
         return BlockDevice(target, journal_folder(), recover=not read_only)
-    raise ConfigError(f"{target}: no folder, image or disk is there; give where the card is mounted, or its device")
+    raise ConfigError(
+        f"{target}: no such folder, image or disk; give the folder where the card is mounted, or its device"
+    )

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["ATTACK", "EXPERIMENT", "PROTOTYPES", "WAYS", "measure", "scene"]
 
 PROTOTYPES = ("cnn:fp32", "mlp:fp32", "cnn:w1")
-ATTACK = "faulty@0+1+2+3+4,malicious@5+6+7+8+9"  # device i has prototype i mod 3: each has both among its own
-TRAIN, TEST, APART = 15_000, 4000, 2000  # images; of the first, those that the aggregator has without labels
+ATTACK = "faulty@0+1+2+3+4,malicious@5+6+7+8+9"  # device i has prototype i mod 3: each prototype has both
+TRAIN, TEST, APART = 15_000, 4000, 2000  # images; APART of TRAIN are unlabeled at the aggregator
 _TAUGHT: Mapping[str, Any] = {"steps": 30, "batch_size": 64, "check_every": 30}
 #: By the name on the page: recipe and overrides.
 WAYS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -44,15 +44,19 @@ WAYS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 OURS = ("edgestill", "edgestill without samples")
 ROUNDS = 30
-LAST, LOSS, COLLAPSE = 3, 2.0, 50.0  # rounds that count; points that may be lost; percent that a collapse is below
+LAST, LOSS, COLLAPSE = (
+    3,
+    2.0,
+    50.0,
+)  # rounds averaged; maximum loss in points; percent of a collapsed model
 CLEAN, ATTACKED = "without attackers", "with attackers"
 
 
 def scene(way: str, attack: str) -> SimulationConfig:
-    """The fleet; the aggregator's samples are put in by `measure`."""
+    """The fleet's configuration; `measure` sets the aggregator's samples."""
     recipe, fusion = WAYS[way]
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset="mnist",
         devices=30,
         prototypes=PROTOTYPES,
@@ -77,7 +81,7 @@ def measure(setting: Setting, *, config: SimulationConfig, sizes: tuple[int, int
     from fleet.simulation.simulation import Simulation
 
     train, test, apart = sizes
-    dataset = subset(load(config.dataset), train, test, seed=setting.seed)  # in the order of the file: no sort by label
+    dataset = subset(load(config.dataset), train, test, seed=setting.seed)  # in file order, not sorted by label
     setting.folder.mkdir(parents=True, exist_ok=True)
     np.savez(setting.folder / "unlabeled.npz", x=dataset.inputs(dataset.x_train[:apart]))
     left = replace(dataset, x_train=dataset.x_train[apart:], y_train=dataset.y_train[apart:])
@@ -85,19 +89,21 @@ def measure(setting: Setting, *, config: SimulationConfig, sizes: tuple[int, int
     simulation = Simulation(config, left)
     attackers = {d.id for group in simulation.groups for d in group.devices if d.attack is not None}
     facts: dict[str, Any] = {"accuracy": {name: [] for name in config.prototypes}, "harm": [], "honest_out": []}
-    for number in range(1, config.rounds + 1):
-        result = simulation.run_round(number)
+    for round_number in range(1, config.rounds + 1):
+        result = simulation.run_round(round_number)
         for name, one in result.prototypes.items():
             facts["accuracy"][name].append(round(100 * one.full_precision, 2))
         facts["harm"].append(round(sum(result.devices[d]["weight"] for d in attackers if d in result.devices), 4))
         facts["honest_out"].append(sum(not r["weight"] for d, r in result.devices.items() if d not in attackers))
-        if number == 1:  # later on, devices that a collapsed model lets diverge send nothing
+        if round_number == 1:  # later, devices that diverge from a collapsed model send nothing
             facts["bytes_up"] = {name: one.bytes_up / one.devices for name, one in result.prototypes.items()}
-        setting.say(f"round {number}/{config.rounds}, {_said(result)}, attackers weigh {facts['harm'][-1]:.3f}")
+        setting.say(
+            f"round {round_number}/{config.rounds}, {_accuracies(result)}, attackers' weight {facts['harm'][-1]:.3f}"
+        )
     return facts
 
 
-def _said(result: RoundResult) -> str:
+def _accuracies(result: RoundResult) -> str:
     return ", ".join(f"{name} {100 * one.full_precision:.1f} %" for name, one in result.prototypes.items())
 
 
@@ -147,29 +153,29 @@ def _draw(results: AllResults) -> Figure:
 
 
 ABOUT = f"""
-What none of the papers has alone: prototypes of different architecture and precision, attackers, and a generator, in
-one recipe. Thirty devices with MNIST (Dirichlet, alpha 0.5), ten per prototype; five of them are faulty (they add noise
-of standard deviation 20 to every parameter) and five malicious (they train with every label 0). *edgestill* has
+One recipe for a setting that none of the papers covers: prototypes of different architecture and precision, attackers,
+and a generator. Thirty devices with MNIST (Dirichlet, alpha 0.5), ten per prototype; five of them are faulty (they add
+noise of standard deviation 20 to every parameter) and five malicious (they train with every label 0). *edgestill* has
 {APART:,} images without labels at the aggregator, as FedDF has; *edgestill without samples* has none: trust comes from
-the predictors, a generator guides the devices, and nothing is distilled. The same images are withheld from all fleets.
+the predictors, a generator guides the devices, and nothing is distilled. The same images are held out from all fleets.
 
 Accuracies are those of the fused model, full precision, on {TEST:,} test images, mean of the last {LAST} rounds. What
-is *lost* is the recipe with attackers against itself without: with attackers it has the samples of 20 devices, without
-those of 30. Uplink is what a device sends in a round: packed, its signed envelope counted.
+is *lost* is the difference between the recipe without and with attackers: with attackers it has the samples of 20
+devices, without those of 30. Uplink is the size of one device's update, packed, including its signed envelope.
 
-Three or four of the ten devices of every prototype attack, faulty and malicious ones among them. (Where the seed
-decides who attacks, no prototype need have both: with seed 0 no device with an MLP was faulty, and FedAvg of the MLP
-stayed at 56.6 %.) There are 30 rounds; after twelve the MLP without samples was still learning, and had lost 11.0
+Three or four of the ten devices of every prototype are attackers, both faulty and malicious ones. (If the seed selects
+the attackers, a prototype may lack one kind: with seed 0 no device with an MLP was faulty, and FedAvg of the MLP stayed
+at 56.6 %.) There are 30 rounds; after twelve rounds the MLP without samples was still learning, and had lost 11.0
 points.
 
-Devices that are not trusted at all neither count nor teach. (Once they only did not count: the CNN lost 2.14 points.)
-Without samples, no update goes further than five times the median of its prototype
-([why](../fusion.md#a-generator-instead-of-samples)): an honest device of seed 2 had diverged in round 8, which undid
-the MLP of the fleet that nobody attacked.
+Devices with zero trust are excluded from the average and as teachers. (When they were excluded from the average only,
+the CNN lost 2.14 points.) Without samples, the norm of an update is bounded to five times the median of its prototype
+([why](../fusion.md#a-generator-instead-of-samples)): an honest device of seed 2 had diverged in round 8, which
+destroyed the MLP of the fleet without attackers.
 
-The limit from which a device counts as one-sided (`trust_lean`,
-[fusion](../fusion.md#a-generator-instead-of-samples)) was chosen in one trial fleet of this kind, seed 0, with a lower
-learning rate and fewer samples; learning rate and rounds after six rounds of *edgestill* with attackers.
+The threshold of single-label drift (`trust_lean`, [fusion](../fusion.md#a-generator-instead-of-samples)) was chosen in
+one trial fleet of this kind, seed 0, with a lower learning rate and fewer samples; learning rate and rounds after six
+rounds of *edgestill* with attackers.
 """
 
 EXPERIMENT = Experiment(

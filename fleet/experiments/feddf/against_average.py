@@ -1,4 +1,4 @@
-"""FedDF against FedAvg: how many rounds each takes to the accuracy that FedAvg ends with."""
+"""FedDF against FedAvg: rounds that each needs to reach the final accuracy of FedAvg."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["rounds_to_average"]
 
 
 def rounds_to_average(title: str, average: str, distilled: str, prototype: str) -> list[Cell]:
-    """A cell for the run `average` and one for `distilled`, by means of `LAST` rounds."""
+    """One cell for the run `average` and one for `distilled`, by trailing means of `LAST` rounds."""
     level = last(average, prototype)
     return [
         Cell(

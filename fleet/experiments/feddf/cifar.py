@@ -22,11 +22,11 @@ FLOAT, BINARY = "resnet8:fp32", "resnet8:w1"
 def scene(
     recipe: str, *, alpha: float = 1.0, prototype: str = FLOAT, source: str = "cifar100", **fusion: Any
 ) -> SimulationConfig:
-    """A fleet; `fusion` overrides fields of the recipe."""
+    """A fleet's configuration; `fusion` overrides fields of the recipe."""
     if recipe == "feddf":
         fusion = {"steps": 150, "batch_size": 128, "check_every": 50, **fusion}
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset="cifar10",
         devices=10,
         prototypes=(prototype,),
@@ -77,7 +77,7 @@ def _cells(_: str) -> Sequence[Cell]:
 
 
 def _against_average(alpha: str) -> Sequence[Cell]:
-    """FedDF and FedAvg on one partition: accuracies, and rounds to FedAvg's."""
+    """FedDF and FedAvg on one partition: accuracies, and rounds to FedAvg's accuracy."""
     average, distilled = f"fedavg alpha {alpha}", f"feddf alpha {alpha}"
     level, top = _accuracy(average), best(average, FLOAT)
     return [
@@ -94,7 +94,7 @@ def _against_average(alpha: str) -> Sequence[Cell]:
 
 
 def _one_bit() -> Sequence[Cell]:
-    """1-bit devices, against both ways to average the statistics of BatchNorm."""
+    """1-bit devices, against both ways to average BatchNorm statistics."""
     gained = difference(_accuracy("feddf 1-bit"), _accuracy("fedavg 1-bit"))
     return [
         Cell("1-bit FedAvg", _accuracy("fedavg 1-bit"), note="BatchNorm statistics averaged"),
@@ -114,21 +114,21 @@ def _one_bit() -> Sequence[Cell]:
 _ABOUT = """
 FedDF (Lin et al. 2020) with ResNet-8 and BatchNorm on CIFAR-10, unlabeled CIFAR-100 at the aggregator. The paper has 20
 devices of 2,250 images, 40 local epochs and 100 rounds, some 50 hours on one core for a single number; this is a fleet
-of the same kind, small enough for two cores, so only orderings are compared, never the paper's numbers. All images are
-16x16, the means of two by two pixels, which makes a step three times as cheap.
+of the same kind, small enough for two cores, so only orderings are compared, not the paper's numbers. All images are
+downsampled to 16x16 by averaging two by two pixels, which makes a step three times cheaper.
 
-What differs besides the sizes: no augmentation anywhere, so that teachers see each sample once; FedAvg averages the
-statistics of BatchNorm, while the authors' code takes those of one device (`bn=last`, shown for 1-bit devices, whose
-target of 8 points is held against both). 1-bit devices have 1-bit weights and float activations; what is scored is the
-full-precision average or student, as in the paper.
+Differences besides the sizes: no augmentation, so that teachers see each sample once; FedAvg averages BatchNorm
+statistics, while the authors' code takes those of one device (`bn=last`, shown for 1-bit devices, whose target of 8
+points applies to both). 1-bit devices have 1-bit weights and float activations; the full-precision average or student
+is scored, as in the paper.
 
 Accuracies are means of the last 3 rounds on 1,000 test images. *Rounds to FedAvg's best*: the first round of FedDF that
-is at least as good as the best one of FedAvg, against half the rounds that FedAvg takes to it; one more than there are
-means none was. Single rounds are noisy, so rounds are also counted until the mean of three comes to FedAvg's accuracy.
-Those rows have no target: they were added after alpha 1 had been seen. The checkpoint of a student is chosen by 500
-labelled images that no device has, in every fleet.
+is at least as good as the best round of FedAvg, against half the rounds that FedAvg needs for it; a value of one more
+than the number of rounds means that no round was. Single rounds are noisy, so rounds are also counted until the mean of
+three reaches FedAvg's accuracy. Those rows have no target: they were added after the results of alpha 1 were known. A
+student's checkpoint is selected by 500 labelled images that no device has, in every fleet.
 
-The sizes were found on seed 0: with 1,600 images of 32x32 at 8 devices and 6 epochs, or with half of the devices in a
+The sizes were chosen on seed 0: with 1,600 images of 32x32 on 8 devices and 6 epochs, or with half of the devices per
 round, the ensemble was hardly better than the average, and FedDF no better than FedAvg.
 """
 

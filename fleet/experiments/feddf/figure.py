@@ -39,7 +39,7 @@ def compared(average: str, distilled: str, prototype: str) -> list[Line]:
 
 
 def curves(title: str, panels: Mapping[str, Sequence[Line]]) -> Callable[[AllResults], Figure]:
-    """A figure with `panels` side by side, at most `ACROSS` in a row; what was not measured is left out."""
+    """A figure with `panels`, at most `ACROSS` in a row; missing runs are omitted."""
 
     def draw(results: AllResults) -> Figure:
         found = {name: _measured(results, lines) for name, lines in panels.items()}
@@ -69,7 +69,7 @@ def _panel(axes: Axes, name: str, lines: Sequence[tuple[Line, str, list[float]]]
 
 
 def _measured(results: AllResults, lines: Sequence[Line]) -> list[tuple[Line, str, list[float]]]:
-    """The lines whose runs were made, each with the colour of its place."""
+    """The lines with results, each with the colour of its position."""
     curves_of = [(line, COLOURS[index], _mean(results, line)) for index, line in enumerate(lines)]
     return [(line, colour, values) for line, colour, values in curves_of if values]
 

@@ -14,16 +14,16 @@ from fleet.simulation.config import SimulationConfig
 __all__ = ["EXPERIMENT", "OTHER", "PROTOTYPES", "scene"]
 
 PROTOTYPES = ("cnn:fp32", "mlp:fp32", "cnn:w1")
-OTHER = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}  # task: where the unlabeled samples are from
+OTHER = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}  # task: dataset of the unlabeled samples
 NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
-JUDGED = 5  # the last rounds, every one of which counts
+JUDGED = 5  # last rounds, each of which must meet the target
 
 
 def scene(task: str, recipe: str) -> SimulationConfig:
-    """A fleet for `task`."""
+    """The configuration of a fleet for `task`."""
     distilled = {"steps": 900, "batch_size": 64, "check_every": 50, "temperature": 4.0} if recipe == "feddf" else {}
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset=task,
         devices=9,
         prototypes=PROTOTYPES,
@@ -78,16 +78,16 @@ def _cells(_: str) -> Sequence[Cell]:
 _ABOUT = """
 FedDF (Lin et al. 2020, Algorithm 3, section 4.3 and Figure 4): devices of different architectures teach each other
 through ensemble distillation. The paper trains ResNet-20, ResNet-32 and ShuffleNetV2 on CIFAR-10 with unlabeled
-CIFAR-100 or generated images, and shows curves without numbers; here it is small networks on MNIST with unlabeled
-Fashion-MNIST and the other way round, one prototype with 1-bit weights among them.
+CIFAR-100 or generated images, and shows curves without numbers; here small networks are trained on MNIST with unlabeled
+Fashion-MNIST and vice versa, one prototype with 1-bit weights.
 
-*FedAvg* averages each prototype's own devices and nothing else. *FedDF* distills the mean logits of all received models
-into each prototype's average. Accuracies are those of the fused model, full precision, on 4,000 test images; *FedAvg*,
-*FedDF* and *ensemble* are means of the last 3 rounds. The checkpoint of a student is chosen by 1,000 labelled samples
-that no device has, in the same fleet for both recipes. Distillation is 900 steps instead of up to 10,000.
+*FedAvg* averages the devices of each prototype. *FedDF* distills the mean logits of all received models into each
+prototype's average. Accuracies are those of the fused model, full precision, on 4,000 test images; *FedAvg*, *FedDF*
+and *ensemble* are means of the last 3 rounds. A student's checkpoint is selected by 1,000 labelled samples that no
+device has, in the same fleet for both recipes. Distillation takes 900 steps instead of up to 10,000.
 
-The fleet's sizes, alpha, temperature and number of steps were chosen with an eye on MNIST's cells, on seed 0, as
-the sixth of six settings. With 600 steps, cnn:w1 stayed up to 2.15 points behind the ensemble; at the paper's
+The fleet's sizes, alpha, temperature and number of steps were chosen by MNIST's cells, on seed 0, as the sixth of six
+settings. With 600 steps, cnn:w1 stayed up to 2.15 points behind the ensemble; at the paper's
 temperature of 1, with 300 batches of 128 out of 8,000 samples, the MLP stayed up to 3.1 points behind.
 """
 

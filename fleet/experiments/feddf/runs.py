@@ -1,13 +1,13 @@
-"""What FedDF's experiments share: a simulated fleet followed round by round, and facts about its curves.
+"""Shared by FedDF's experiments: runs a simulated fleet and records accuracies by round.
 
-A run's facts hold one list per prototype, in percent of the test set, a number per round:
+A run's facts hold one list per prototype, in percent of the test set, one value per round:
 
-    accuracy   of the fused model with full-precision weights, which is what FedDF scores
+    accuracy   of the fused model with full-precision weights, as in FedDF
     average    of the mean that the student started from, at the prototype's own precision
-    ensemble   of all teachers together        screened   how many updates were left out, of all prototypes
+    ensemble   of the ensemble of all teachers        screened   excluded updates of all prototypes
 
-Labelled samples that have a say are withheld from the devices of every recipe, FedAvg's too, so that all recipes have
-the same devices with the same samples.
+Labelled samples that influence fusion are held out from the devices of every recipe, including FedAvg, so that all
+recipes have the same devices with the same samples.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ __all__ = [
     "with_source",
 ]
 
-Curve = tuple[str, str]  # a run, and one of its lists
-LAST = 3  # rounds whose mean is a run's accuracy: single rounds are noisy
+Curve = tuple[str, str]  # a run, and the key of one of its lists
+LAST = 3  # a run's accuracy is the mean of its last rounds: single rounds are noisy
 
 
 def follow(
@@ -54,8 +54,8 @@ def follow(
 ) -> Facts:
     """Run the fleet of `config` with the seed of `setting` on `train` samples, scored on `test` samples.
 
-    A share `unlabeled` of the training samples goes to the aggregator without labels instead of to devices. `halve`:
-    images have half their width and height, those of the source too.
+    A share `unlabeled` of the training samples goes to the aggregator without labels instead of to devices. `halve`
+    downsamples all images to half their width and height, including those of the source.
     """
     from fleet.data import load
     from fleet.simulation.simulation import Simulation
@@ -69,8 +69,8 @@ def follow(
     simulation = Simulation(config, dataset)
     facts: dict[str, dict[str, list[float]]] = {"accuracy": {}, "average": {}, "ensemble": {}}
     screened = []
-    for number in range(1, config.rounds + 1):
-        result = simulation.run_round(number)
+    for round_number in range(1, config.rounds + 1):
+        result = simulation.run_round(round_number)
         for name, p in result.prototypes.items():
             for key, value in (
                 ("accuracy", p.full_precision),
@@ -80,13 +80,13 @@ def follow(
                 if value is not None:
                     facts[key].setdefault(name, []).append(round(100 * value, 2))
         screened.append(sum(report["screened"] is not None for report in result.devices.values()))
-        now = ", ".join(f"{name} {_said(p)}" for name, p in result.prototypes.items())
-        setting.say(f"round {number}/{config.rounds}, {now}")
+        now = ", ".join(f"{name} {_accuracies(p)}" for name, p in result.prototypes.items())
+        setting.say(f"round {round_number}/{config.rounds}, {now}")
     return {**facts, "screened": screened}
 
 
-def _said(p: PrototypeResult) -> str:
-    """Of the fused model; in brackets, where it was distilled, of the average before and of the ensemble."""
+def _accuracies(p: PrototypeResult) -> str:
+    """Accuracy of the fused model; in brackets, if distilled, of the average before and of the ensemble."""
     text = f"{100 * p.full_precision:.1f} %"
     if p.average_accuracy is None or p.ensemble_accuracy is None:
         return text
@@ -114,7 +114,7 @@ def subset(dataset: Dataset, train: int | None, test: int | None, *, seed: int) 
 def _set_apart(
     dataset: Dataset, config: SimulationConfig, share: float, setting: Setting
 ) -> tuple[Dataset, SimulationConfig]:
-    """What is left for the devices, and a source that holds the rest without its labels."""
+    """The dataset of the devices, and a configuration whose source is the rest without labels."""
     import numpy as np
 
     from fleet.simulation.seeds import numpy_rng
@@ -126,7 +126,7 @@ def _set_apart(
 
 
 def _halve(dataset: Dataset, config: SimulationConfig, setting: Setting) -> tuple[Dataset, SimulationConfig]:
-    """The same with images of half the size, whether they are the task's or those of the dataset that is its source."""
+    """Dataset and configuration with images of half the size, for the task and for a dataset that is its source."""
     from fleet.data import DATASETS, load
 
     small = replace(dataset, x_train=halved(dataset.x_train), x_test=halved(dataset.x_test))
@@ -136,14 +136,14 @@ def _halve(dataset: Dataset, config: SimulationConfig, setting: Setting) -> tupl
 
 
 def halved(x: Array) -> Array:
-    """Images (N, C, H, W) whose pixels are the rounded means of two by two."""
+    """Downsample images (N, C, H, W) by the rounded means of two by two pixels."""
     n, c, h, w = x.shape
     small: Array = x.reshape(n, c, h // 2, 2, w // 2, 2).mean((3, 5)).round().astype(x.dtype)
     return small
 
 
 def with_source(config: SimulationConfig, x: Array, setting: Setting) -> SimulationConfig:
-    """The aggregator's unlabeled samples are `x`."""
+    """The configuration with `x` as the aggregator's unlabeled samples."""
     import numpy as np
 
     setting.folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def best(run: str, prototype: str) -> Fact:
 
 
 def gap(a: Curve, b: Curve, prototype: str, *, rounds: int, pick: Callable[[Sequence[float]], float]) -> Fact:
-    """a - b in each of the last `rounds` rounds; of these, what `pick` takes, such as min for the worst."""
+    """a - b in each of the last `rounds` rounds, reduced by `pick`, such as min for the worst."""
 
     def value(results: Results) -> float:
         of_a, of_b = (_curve(results, run, prototype, key)[-rounds:] for run, key in (a, b))
@@ -178,7 +178,7 @@ def gap(a: Curve, b: Curve, prototype: str, *, rounds: int, pick: Callable[[Sequ
 
 
 def first_to(curve: list[float], level: float) -> int:
-    """The first round, counted from 1, that comes to `level`; one more than there are if none does.
+    """The first round, counted from 1, that reaches `level`; one more than the number of rounds if none does.
 
     >>> first_to([50.0, 70.0, 60.0], 65.0), first_to([50.0], 65.0)
     (2, 2)
@@ -187,7 +187,7 @@ def first_to(curve: list[float], level: float) -> int:
 
 
 def trailing(curve: list[float], over: int) -> list[float]:
-    """The mean of every round and those before it, `over` of them where there are as many.
+    """Trailing means over up to `over` rounds.
 
     >>> trailing([10.0, 20.0, 60.0, 40.0], 3)
     [10.0, 15.0, 30.0, 40.0]
@@ -196,7 +196,7 @@ def trailing(curve: list[float], over: int) -> list[float]:
 
 
 def rounds_to(run: str, prototype: str, level: Fact, *, times: float = 1.0, over: int = 1) -> Fact:
-    """Rounds that `run` takes until the mean of the last `over` rounds comes to `level`, as many `times`."""
+    """Rounds until the mean of the last `over` rounds of `run` reaches `level`, multiplied by `times`."""
 
     def value(results: Results) -> float:
         return times * first_to(trailing(_curve(results, run, prototype), over), level.value(results))

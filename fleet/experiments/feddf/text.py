@@ -21,7 +21,7 @@ PROTOTYPE = "text:fp32"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A dataset and how much of it is used."""
+    """A dataset and the number of samples used."""
 
     title: str
     train: int | None  # None: all
@@ -38,10 +38,10 @@ TASKS = MappingProxyType(
 
 
 def scene(task: str, recipe: str) -> SimulationConfig:
-    """A fleet for `task`."""
+    """The configuration of a fleet for `task`."""
     distilled = {"steps": 500, "check_every": 50} if recipe == "feddf" else {}
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset=task,
         devices=10,
         prototypes=(PROTOTYPE,),
@@ -84,15 +84,15 @@ def _cells(_: str) -> Sequence[Cell]:
 
 _ABOUT = """
 FedDF (Lin et al. 2020, Figure 3) fine-tunes a pre-trained DistilBERT on AG News and SST-2: 10 devices, all in every
-round, alpha 1, 10 rounds; one half of the training set is the devices', the other half is the aggregator's, without
-labels. The paper shows curves without numbers. Here the fleet is the same, and the model the small bag of words that
-edgestill calls `text`, which starts from random embeddings: accuracies say nothing about DistilBERT.
+round, alpha 1, 10 rounds; the devices have one half of the training set, the aggregator has the other half without
+labels. The paper shows curves without numbers. Here the fleet is the same, and the model is edgestill's small
+bag-of-words prototype `text`, which starts from random embeddings: the accuracies do not apply to DistilBERT.
 
 Accuracies are means of the last 3 rounds on the test set (AG News: all 7,600 texts; SST-2: the 872 of its dev part).
-The checkpoint of a student is chosen by 500 labelled texts that no device has, in the same fleet for both recipes.
-Rounds are counted to FedAvg's best single round, which is what the target is held against; 11 means that none of the
-10 rounds came to it. Single rounds are noisy, so rounds are also counted until the mean of three comes to FedAvg's
-accuracy. Those rows have no target: they were added after the results were seen.
+A student's checkpoint is selected by 500 labelled texts that no device has, in the same fleet for both recipes.
+Rounds are counted to FedAvg's best single round, to which the target refers; 11 means that none of the 10 rounds
+reached it. Single rounds are noisy, so rounds are also counted until the mean of three reaches FedAvg's accuracy.
+Those rows have no target: they were added after the results were known.
 """
 
 EXPERIMENT = Experiment(

@@ -1,6 +1,6 @@
-"""FedDF's Figure 1: two local models, their average, their ensemble and FedDF's student, on a toy in two dimensions.
+"""FedDF's Figure 1: two local models, their average, their ensemble and FedDF's student, on two-dimensional toy data.
 
-Known of the original (Lin et al. 2020, section 2 and appendix): inputs in two dimensions, three classes, an MLP of
+Published for the original (Lin et al. 2020, section 2 and appendix): inputs in two dimensions, three classes, an MLP of
 three layers, two clients, and 60 points for distillation, uniform in (-3, 3) per coordinate. Data, widths and optimizer
 are not published; these are ours: nine Gaussian clusters, 2-32-32-3, and the first client has 90, 50 and 10 % of the
 three classes, the second the rest.
@@ -32,9 +32,9 @@ from quant.precision import FP32
 
 __all__ = ["EXPERIMENT"]
 
-CLASSES, SIDE, PIXELS = 3, 3.0, 90  # the picture is SIDE in every direction
+CLASSES, SIDE, PIXELS = 3, 3.0, 90  # the pictures extend SIDE in every direction
 TRAIN, TEST, DISTILL = 300, 3000, 60
-SHARES = (0.9, 0.5, 0.1)  # of each class that the first client has
+SHARES = (0.9, 0.5, 0.1)  # the first client's share of each class
 SPEC = PrototypeSpec("mlp", FP32, (2,), CLASSES)
 LOCAL = LocalTraining(lr=0.1, batch_size=16, steps=600, momentum=0.9)
 STUDENT = Distillation(lr=5e-3, batch_size=DISTILL, steps=1000)
@@ -47,7 +47,7 @@ Answer = Callable[[Tensor], Tensor]  # points (B, 2) to logits (B, 3)
 
 
 def clusters(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Points (count, 2) of nine clusters on a grid, and their classes: no two neighbours share one."""
+    """Points (count, 2) of nine clusters on a grid, and their classes; neighbouring clusters differ in class."""
     cluster = torch.randint(9, (count,), generator=generator)
     row, column = cluster // 3, cluster % 3
     centre = 1.8 * (torch.stack([row, column], 1) - 1)
@@ -77,11 +77,11 @@ def measure(setting: Setting) -> Facts:
 def _models(setting: Setting, x: Tensor, y: Tensor, first: Tensor) -> dict[str, Answer]:
     """The five models by the names of their pictures."""
     seed, clients = setting.seed, []
-    for number, mine in enumerate((first, ~first), start=1):
+    for client, mine in enumerate((first, ~first), start=1):
         model = fresh(seed)
-        train_local(model, x[mine], y[mine], LOCAL, generator=torch_rng(seed, "toy", "client", number))
+        train_local(model, x[mine], y[mine], LOCAL, generator=torch_rng(seed, "toy", "client", client))
         clients.append(model.eval())
-        setting.say(f"client {number} is trained")
+        setting.say(f"client {client} is trained")
 
     def ensemble(points: Tensor) -> Tensor:
         return mean_logits(torch.stack([client(points) for client in clients]))
@@ -107,7 +107,7 @@ def _accuracy(answer: Answer, x: Tensor, y: Tensor) -> float:
 
 
 def _picture(answer: Answer) -> list[str]:
-    """Rows of pixels from below, each the digit of its class."""
+    """Rows of pixels from bottom to top, each pixel the digit of its class."""
     ticks = torch.linspace(-SIDE, SIDE, PIXELS)
     grid = torch.stack([ticks.repeat(PIXELS), ticks.repeat_interleave(PIXELS)], 1)
     classes = answer(grid).argmax(1).reshape(PIXELS, PIXELS)
@@ -166,16 +166,16 @@ EXPERIMENT = Experiment(
     about="""
 Two clients with different shares of three classes train the same small network from the same start. Over five seeds,
 the average of their weights (FedAvg) is worse than either of them (in two of the seeds it is slightly above the weaker
-one); the mean of their logits is better than both; a student that starts at the average and learns those mean logits,
-on 60 points without labels, keeps most of what the ensemble knows (FedDF, Lin et al. 2020, Figure 1). The figure has no
-numbers and its data was not published, so only the order is compared: ensemble and FedDF above the average. Dots are
-training samples, those of the client itself in the first two pictures.
+one); the mean of their logits is better than both; a student that starts from the average and is trained on those mean
+logits, with 60 unlabeled points, keeps most of the ensemble's accuracy (FedDF, Lin et al. 2020, Figure 1). The figure
+has no numbers and its data was not published, so only the order is compared: ensemble and FedDF above the average. Dots
+are training samples, those of the client itself in the first two pictures.
 
 The data was chosen to show the effect, after trials with 16 settings of blobs, spirals and clusters (6 or 8 seeds each,
-other draws than below). It is not what happens on all data. On three Gaussian blobs, one per class, FedDF was below the
-average in 7 of 8 settings: 93.5 against 93.7 % with these shares, 74.4 against 80.6 % where each client lacks a class.
-On spirals it was 2 to 34 points above in the six settings where each client had some of every class, and 6 below in
-the one where it lacked one.
+other draws than below). The effect does not occur on all data. On three Gaussian blobs, one per class, FedDF was below
+the average in 7 of 8 settings: 93.5 against 93.7 % with these shares, 74.4 against 80.6 % if each client lacks a class.
+On spirals it was 2 to 34 points above in the six settings in which each client had samples of every class, and 6 below
+in the one in which it lacked one.
 """,
     runs=lambda fidelity: {"toy": measure},
     cells=_cells,

@@ -18,11 +18,11 @@ RECIPES = {"fedavg": "FedAvg", "feddf": "FedDF"}
 
 
 def scene(recipe: str, *, drop_worst: bool) -> SimulationConfig:
-    """A fleet, with or without the screen."""
+    """A fleet's configuration, with or without the screen."""
     screen = {"screen": ["drop-worst"]} if drop_worst else {}
     distilled = {"steps": 40, "batch_size": 64, "check_every": 20} if recipe == "feddf" else {}
     return SimulationConfig(
-        score_devices="never",  # the fused models are what is compared
+        score_devices="never",  # only the fused models are compared
         dataset="mnist",
         devices=8,
         prototypes=(PROTOTYPE,),
@@ -59,13 +59,13 @@ def _cells(_: str) -> Sequence[Cell]:
 
 
 _ABOUT = """
-FedDF (Lin et al. 2020, Table 3): VGG-9 without normalization at alpha 0.1, where some devices come back with models
-that are no better than chance. *Drop-worst* leaves out those below 1.2 times chance on the aggregator's validation set
-or, if there are none, those 1.5 standard deviations below the others.
+FedDF (Lin et al. 2020, Table 3): VGG-9 without normalization at alpha 0.1, where the models of some devices are no
+better than chance. *Drop-worst* excludes models below 1.2 times chance on the aggregator's validation set or, if there
+are none, those 1.5 standard deviations below the others.
 
 The paper trains on CIFAR-10 with 20 devices, 40 local epochs and up to 100 rounds: more than an hour of one core for a
 single round. This is a small fleet on MNIST with unlabeled Fashion-MNIST, which the same VGG-9 learns in minutes, so
-that only the ordering is compared. Accuracies are means of the last 3 rounds on 500 test images.
+only the ordering is compared. Accuracies are means of the last 3 rounds on 500 test images.
 """
 
 EXPERIMENT = Experiment(

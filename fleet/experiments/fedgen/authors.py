@@ -1,14 +1,14 @@
-"""What FedGen's authors do otherwise than the product (Zhu et al. 2021, their code), as hooks of the simulated fleet.
+"""Differences of FedGen's code (Zhu et al. 2021) from the product, as hooks of the simulated fleet.
 
     partition      one for all seeds: that of seed 42
-    batches        a user's loader goes on from round to round; batches are always full
-    label counts   of the mini-batches that were drawn in the round (the paper: of all samples)
-    lr             0.01 · 0.99^t, t + 1 the last round before this one in which the user was asked; 0.01 at first
-    statistics     BatchNorm's running statistics stay on the user: 0 and 1 until it is asked, then of its own batches
-    labels         users draw all labels alike for generated latents, though the generator learns those of the round
+    batches        a user's loader continues from round to round; batches are always full
+    label counts   of the mini-batches drawn in the round (the paper: of all samples)
+    lr             0.01 · 0.99^t, t + 1 the last earlier round to which the user was invited; 0.01 at first
+    statistics     BatchNorm's running statistics stay on the user: 0 and 1 until it is invited, then of its own batches
+    labels         users draw the labels of generated latents uniformly, though the generator learns the round's labels
 
-The authors' loader drops what is left of an epoch; here it opens the next batch, so that a user with fewer samples than
-a batch takes part. Everything follows from seed, user and round, so that every worker comes to the same.
+The authors' loader drops the remainder of an epoch; here it starts the next batch, so that a user with fewer samples
+than a batch takes part. Everything is a function of seed, user and round, so that all workers agree.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LR_DECAY = 0.99
 
 
 def open_fleet(plan: Plan, dataset: Dataset, hooks: Hooks) -> Simulation:
-    """The fleet of `plan` before its first round; where statistics stay, every user has those of the first model."""
+    """The fleet of `plan` before its first round; if statistics stay, all users start with the first model's."""
     fleet = Simulation(plan.config, dataset, hooks=hooks)
     stays = hooks.stays
     if stays is not None:
@@ -63,7 +63,7 @@ def open_fleet(plan: Plan, dataset: Dataset, hooks: Hooks) -> Simulation:
 
 
 def hooks_of(plan: Plan) -> Hooks:
-    """Those of a table's fleet."""
+    """The hooks of a table's fleet."""
     common = Hooks(
         partition=lambda dataset: authors_partition(plan.config, dataset),
         batches=batches_of,
@@ -80,35 +80,35 @@ def authors_partition(config: SimulationConfig, dataset: Dataset) -> list[NDArra
 
 
 @cache
-def _asked(devices: int, prototype: str, seed: int, fraction: float, number: int) -> frozenset[str]:
-    """Whom round `number` invites."""
+def _asked(devices: int, prototype: str, seed: int, fraction: float, round_number: int) -> frozenset[str]:
+    """The devices that round `round_number` invites."""
     width = len(str(devices - 1))
     there = {f"sim-{i:0{width}d}": prototype for i in range(devices)}
-    return frozenset(sample(there, seed, number, fraction=fraction))
+    return frozenset(sample(there, seed, round_number, fraction=fraction))
 
 
-def turns_before(device: SimulatedDevice, number: int) -> list[int]:
-    """The rounds before `number` in which the device was invited; of a fleet with one prototype."""
+def turns_before(device: SimulatedDevice, round_number: int) -> list[int]:
+    """The rounds before `round_number` in which the device was invited; of a fleet with one prototype."""
     config = device.config
     fleet = (config.devices, device.prototype, config.seed, config.fraction)
-    return [n for n in range(1, number) if device.id in _asked(*fleet, n)]
+    return [n for n in range(1, round_number) if device.id in _asked(*fleet, n)]
 
 
-def authors_lr(device: SimulatedDevice, number: int) -> float:
-    """Of a user in a round: by the last round in which it was asked."""
-    turns, lr = turns_before(device, number), device.config.training.lr
+def authors_lr(device: SimulatedDevice, round_number: int) -> float:
+    """The learning rate of a user in a round, by the last round to which it was invited."""
+    turns, lr = turns_before(device, round_number), device.config.training.lr
     return lr * LR_DECAY ** (turns[-1] - 1) if turns else lr
 
 
-def rows_of(device: SimulatedDevice, number: int) -> NDArray[np.int64]:
-    """(steps, batch): the samples of round `number`, by their place among the device's own.
+def rows_of(device: SimulatedDevice, round_number: int) -> NDArray[np.int64]:
+    """(steps, batch): the samples of round `round_number`, as indices of the device's samples.
 
-    The device's samples in random order, again and again; a round goes on where the device's last one ended.
+    The device's samples are reshuffled again and again; a round continues where the device's last one ended.
     """
     how, size = device.config.training, len(device.rows)
     assert how.steps is not None, "FedGen counts steps"
     wanted = how.steps * how.batch_size
-    start = wanted * len(turns_before(device, number))
+    start = wanted * len(turns_before(device, round_number))
     epochs = range(start // size, (start + wanted - 1) // size + 1)
     orders = [numpy_rng(device.config.seed, "stream", device.id, n).permutation(size) for n in epochs]
     first = start - epochs[0] * size
@@ -116,20 +116,20 @@ def rows_of(device: SimulatedDevice, number: int) -> NDArray[np.int64]:
     return taken.reshape(how.steps, how.batch_size)
 
 
-def batches_of(device: SimulatedDevice, number: int) -> Iterator[torch.Tensor]:
+def batches_of(device: SimulatedDevice, round_number: int) -> Iterator[torch.Tensor]:
     """The mini-batches of a round."""
-    return iter(torch.from_numpy(rows_of(device, number)))
+    return iter(torch.from_numpy(rows_of(device, round_number)))
 
 
-def round_counts(device: SimulatedDevice, number: int) -> Sequence[int]:
+def round_counts(device: SimulatedDevice, round_number: int) -> Sequence[int]:
     """Label counts of the mini-batches of a round."""
-    drawn = device.y[rows_of(device, number).ravel()]
+    drawn = device.y[rows_of(device, round_number).ravel()]
     counts: list[int] = torch.bincount(drawn, minlength=device.dataset.classes).tolist()
     return counts
 
 
 def _all_labels(made: SideArtifact) -> SideArtifact:
-    """A generator with p(y) uniform."""
+    """The side artifact with uniform p(y)."""
     if LABELS not in made.tensors:
         return made
     uniform = torch.full_like(made.tensors[LABELS], 1 / made.classes)

@@ -16,9 +16,9 @@ __all__ = ["panels_by"]
 def panels_by(
     title: str, results: AllResults, panels: Mapping[str, Mapping[str, str]], *, key: str = "slices"
 ) -> Figure:
-    """`panels`: by title, the runs by the name of their line; what was not measured is left out.
+    """`panels`: by title, the runs by the name of their line; missing runs are omitted.
 
-    Of several fidelities the first that was measured is drawn.
+    Of several fidelities the first with results is drawn.
     """
     fidelity = next(iter(results))[0]
     seeds = [runs for (which, _), runs in results.items() if which == fidelity]

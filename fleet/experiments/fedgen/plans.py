@@ -1,6 +1,6 @@
 """The fleets of FedGen's tables (Zhu et al. 2021) as configurations of the simulated fleet. Imports no torch.
 
-What the authors' code does and no option says is in `authors.py`, as hooks; a `Plan` says which of these hold.
+Behaviour of the authors' code without an option is in `authors.py`, as hooks; a `Plan` selects them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ RECIPES: Mapping[str, str] = {
     "FedDF": "feddf",
     "FedGen": "fedgen",
 }
-#: mu and L2 decay of FedProx: the authors' code, and what is printed.
+#: mu and L2 decay of FedProx: in the authors' code, and in the paper.
 _PULL: Mapping[str, tuple[float, float]] = {"reference": (1.0, 0.001), "paper": (0.01, 0.0)}
-#: FedDF's distillation is short: ten batches a round, as the students start from this round's average.
+#: FedDF's distillation is short, ten batches a round, because students start from this round's average.
 _FEDDF = {"steps": 10, "batch_size": 64, "check_every": 10, "schedule": "constant"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One fleet on MNIST, and what of the authors' habits it has."""
+    """One fleet on MNIST, and its hooks."""
 
     config: SimulationConfig
-    authors: bool  # BatchNorm statistics stay, learning rates by user, generated labels uniform
+    authors: bool  # BatchNorm statistics stay on users, learning rates by user, uniform labels of generated latents
     round_counts: bool  # label counts are those of the mini-batches drawn in the round, else of all samples
     every: int = 10  # rounds between scores; the last `LAST` rounds are all scored (runs.py)
 
@@ -56,9 +56,9 @@ def plan_of(
     count_epsilon: float | None = None,
     count_bins: int | None = None,
 ) -> Plan:
-    """What `recipe` does in a table: as printed (`paper`), or as the authors' code has it (`reference`).
+    """The plan of `recipe` in a table: as printed (`paper`), or as in the authors' code (`reference`).
 
-    `active` users train in a round; `fusion` are further fields of the recipe.
+    `active` users train in a round; `fusion` are further overrides of the recipe.
     """
     reference = fidelity == "reference"
     mu, decay = _PULL[fidelity] if recipe == "fedprox" else (0.0, 0.0)
@@ -77,7 +77,7 @@ def plan_of(
         update=update,
         count_epsilon=count_epsilon,
         count_bins=count_bins,
-        score_devices="never",  # `scores.py` scores, as the authors do
+        score_devices="never",  # `scores.py` computes the authors' scores
         score_every=rounds,
         score_ensemble=False,
     )

@@ -1,4 +1,4 @@
-"""What FedGen's tables share: a simulated fleet followed to its end, and facts about its scores."""
+"""Shared by FedGen's tables: runs a simulated fleet and records its scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best_five", "follow", "honest", "last_ten", "reference"]
 
-#: Rounds at the end that are all scored, on the whole test set too; those in which users are scored as an ensemble.
+#: Last rounds that are all scored, also on the whole test set; last rounds in which the users' ensemble is scored.
 LAST, TOGETHER = 10, 5
 
 
@@ -38,21 +38,21 @@ def follow(setting: Setting, *, plan: Plan, ensemble: bool = False) -> Facts:
     plan = replace(plan, config=config)
     scores: dict[str, list[float]] = {"round": [], "slices": [], "whole": [], "ensemble": []}
 
-    def together(fleet: Simulation, number: int, sent: Sequence[Sent]) -> None:
-        if ensemble and config.rounds - number < TOGETHER:
+    def together(fleet: Simulation, round_number: int, sent: Sequence[Sent]) -> None:
+        if ensemble and config.rounds - round_number < TOGETHER:
             scores["ensemble"].append(round(ensemble_score(fleet, sent, slices), 3))
 
     hooks = replace(hooks_of(plan), received=together)
     with open_fleet(plan, data, hooks) as fleet:
         slices = slices_of(fleet)
-        for number in range(1, config.rounds + 1):
-            fleet.run_round(number)
-            left = config.rounds - number
-            if number % plan.every and left >= LAST:
+        for round_number in range(1, config.rounds + 1):
+            fleet.run_round(round_number)
+            left = config.rounds - round_number
+            if round_number % plan.every and left >= LAST:
                 continue
-            scores["round"].append(number)
+            scores["round"].append(round_number)
             scores["slices"].append(round(slice_score(fleet, slices), 3))
-            setting.say(f"round {number}/{config.rounds}, {scores['slices'][-1]:.2f} % of slices")
+            setting.say(f"round {round_number}/{config.rounds}, {scores['slices'][-1]:.2f} % of slices")
             if left < LAST:
                 whole = own_score(fleet) if config.keeps_models else whole_score(fleet)
                 scores["whole"].append(round(whole, 3))
@@ -61,7 +61,7 @@ def follow(setting: Setting, *, plan: Plan, ensemble: bool = False) -> Facts:
 
 
 def _with_proxy(config: SimulationConfig, dataset: Dataset, setting: Setting) -> SimulationConfig:
-    """For recipes that need unlabeled images: those that no user has."""
+    """For recipes that need unlabeled images: the images that no user has."""
     import numpy as np
 
     from aggregator.recipes.catalogue import find_recipe
@@ -76,12 +76,12 @@ def _with_proxy(config: SimulationConfig, dataset: Dataset, setting: Setting) ->
 
 
 def reference(run: str, key: str = "slices") -> Fact:
-    """As the authors' tables have it: mean of the five best rounds that were scored."""
+    """The score of the authors' tables: mean of the five best scored rounds."""
     return Fact((run,), lambda results: best_five(results[run][key]), run)
 
 
 def honest(run: str) -> Fact:
-    """The mean of the last ten rounds, on the whole test set."""
+    """Our score: mean of the last ten rounds, on the whole test set."""
     return Fact((run,), lambda results: last_ten(results[run]["whole"]), run)
 
 

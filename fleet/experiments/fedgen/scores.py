@@ -1,11 +1,11 @@
-"""How FedGen's authors score (Zhu et al. 2021), and how we do; everything in percent.
+"""The scores of FedGen's authors (Zhu et al. 2021), and ours; all in percent.
 
     slices     every user's model, which is the global one with the user's own BatchNorm statistics, on the user's own
-               slice of the test set: labels that it has trained on, and no others; all users' answers pooled
-    whole      the global model on the whole test set; where devices keep models, the mean over theirs
+               slice of the test set, with only labels that it has trained on; predictions of all users pooled
+    whole      the global model on the whole test set; if devices keep local models, the mean over these
     ensemble   argmax of the sum of all users' logits, on all slices together, after training and before fusion
 
-A table of theirs has the mean of the five best rounds of a run; ours is the mean of the last ten.
+The authors' tables report the mean of the five best rounds of a run; ours is the mean of the last ten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wire.tensors import decode
 
 __all__ = ["ensemble_score", "own_score", "slice_score", "slices_of", "whole_score"]
 
-THINNED = 5  # of the test set, every fifth image, where twenty models are asked
+THINNED = 5  # every fifth test image, if twenty models are scored
 State = Mapping[str, Tensor]
 
 
@@ -40,7 +40,7 @@ def slices_of(simulation: Simulation) -> list[Tensor]:
 
 
 def user_state(simulation: Simulation, device: SimulatedDevice) -> dict[str, Tensor]:
-    """What a user has once the global model was sent to everybody: that, under what it keeps for itself."""
+    """The state dict of a user after a broadcast: the global model, overridden by the tensors that the user keeps."""
     kept = [unpack(decode(device.kept[name])) for name in (EXTRACTOR, STAYS) if name in device.kept]
     state = dict(simulation.groups[0].state)
     for own in kept:
@@ -49,7 +49,7 @@ def user_state(simulation: Simulation, device: SimulatedDevice) -> dict[str, Ten
 
 
 def slice_score(simulation: Simulation, slices: Sequence[Tensor]) -> float:
-    """The authors'."""
+    """The authors' score."""
     right = 0
     for device, rows in zip(simulation.devices, slices, strict=True):
         if len(rows):
@@ -59,7 +59,7 @@ def slice_score(simulation: Simulation, slices: Sequence[Tensor]) -> float:
 
 
 def whole_score(simulation: Simulation) -> float:
-    """Of the global model."""
+    """Accuracy of the global model on the whole test set."""
     model = _holding(simulation, simulation.groups[0].state)
     return 100 * evaluate(model, simulation.test_x, simulation.test_y).accuracy
 
@@ -73,7 +73,7 @@ def own_score(simulation: Simulation) -> float:
 
 @torch.inference_mode()
 def ensemble_score(simulation: Simulation, sent: Sequence[Sent], slices: Sequence[Tensor]) -> float:
-    """Of all models together, before the round is fused: those just trained, and the others as they were sent."""
+    """Accuracy of the ensemble before fusion: models trained in this round, and the other users' last models."""
     trained = {one.device.id: one.trained.state() for one in sent if one.trained is not None}
     rows = torch.cat(list(slices))
     x, total = simulation.test_x[rows], torch.zeros(())

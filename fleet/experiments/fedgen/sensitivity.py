@@ -17,7 +17,7 @@ __all__ = ["EXPERIMENT", "VARIANTS"]
 
 ALPHA, ROUNDS = 0.1, 100
 DEFAULT = "generator 32 256"
-#: By panel and run: what differs from the plan of table 1.
+#: By panel and run: changes to the plan of table 1.
 VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "generator: noise, hidden (table 2)": {
         f"generator {noise} {hidden}": {"fusion": {"generator_noise_width": noise, "generator_hidden": hidden}}
@@ -72,15 +72,16 @@ of a round (figure 5b), most of it on EMNIST. Here it is MNIST with alpha {ALPHA
 of everything and their scores, as for [table 1](../experiments.md#fedgen): rows are comparable with each other, not
 with the paper.
 
-*Label counts as told* is our own question: FedGen's aggregator needs to know how many samples of each label a device
-has. Devices may tell it with noise (epsilon) or in bins ([how](../agent.md#label-counts)). *exact* are the counts of
-all of a device's samples; the other panels have those of the round's batches, as the authors count. The number of
-examples, by which models are averaged, is the sum of the counts that are told.
+*Label counts as told* is our own question: FedGen's aggregator needs the number of samples of each label on every
+device. Devices may report it with noise (epsilon) or in bins ([how](../agent.md#label-counts)). *exact* are the counts
+of all of a device's samples; the other panels use those of the round's batches, as the authors do. The number of
+examples, by which models are averaged, is the sum of the reported counts.
 
 **Which path made which figure.** The experiment is a configuration of the simulated fleet with hooks. The table below
-is older, recorded by commit bd68271: a trainer of the experiment's own, now gone, made it, and the number of examples
-stayed exact there where counts had noise. On both paths, `edgestill experiment fedgen-sensitivity --cells
-"FedAvg,generator 32 256"`, and with the counts' rows; seeds draw other weights, users and batches than they did:
+is older, recorded by commit bd68271: it was measured by a separate trainer, since removed, in which the number of
+examples stayed exact when counts had noise. On both paths, `edgestill experiment fedgen-sensitivity --cells
+"FedAvg,generator 32 256"`, and with the rows of label counts; a seed draws other weights, users and batches than on the
+old path:
 
 | alpha 0.1, seed 0 | old path, commit a038a54 | simulated fleet, commit 293b4da |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""FedGen's table 1 on MNIST: 20 users, 10 in a round, 200 rounds; FedGen beside FedAvg and five other recipes."""
+"""FedGen's table 1 on MNIST: 20 users, 10 in a round, 200 rounds; FedGen, FedAvg and five other recipes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["ALPHAS", "EXPERIMENT", "GAINS", "PUBLISHED"]
 
 ALPHAS = (0.05, 0.1, 1.0)
-#: The numbers of the paper's table that are at hand, in percent.
+#: The available numbers of the paper's table, in percent.
 PUBLISHED: Mapping[tuple[str, float], float] = {
     ("FedGen", 0.05): 91.30,
     ("FedGen", 0.1): 93.03,
     ("FedGen", 1.0): 95.52,
     ("FedAvg", 0.1): 90.16,
 }
-GAINS: Mapping[float, float] = {0.05: 2.0, 0.1: 3.0, 1.0: 1.0}  # of FedGen over FedAvg, in points
+GAINS: Mapping[float, float] = {0.05: 2.0, 0.1: 3.0, 1.0: 1.0}  # minimum gain of FedGen over FedAvg, in points
 ORDER = ("FedGen", "FedAvg", "FedProx", "FedEnsemble", "FedDistill", "FedDistill+", "FedDF")
 
 
 def _name(recipe: str, alpha: float) -> str:
-    """Of a run; FedEnsemble trains as FedAvg does, and its models are scored in the same run."""
+    """The name of a run; FedEnsemble trains like FedAvg, and its models are scored in the same run."""
     return f"{'FedAvg' if recipe == 'FedEnsemble' else recipe} alpha {alpha:g}"
 
 
@@ -48,7 +48,7 @@ def _score(recipe: str, alpha: float) -> Fact:
 
 
 def _cells(fidelity: str) -> Sequence[Cell]:
-    """Published numbers are those of the authors' code and scores: only `reference` is held against them."""
+    """Published numbers are those of the authors' code and scores: only `reference` is compared with them."""
     held = fidelity == "reference"
     cells = []
     for alpha in ALPHAS:
@@ -72,32 +72,32 @@ def _draw(results: AllResults) -> Figure:
 
 
 ABOUT = """
-Zhu et al. 2021, *Data-Free Knowledge Distillation for Heterogeneous Federated Learning*, table 1, MNIST: 20 users of
-whom 10 take part in a round, 20 steps of 32 images, 200 rounds, the authors' CNN with 26,434 parameters and their very
-partition of 15,000 images. Of the paper's table only the numbers in the column "paper" were at hand. After its authors
-had their loader shuffle, they reported 90.71 for FedAvg and 95.68 for FedGen at alpha 0.1; here it shuffles.
+Zhu et al. 2021, *Data-Free Knowledge Distillation for Heterogeneous Federated Learning*, table 1, MNIST: 20 users, of
+whom 10 take part in a round, 20 steps of 32 images, 200 rounds, the authors' CNN with 26,434 parameters and exactly
+their partition of 15,000 images. Of the paper's table only the numbers in the column "paper" were available. With a
+loader that shuffles, as here, the authors reported 90.71 for FedAvg and 95.68 for FedGen at alpha 0.1.
 
-**How it is scored.** The first rows of each alpha are scored as the authors do: every user's model, which is the global
-one with the user's own BatchNorm statistics, on the user's own slice of the test set, which has only labels that the
-user trains on; the mean of the five best of the scored rounds (every tenth, and all of the last ten; the authors score
-all 200, so their best are chosen from more). The rows *whole test set* are our own: the global model, BatchNorm
-statistics averaged, on all 10,000 test images, mean of the last ten rounds; for FedDistill, which shares no model, the
-mean over the users' models on every fifth image.
+**Scores.** The first rows of each alpha have the authors' score: every user's model, which is the global one with the
+user's own BatchNorm statistics, on the user's own slice of the test set, which has only labels that the user trains on;
+the mean of the five best of the scored rounds (every tenth, and all of the last ten; the authors score all 200, so
+their best are selected from more). The rows *whole test set* have our score: the global model, BatchNorm statistics
+averaged, on all 10,000 test images, mean of the last ten rounds; for FedDistill, which shares no model, the mean over
+the users' models on every fifth image.
 
 **Fidelity `reference`** is the authors' code, as far as we know it: BatchNorm statistics stay on the devices, learning
 rates decay (0.99 a round on devices, 0.98 for the generator), generator and local loss as in `generator = "reference"`
-of [fusion](../fusion.md#a-generator-instead-of-samples), FedProx with mu 1. **Fidelity `paper`** is what is printed:
+of [fusion](../fusion.md#a-generator-instead-of-samples), FedProx with mu 1. **Fidelity `paper`** is as printed:
 N(0, I) noise, cross-entropy of the mean logits, generated latents with weight 1; statistics are averaged.
 
-Other than in the authors' code, batches are always full: what is left of an epoch begins the next batch, so that users
+Unlike in the authors' code, batches are always full: the remainder of an epoch starts the next batch, so that users
 with fewer than 32 images take part. FedDF is not in the authors' code; ours distills in every round for 10 steps of 64
-from the 45,000 images that no user has. FedEnsemble's models are those of FedAvg's run, all 20 asked together in the
+from the 45,000 images that no user has. FedEnsemble's models are those of FedAvg's run, an ensemble of all 20 in the
 last five rounds. Nothing was tuned.
 
 **Which path made which figure.** The experiment is a configuration of the simulated fleet with hooks. The table below
-is older, recorded by commit 643ae7c: a trainer of the experiment's own, now gone, made it. Two runs on both paths,
+is older, recorded by commit 643ae7c: it was measured by a separate trainer, since removed. Two runs on both paths,
 `edgestill experiment fedgen-table1 --fidelity reference --seeds 0 --cells "reference: FedGen alpha 0.1,reference:
-FedAvg alpha 0.1"`; seeds draw other weights, users and batches than they did, so the two differ as two seeds do:
+FedAvg alpha 0.1"`; a seed draws other weights, users and batches than on the old path, so they differ like two seeds:
 
 | reference, alpha 0.1, seed 0 | old path, commit a038a54 | simulated fleet, commit 293b4da |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""FedGen's table 4 on MNIST: extractors stay on the devices, predictors alone are shared."""
+"""FedGen's table 4 on MNIST: extractors stay on the devices, only predictors are shared."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["ALPHAS", "EXPERIMENT", "PUBLISHED"]
 
 ALPHAS = (0.05, 0.1, 1.0, 10.0)
-GAIN_AT, GAIN = 0.1, 3.0  # points that FedGen must be above FedAvg of predictors
+GAIN_AT, GAIN = 0.1, 3.0  # minimum gain of FedGen over FedAvg of predictors, in points
 #: The paper's table, in percent.
 PUBLISHED: Mapping[str, Mapping[float, float]] = {
     "FedGen": {0.05: 63.60, 0.1: 65.42, 1.0: 79.72, 10.0: 87.92},
     "FedAvg": {0.05: 59.67, 0.1: 58.39, 1.0: 74.49, 10.0: 86.35},
 }
-#: By the name on the page: the recipe, and what devices send.
+#: By the name on the page: the recipe, and the kind of update.
 WAYS: Mapping[str, tuple[str, str]] = {
     "FedGen": ("fedgen", "predictor"),
     "FedAvg": ("fedavg", "predictor"),
@@ -69,19 +69,19 @@ def _draw(results: AllResults) -> Figure:
 
 ABOUT = """
 Zhu et al. 2021, table 4, MNIST: as for [table 1](../experiments.md#fedgen), but extractors never leave the devices.
-Predictors, 330 numbers, are averaged and sent back to everybody, with the generator. The authors' code reads as if it
-downloaded nothing in this mode, so that its FedAvg would be local training; here the last layer is really shared, and
-*alone* is local training, in which nothing is.
+Predictors, 330 parameters, are averaged and sent to all users, with the generator. The authors' code appears to
+download nothing in this mode, so that its FedAvg would be local training; here the last layer is really shared, and
+*alone* is local training, in which nothing is shared.
 
-Scores are those of table 1, but in all 200 rounds, as the authors have it: the devices' own models on their own slices
+Scores are those of table 1, but in all 200 rounds, as in the authors' code: the devices' own models on their own slices
 of the test set, the mean of the five best rounds; *whole test set* is the mean over the devices' models on every fifth
-of all test images, over the last ten rounds. A device that has never seen a label cannot know what it looks like,
-whatever its predictor has been told, so these are far lower. Nothing was tuned.
+of all test images, over the last ten rounds. A device whose extractor has never seen a label cannot recognise it,
+whatever its predictor has learned, so these are far lower. Nothing was tuned.
 
 **Which path made which figure.** The experiment is a configuration of the simulated fleet with hooks; *alone* is the
-recipe `local`. The table below is older, recorded by commit e9f5232: a trainer of the experiment's own, now gone, made
-it. On both paths, `edgestill experiment fedgen-table4 --seeds 0 --cells "FedGen alpha 0.1,FedAvg alpha 0.1"`; seeds
-draw other weights, users and batches than they did:
+recipe `local`. The table below is older, recorded by commit e9f5232: it was measured by a separate trainer, since
+removed. On both paths, `edgestill experiment fedgen-table4 --seeds 0 --cells "FedGen alpha 0.1,FedAvg alpha 0.1"`; a
+seed draws other weights, users and batches than on the old path:
 
 | alpha 0.1, seed 0 | old path, commit a038a54 | simulated fleet, commit 293b4da |
 |---|---|---|

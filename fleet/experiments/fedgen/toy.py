@@ -1,4 +1,4 @@
-"""FedGen's Figures 2 and 3: what users learn from a generator that has seen their predictors alone, in the plane.
+"""FedGen's Figures 2 and 3 in the plane: users learn from a generator that is trained on their predictors only.
 
 The latent space is the plane itself, so that it can be drawn: extractors are the identity, predictors are linear.
 """
@@ -50,12 +50,12 @@ class Plane(nn.Module):
         return logits
 
     def state(self) -> dict[str, Tensor]:
-        """As updates have it."""
+        """The state dict with the names of an update."""
         return {f"predictor.{name}": w.detach().clone() for name, w in self.predictor.named_parameters()}
 
 
 def blobs(y: Tensor, generator: torch.Generator) -> Tensor:
-    """A point (2,) for each label: Gaussian around its class's corner."""
+    """A point (2,) for each label, drawn from a Gaussian around its class's corner."""
     return CENTRES[y] + 0.8 * torch.randn(len(y), 2, generator=generator)
 
 
@@ -97,7 +97,7 @@ def _trained(model: Plane, x: Tensor, y: Tensor, seed: int, who: object) -> Plan
 
 
 def _generator(local: list[Plane], labels: list[Tensor], seed: int) -> tuple[LatentGenerator, dict[int, Tensor]]:
-    """Trained from the users' predictors and label counts, and what it draws on the way."""
+    """The generator, trained from the users' predictors and label counts, and its samples during training."""
     teachers = Teachers.stack([model.state() for model in local])
     counts = torch.stack([torch.bincount(y, minlength=CLASSES) for y in labels])
     generator = build_generator(
@@ -107,7 +107,9 @@ def _generator(local: list[Plane], labels: list[Tensor], seed: int) -> tuple[Lat
     rng = torch_rng(seed, "toy", "generator steps")
     for steps in STAGES:
         if steps > done:
-            train_generator(generator, adam, teachers, counts, replace(HOW, steps=steps - done), number=1, rng=rng)
+            train_generator(
+                generator, adam, teachers, counts, replace(HOW, steps=steps - done), round_number=1, rng=rng
+            )
             done = steps
         samples[steps] = generator.sample(_shown_labels(), generator=torch_rng(seed, "toy", "shown"))
     return generator, samples
@@ -118,7 +120,7 @@ def _shown_labels() -> Tensor:
 
 
 def _taught(model: Plane, x: Tensor, y: Tensor, generator: LatentGenerator, seed: int, user: int) -> Plane:
-    """The user's model after as many steps more, guided by the generator."""
+    """The user's model after as many further steps, guided by the generator."""
     tensors: dict[str, Any] = {n: t.detach().numpy() for n, t in generator.state_dict().items()}
     tensors[LABELS] = np.full(CLASSES, 1 / CLASSES, np.float32)
     header = ModelHeader(
@@ -151,7 +153,7 @@ def _accuracy(model: Plane, x: Tensor, y: Tensor) -> float:
 
 @torch.no_grad()
 def _picture(model: Plane) -> list[str]:
-    """Rows of pixels from below, each the digit of its class."""
+    """Rows of pixels from bottom to top, each pixel the digit of its class."""
     ticks = torch.linspace(-SIDE, SIDE, PIXELS)
     grid = torch.stack([ticks.repeat(PIXELS), ticks.repeat_interleave(PIXELS)], 1)
     return ["".join(map(str, row)) for row in model(grid).argmax(1).view(PIXELS, PIXELS).tolist()]
@@ -184,16 +186,16 @@ EXPERIMENT = Experiment(
     about="""
 Zhu et al. 2021, Figures 2 and 3: users who lack classes learn them from a generator, which has seen none of their
 samples, only their predictors and label counts. Four classes lie in the corners of a plane, and each of four users has
-two neighbouring ones. The generator is trained as on an aggregator (Eq. 4), and each user then trains on with generated
-samples beside its own (Eq. 5). Data and networks of the figures are not published; these are ours, and the accuracy is
-that on all four classes.
+two neighbouring ones. The generator is trained as on an aggregator (Eq. 4), and each user then continues training with
+generated samples in addition to its own (Eq. 5). Data and networks of the figures are not published; these are ours,
+and the accuracy is that on all four classes.
 
-The upper pictures are the first user's: alone, with the generator, and the oracle, a model with everybody's samples.
-The lower ones are what the generator draws after 0, 50, 150 and 250 steps; *right* are samples that the oracle gives
-the label that they were drawn for. They go to where the users' predictors are sure: predictors tell in which direction
-a class is, not where it ends. The generator's learning rate was chosen among 0.001, 0.002, 0.003, 0.005 on another
-seed: after 250 steps at 0.001 its samples lie about as far out as the data, at 0.005 more than twice as far, and users
-came to 92 and 83 %. On this data, whose classes lie in corners, the average of the users' models is good too.
+The upper pictures are the first user's: alone, with the generator, and the oracle, a model trained on all samples. The
+lower ones are the generator's samples after 0, 50, 150 and 250 steps; *right* are samples that the oracle classifies as
+the label that they were drawn for. They move to where the users' predictors are confident: predictors define the
+direction of a class, not its extent. The generator's learning rate was chosen among 0.001, 0.002, 0.003, 0.005 on
+another seed: after 250 steps at 0.001 its samples lie about as far out as the data, at 0.005 more than twice as far,
+and users reached 92 and 83 %. On this data, whose classes lie in corners, the average of the users' models is good too.
 """,
     runs=lambda fidelity: {"toy": measure},
     cells=_cells,

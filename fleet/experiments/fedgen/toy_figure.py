@@ -18,7 +18,7 @@ TITLES = {"user": "first user alone", "taught": "with the generator", "oracle": 
 
 
 def draw(facts: Facts, seed: int, stages: Sequence[int], side: float) -> Figure:
-    """Of one seed."""
+    """Draw the figure of one seed."""
     figure = Figure(figsize=(11.0, 5.8), dpi=150, layout="constrained")
     figure.suptitle(f"Regions and generated samples, seed {seed}; accuracy on all classes", x=0.01, ha="left", size=10)
     rows = figure.subplots(2, len(stages))

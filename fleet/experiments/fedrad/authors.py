@@ -1,7 +1,7 @@
-"""What FedRAD's code does (Sturluson et al. 2021) and no user would want, as hooks of the simulated fleet.
+"""Behaviour of FedRAD's code (Sturluson et al. 2021) that no user would want, as hooks of the simulated fleet.
 
-Its loss is the cross-entropy of probabilities that are taken for logits. Its dropout is never switched off: neither in
-testing nor in the teachers, whose logits, medians and scores all carry that noise.
+Its loss is a cross-entropy that takes probabilities for logits. Its dropout is never switched off: neither in testing
+nor in the teachers, whose logits, medians and scores all contain that noise.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["DropoutTeacher", "count_with_dropout", "dropout_teacher", "dropping"
 
 
 def softmax_first(logits: Tensor, y: Tensor) -> Tensor:
-    """CE(softmax(z), y): bounded, and of damped gradients."""
+    """CE(softmax(z), y): bounded, with damped gradients."""
     return F.cross_entropy(logits.softmax(1), y)
 
 
 @contextmanager
 def dropping(model: nn.Module, rng: torch.Generator) -> Iterator[None]:
-    """Inside, `model` drops in evaluation mode too, by `rng` alone: several may answer at once, each in a thread."""
+    """Context in which `model` applies dropout in evaluation mode too, drawn from `rng` only, hence thread-safe."""
 
     def drop(module: nn.Dropout, _: object, x: Tensor) -> Tensor:
         return x * draw_mask_(torch.empty_like(x), module.p, rng)
@@ -50,20 +50,20 @@ def dropping(model: nn.Module, rng: torch.Generator) -> Iterator[None]:
 
 
 def count_with_dropout(model: nn.Module, x: Tensor, y: Tensor, *, seed: int) -> list[Counted]:
-    """Correct answers and losses while dropout is on; the masks are the same in every round."""
+    """Correct predictions and losses with dropout on; the masks are the same in every round."""
     with dropping(model, torch_rng(seed, "test")):
         return count(model, x, y)
 
 
-def dropout_teacher(spec: PrototypeSpec, update: Received, number: int, *, seed: int) -> DropoutTeacher:
-    """A teacher of round `number` that answers with dropout on."""
-    rng = torch_rng(seed, "dropout", number, update.device)
+def dropout_teacher(spec: PrototypeSpec, update: Received, round_number: int, *, seed: int) -> DropoutTeacher:
+    """A teacher of round `round_number` with dropout on."""
+    rng = torch_rng(seed, "dropout", round_number, update.device)
     return DropoutTeacher(device=update.device, spec=spec, update=update, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropoutTeacher:
-    """A received model that answers with dropout on."""
+    """A received model with dropout on."""
 
     device: str
     spec: PrototypeSpec
@@ -72,15 +72,15 @@ class DropoutTeacher:
 
     @property
     def classes(self) -> int | None:
-        """Of the prototype."""
+        """The number of classes."""
         return self.spec.classes
 
     def prepare(self, where: torch.device) -> None:
-        """The prototype is built here, in one thread: torch's random state is borrowed for it."""
+        """Build the prototype in one thread, because that uses torch's global random state."""
         _template(self.spec)
 
     def open(self, where: torch.device) -> Forward:
-        """The model, ready to answer."""
+        """The loaded model's forward function."""
         model = copy.deepcopy(_template(self.spec)).to(where).eval()
         model.load_state_dict(dict(self.update.state()))
         return functools.partial(_answer, model, where, self.rng)

@@ -18,19 +18,19 @@ WIDTH = 0.16
 
 
 def draw(results: AllResults, keys: Sequence[Key], name: Callable[[Key], str], labels: Mapping[str, str]) -> Figure:
-    """Test errors in default fidelity, the mean over seeds, on a logarithmic axis; what was not measured has no bar."""
+    """Test errors in default fidelity, the mean over seeds, on a logarithmic axis; missing runs have no bar."""
     recipes, splits, attacks = (list(dict.fromkeys(key[i] for key in keys)) for i in range(3))
     figure = Figure(figsize=(10.0, 3.4), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(splits), sharey=True)
     figure.suptitle("Test error on MNIST, %", x=0.01, ha="left", fontsize=11)
     shown = {}
     for split, axes in zip(splits, panels, strict=True):
-        for number, recipe in enumerate(recipes):
+        for position, recipe in enumerate(recipes):
             errors = [(place, _errors(results, name((recipe, split, attack)))) for place, attack in enumerate(attacks)]
             bars = [(place, fmean(found)) for place, found in errors if found]
             if bars:
-                places = [place + WIDTH * (number - (len(recipes) - 1) / 2) for place, _ in bars]
-                shown[labels[recipe]] = axes.bar(places, [e for _, e in bars], width=WIDTH, color=COLOURS[number])
+                places = [place + WIDTH * (position - (len(recipes) - 1) / 2) for place, _ in bars]
+                shown[labels[recipe]] = axes.bar(places, [e for _, e in bars], width=WIDTH, color=COLOURS[position])
         _finish(axes, split, attacks)
     figure.legend(shown.values(), shown.keys(), fontsize=8, frameon=False, loc="outside right center")
     return figure

@@ -1,4 +1,4 @@
-"""How the fleets of FedRAD's table train and fuse: our own default, and the authors' code. Imports no torch."""
+"""Local training and fusion of FedRAD's table: our own default, and the authors' code. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["PLANS", "Plan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One way, for all recipes."""
+    """Hyper-parameters of one fidelity, for all recipes."""
 
     rounds: int
     training: LocalTraining
-    first_steps: int | None = None  # of the first round: in a few steps from nothing, devices cannot be told apart
-    last_lr: float | None = None  # the learning rate falls to it by the same factor from round to round
+    first_steps: int | None = None  # of the first round: after fewer steps, devices are indistinguishable
+    last_lr: float | None = None  # final learning rate of an exponential decay
     fusion: Mapping[str, Any] = field(default_factory=dict)  # overrides of the recipes that need the server's set
-    fedrad: Mapping[str, Any] = field(default_factory=dict)  # further ones, of FedRAD alone
+    fedrad: Mapping[str, Any] = field(default_factory=dict)  # further ones, of FedRAD only
     server_momentum: float = 0.0  # of all recipes
-    validation: int = 0  # beside that set, labelled images that decide which student is kept
-    withhold: bool = True  # the server's set is kept from the devices of recipes that need none, too
+    validation: int = 0  # labelled images, in addition to that set, that select the student
+    withhold: bool = True  # the server's set is held out for recipes that do not use it, too
     authors: bool = False  # the loss and the dropout of the authors' code (authors.py)
-    score_every: int = 1  # rounds between two looks at the test set
+    score_every: int = 1  # rounds between two scores on the test set
 
     @property
     def lr_decay(self) -> float:
@@ -38,20 +38,20 @@ class Plan:
         return math.pow(self.last_lr / self.training.lr, 1 / (self.rounds - 1))
 
     def overrides(self, recipe: str, *, distills: bool) -> dict[str, Any]:
-        """Of the fields of `recipe`, which distills or does not."""
+        """The overrides of `recipe`."""
         momentum = {"server_momentum": self.server_momentum} if self.server_momentum else {}
         decay = {LR_DECAY: self.lr_decay} if self.lr_decay != 1 else {}
         own = {**(self.fusion if distills else {}), **(self.fedrad if recipe == "fedrad" else {})}
         return {**UNCAPPED, **momentum, **decay, **own}
 
-    def of_round(self, how: LocalTraining, number: int) -> LocalTraining:
-        """How devices train in round `number`, where the others go as `how` says: a hook of the simulation."""
-        if number > 1 or self.first_steps is None:
+    def of_round(self, how: LocalTraining, round_number: int) -> LocalTraining:
+        """Hyper-parameters of round `round_number`: a hook of the simulation that changes the first round."""
+        if round_number > 1 or self.first_steps is None:
             return how
         return replace(how, epochs=None, steps=self.first_steps)
 
     def words(self) -> str:
-        """For the page."""
+        """The text on the result page."""
         how = self.training
         amount = f"{how.epochs} epochs" if how.epochs else f"{how.steps} steps"
         first = f" (the first of {self.first_steps})" if self.first_steps else ""

@@ -1,8 +1,8 @@
 """FedRAD's fleet (Sturluson et al. 2021) as a configuration of the simulated one, and its rounds.
 
 30 devices with MNIST, all of which take part in every round; some are faulty or malicious (`--attack`). The server's
-set is `--source auto`, each training image with probability 1/6. Where the plan withholds it from every recipe's
-devices, recipes without a use for it have the devices of those that distill, image by image.
+set is `--source auto`, each training image with probability 1/6. If the plan holds it out for every recipe, recipes
+that do not use it have exactly the same devices as those that distill.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fleet.simulation.simulation import Simulation
 __all__ = ["PROTOTYPE", "RoundFacts", "config_of", "hooks_of", "make_fleet", "rounds"]
 
 DEVICES = 30
-LATENT = 256  # the second hidden layer: no adapter between extractor and predictor
+LATENT = 256  # width of the second hidden layer: no adapter between extractor and predictor
 PROTOTYPE = "fedrad_mlp:fp32"
 
 
@@ -34,16 +34,16 @@ PROTOTYPE = "fedrad_mlp:fp32"
 class RoundFacts:
     """One round."""
 
-    error: float | None  # of the fused model on the test set, in percent; None: the round was not scored
-    harm: float  # the attackers' share in the average
-    lost: int  # devices without an update, such as where training diverged
+    error: float | None  # test error of the fused model, in percent; None: the round was not scored
+    harm: float  # the attackers' share of the average
+    lost: int  # devices without an update, for example if training diverged
     seconds: Mapping[str, float]  # by stage
 
 
 def config_of(
     recipe: str, alpha: float | None, attack: str, plan: Plan, *, dataset: str, seed: int
 ) -> SimulationConfig:
-    """The fleet of one cell: `alpha` of the Dirichlet draw, None for IID; `attack` as `--attack` has it."""
+    """The configuration of one cell: `alpha` of the Dirichlet draw, None for IID; `attack` as for `--attack`."""
     distills = find_recipe(recipe).needs_source
     split = {"partition": "fedrad-iid"} if alpha is None else {"partition": "fedrad", "alpha": alpha}
     return SimulationConfig(
@@ -66,7 +66,7 @@ def config_of(
 
 
 def hooks_of(plan: Plan, *, seed: int) -> Hooks:
-    """What no configuration says: a first round of another length and, in fidelity to them, the authors' ways."""
+    """Hooks for a first round of another length and, in fidelity `reference`, for the authors' behaviour."""
     if not plan.authors:
         return Hooks(training=plan.of_round)
     return Hooks(
@@ -85,7 +85,7 @@ def make_fleet(config: SimulationConfig, dataset: Dataset, plan: Plan) -> Simula
 
 
 def _without_server_set(config: SimulationConfig, dataset: Dataset, plan: Plan) -> Dataset:
-    """What a recipe that distills leaves to the devices."""
+    """The dataset that a recipe that distills leaves to the devices."""
     recipe = find_recipe("fedrad", plan.overrides("fedrad", distills=True))
     config = replace(config, recipe=recipe.name, fusion={}, validation_size=plan.validation)
     nothing = torch.empty(0), torch.empty(0)
@@ -96,8 +96,8 @@ def _without_server_set(config: SimulationConfig, dataset: Dataset, plan: Plan) 
 def rounds(fleet: Simulation) -> Iterator[RoundFacts]:
     """Train, fuse and score, round by round."""
     attackers = [device.id for device in fleet.devices if device.attack is not None]
-    for number in range(1, fleet.config.rounds + 1):
-        yield _facts(fleet.run_round(number), attackers, scored=fleet.config.scores(number))
+    for round_number in range(1, fleet.config.rounds + 1):
+        yield _facts(fleet.run_round(round_number), attackers, scored=fleet.config.scores(round_number))
 
 
 def _facts(result: RoundResult, attackers: list[str], *, scored: bool) -> RoundFacts:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTACKS", "EXPERIMENT", "PUBLISHED", "REFERENCE", "SPLITS", "measure"]
 
-#: By the words of cells: alpha of the Dirichlet draw.
+#: Alpha of the Dirichlet draw by the name of the split.
 SPLITS: Mapping[str, float | None] = {"IID": None, "alpha 0.5": 0.5, "alpha 0.1": 0.1}
-#: By the words of cells: as `--attack` has it.
+#: Value of `--attack` by the name of the attack.
 ATTACKS: Mapping[str, str] = {
     "no attack": "",
     "10 faulty": "faulty:10",
@@ -68,7 +68,7 @@ Key = tuple[str, str, str]  # recipe, split, attack
 
 
 def measure(setting: Setting, *, key: Key, dataset: str = "mnist", plan: Plan | None = None) -> Facts:
-    """One run: the test error after the last round, and how it came about. The plan is that of the fidelity."""
+    """One run: the test error after the last round, and metrics by round; the plan defaults to that of the fidelity."""
     from fleet.data import load
     from fleet.experiments.fedrad.runs import config_of, make_fleet, rounds
 
@@ -76,14 +76,14 @@ def measure(setting: Setting, *, key: Key, dataset: str = "mnist", plan: Plan | 
     plan = plan or PLANS[setting.fidelity]
     config = config_of(recipe, SPLITS[split], ATTACKS[attack], plan, dataset=dataset, seed=setting.seed)
     fleet, told = make_fleet(config, load(dataset), plan), []
-    for number, facts in enumerate(rounds(fleet), start=1):
+    for round_number, facts in enumerate(rounds(fleet), start=1):
         told.append(facts)
         error = "not scored" if facts.error is None else f"error {facts.error:.2f} %"
-        setting.say(f"round {number}/{plan.rounds}, {error}, attackers weigh {facts.harm:.4f}")
-    errors = {number: facts.error for number, facts in enumerate(told, start=1) if facts.error is not None}
+        setting.say(f"round {round_number}/{plan.rounds}, {error}, attackers' weight {facts.harm:.4f}")
+    errors = {round_number: facts.error for round_number, facts in enumerate(told, start=1) if facts.error is not None}
     return {
         "error": errors[plan.rounds],
-        "errors": {str(number): round(error, 2) for number, error in errors.items()},
+        "errors": {str(round_number): round(error, 2) for round_number, error in errors.items()},
         "attackers_weight": [round(facts.harm, 5) for facts in told],
         "lost": [facts.lost for facts in told],
         "examples": [len(device.rows) for device in fleet.devices],
@@ -142,63 +142,64 @@ def _parameters() -> dict[str, Any]:
 
 ABOUT = """
 Sturluson et al. 2021, *FedRAD: Federated Robust Adaptive Distillation*, table 1: the test error on MNIST, in percent,
-after the last round. 30 devices take part in every round; where ten of them attack, it is every third. A faulty device
-adds Gaussian noise of standard deviation 20 to every parameter, a malicious one has trained with every label 0. The
-network is the authors' (784-512-256-10, dropout 0.5), and so are the splits: IID in three sizes, or one Dirichlet draw
-per class. The paper's numbers are means of five seeds, ours of one.
+after the last round. 30 devices take part in every round; if there are ten attackers, every third device is one. A
+faulty device adds Gaussian noise of standard deviation 20 to every parameter, a malicious one trains with every label
+0. The network is the authors' (784-512-256-10, dropout 0.5), and so are the splits: IID in three sizes, or one
+Dirichlet draw per class. The paper's numbers are means of five seeds, ours of one.
 
 **Fidelity `reference`** is the authors' code, as far as we know it: cross-entropy of the softmax, dropout that is never
 off (neither in testing nor in teachers), the lower median, two epochs of SGD at 1e-4 and 2.2e-4 over the server's sixth
-of the training set in a fixed order, the mean of both epochs' students; that sixth is withheld only for recipes that
+of the training set in a fixed order, the mean of both epochs' students; that sixth is held out only for recipes that
 use it.
 
-**Fidelity `paper`**, our default, asks how good FedRAD can be at about three minutes of one core per cell: ordinary
-cross-entropy, dropout off in testing and in teachers, the server's sixth withheld for all recipes alike, many short
-rounds and momentum at the server, for all recipes alike. Three things are FedRAD's alone, and two of them are ours:
+**Fidelity `paper`**, our default, measures how good FedRAD can be in about three minutes of one core per cell: ordinary
+cross-entropy, dropout off in testing and in teachers, the server's sixth held out for all recipes, many short rounds
+and server momentum for all recipes. Three settings apply to FedRAD only, and two of them are ours:
 
 - It distills, as does FedDF, from 320 unlabeled images a round; the best student on 500 labelled images, which are
-  withheld beside the server's sixth, is kept, the starting point among them.
-- Those 500 labelled images also screen (`screen = drop-worst`, `drop_below = 0.6`): a device whose model is right
-  on less than 0.6 of what the best device's is neither counts nor teaches in that round. The paper has no such screen.
-  At alpha 0.1 median scores alone did not find malicious devices in trials. Where it finds all attackers in every
-  round, FedRAD fuses the same twenty devices whatever the attack is, and attacks of one split come to the same error.
-- Median scores weigh by their square root (`score_power = 0.5`; the paper's is 1): with attackers screened, scores
-  mostly tell common classes from rare ones. `edgestill recipe show fedrad` prints the recipe, `--fusion` overrides it.
+  held out in addition to the server's sixth, is selected, with the starting point as a candidate.
+- Those 500 labelled images also screen (`screen = drop-worst`, `drop_below = 0.6`): a device whose accuracy is below
+  0.6 of the best device's is excluded from the average and as a teacher in that round. The paper has no such screen.
+  At alpha 0.1 median scores alone did not detect malicious devices in trials. If it detects all attackers in every
+  round, FedRAD fuses the same twenty devices for every attack, and attacks of one split have the same error.
+- Weights are the square roots of median scores (`score_power = 0.5`; the paper's is 1): with attackers screened, scores
+  mostly separate common classes from rare ones. `edgestill recipe show fedrad` prints the recipe, `--fusion` overrides
+  it.
 
 These settings were chosen on seed 0 by test error, in about 25 trials, most of them with a smaller network; the other
 recipes have the same rounds and were not tuned.
 
-So the comparison of recipes is one of what each does with what it may use: COMED, MKRUM and FA use no images of the
-server's, and FedDF uses the labelled ones to choose its student only.
+The recipes therefore differ in the data that they use: COMED, MKRUM and FA use no images of the server, and FedDF uses
+the labelled ones only to select its student.
 
 **How it runs.** A cell is a `SimulationConfig` of the simulated fleet (`fleet/experiments/fedrad/runs.py`): prototype
-`fedrad_mlp:fp32`, `--partition fedrad-iid` or `fedrad`, `--source auto`, `--attack`, a recipe with overrides. What the
-authors' code does otherwise are hooks (`fleet/experiments/fedrad/authors.py`). A device whose training diverges sends
-nothing: where a recipe has averaged the noise in, all devices may diverge from such a start, and the model stays.
-A draw that leaves a device without images (one seed of 200 at alpha 0.1) is refused.
+`fedrad_mlp:fp32`, `--partition fedrad-iid` or `fedrad`, `--source auto`, `--attack`, a recipe with overrides.
+Differences of the authors' code are hooks (`fleet/experiments/fedrad/authors.py`). A device whose training diverges
+sends nothing: if a recipe has averaged the noise in, all devices may diverge from such a start, and the model does not
+change. A draw that leaves a device without images (one seed of 200 at alpha 0.1) is rejected.
 
 **Which code made which figure.** The table and the figure were made at commit 7457bf1 by `edgestill experiment
-fedrad-table1`, when FedRAD's fleet had a trainer of its own. From commit 30d447c on the simulated fleet makes them.
-Some cells were measured again, with seed 0 where nothing else is said, the trainer of before at commit a038a54, its
-last one: the runs of `edgestill experiment fedrad-table1 --cells "*NAME"`, those of `reference` cut short.
+fedrad-table1`, when FedRAD's fleet had a separate trainer. Since commit 30d447c the experiment runs the simulated
+fleet. Some cells were measured again, with seed 0 unless noted, the old trainer at its last commit a038a54: the runs of
+`edgestill experiment fedrad-table1 --cells "*NAME"`, those of `reference` with fewer rounds.
 
-| cell | on this page | trainer of before | simulated fleet |
+| cell | on this page | old trainer | simulated fleet |
 |---|---|---|---|
 | paper: FedRAD IID no attack | 4.58 | 4.35 | 4.33 |
-| paper: FedRAD alpha 0.1 10 malicious | 8.00 | seed 1: 7.17 | 12.72; with the images of before: 9.45 |
+| paper: FedRAD alpha 0.1 10 malicious | 8.00 | seed 1: 7.17 | 12.72; with the old split: 9.45 |
 | paper: FA IID 10 malicious | 11.88 | | 9.76 |
 | paper: COMED alpha 0.5 10 faulty | 6.28 | | 6.50 |
 | paper: MKRUM alpha 0.5 10 malicious | 5.50 | | 6.12 |
 | reference: FA IID no attack, after 1 to 5 rounds | | 27.1 18.2 12.5 10.3 9.8 | 27.8 14.0 10.9 10.2 9.2 |
 | reference: FedRAD IID 10 malicious, after 1 to 3 rounds | | 34.0 19.2 18.0 | 34.1 19.3 14.0 |
 
-A seed draws other first weights, masks of dropout and splits than before, so its figures differ as those of another
-seed do. The largest difference is at alpha 0.1, where all attackers are screened and twenty devices are left, most with
-images of a few classes: errors of the simulated fleet are 9.5, 13.6 and 12.7 in rounds 90, 95 and 100. With the images
-that the trainer of before gave to devices and server they are 8.6, 7.7 and 9.5, so most of the difference is the
-split's; these runs are too few to tell the spread over splits. The steps are the same: tests hold today's training,
-with dropout, against autograd, as they held the trainer of before, without. Faulty devices train now before they add
-their noise, as the authors' do. The first cell takes 175 CPU seconds on both.
+A seed draws other initial weights, dropout masks and splits than before, so its figures differ like those of another
+seed. The largest difference is at alpha 0.1, where all attackers are screened and twenty devices are left, most with
+images of a few classes: errors of the simulated fleet are 9.5, 13.6 and 12.7 in rounds 90, 95 and 100. With the old
+trainer's split into devices and server they are 8.6, 7.7 and 9.5, so most of the difference is due to the split; these
+runs are too few to estimate the spread over splits. The steps are the same: tests compare the training, with dropout,
+with autograd, as they compared the old trainer, without. Faulty devices now train before they add their noise, as in
+the authors' code. The first cell takes 175 CPU seconds on both.
 """
 
 EXPERIMENT = Experiment(

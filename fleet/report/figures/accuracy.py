@@ -1,4 +1,4 @@
-"""Accuracy by round: each prototype against the ensemble, and whole runs against each other."""
+"""Accuracy by round: prototypes and ensemble of each run, and a comparison of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["draw_accuracy", "draw_comparison", "prototypes_of"]
 
 
 def prototypes_of(runs: Sequence[RunFacts]) -> list[str]:
-    """All prototypes of all runs: one has the same colour in every panel."""
+    """All prototypes of all runs, so that each has the same colour in every panel."""
     return list(dict.fromkeys(name for run in runs for name in run.prototypes))
 
 
@@ -39,10 +39,10 @@ def draw_accuracy(runs: Sequence[RunFacts], theme: Theme) -> Figure:
 
 def _prototype(axes: Axes, run: RunFacts, prototype: str, theme: Theme, index: int) -> None:
     results = run.scored(prototype)
-    numbers = [number for number, _ in results]
+    numbers = [round_number for round_number, _ in results]
     style = series(index, theme)
     axes.plot(numbers, [100 * p.quality for _, p in results], label=prototype, **style)
-    full = [(number, 100 * p.accuracy_float) for number, p in results if p.accuracy_float is not None]
+    full = [(round_number, 100 * p.accuracy_float) for round_number, p in results if p.accuracy_float is not None]
     if full:
         dotted = {**style, "linestyle": ":", "linewidth": 1.4, "markersize": 3, "markerfacecolor": theme.ground}
         axes.plot(*zip(*full, strict=True), label=f"{prototype}, float weights", **dotted)

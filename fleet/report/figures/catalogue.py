@@ -1,4 +1,4 @@
-"""The figures of a report, in the order of the page: what each is called, says and is drawn by."""
+"""The figures of a report, in page order: title, caption, text alternative and drawing function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Picture:
     name: str  # of its file and its anchor
     title: str
     caption: str
-    alt: str  # what it shows, for who does not see it
+    alt: str  # text alternative
     light: bytes
     dark: bytes
 
@@ -43,7 +43,7 @@ class _Plan:
 
 
 def draw_all(runs: Sequence[RunFacts], target: float) -> list[Picture]:
-    """Every figure that the runs have something for."""
+    """Every figure for which the runs have data."""
     pictures = []
     for plan in _plans(runs, target):
         light, dark = plan.draw(LIGHT), plan.draw(DARK)
@@ -58,7 +58,7 @@ def _plans(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
 
 
 def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
-    """How good the models are, after how many rounds and bytes."""
+    """Figures of accuracy over rounds and bytes."""
     goal = f"{100 * target:g} %"
     return [
         _Plan(
@@ -72,8 +72,7 @@ def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
             name="accuracy",
             title="Accuracy by round",
             caption="Each prototype's model on the whole test set, as a board runs it; dotted: the same model of a "
-            "quantized prototype with float weights. Dashed, where the recipe distills: all teachers together, the "
-            "ensemble that they learn from.",
+            "quantized prototype with float weights. Dashed, if the recipe distills: the ensemble of all teachers.",
             alt=_final(runs),
             draw=partial(draw_accuracy, runs),
         ),
@@ -87,8 +86,8 @@ def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
         _Plan(
             name="bytes",
             title="Bytes against accuracy",
-            caption="What each prototype's devices together have sent and been sent, on a logarithmic scale: further "
-            "left is cheaper, further up is better.",
+            caption="Bytes sent and received by all devices of each prototype, on a logarithmic scale: further left is "
+            "cheaper, further up is better.",
             alt=_final(runs),
             draw=partial(draw_bytes, runs),
         ),
@@ -98,25 +97,25 @@ def _quality(runs: Sequence[RunFacts], target: float) -> list[_Plan]:
 def _scores(runs: Sequence[RunFacts]) -> _Plan:
     return _Plan(
         name="scores",
-        title="Devices as fusion judged them",
+        title="Devices in fusion",
         caption="Median scores (the share of the median logits that are the device's own) where the recipe has "
         "them, otherwise the device's share of its prototype's average. Crosses are adversarial devices"
         f"{f'; the first {MOST} devices are shown' if any(len(r.fleet) > MOST for r in runs) else ''}.",
-        alt=_harm(runs),
+        alt=_attackers(runs),
         draw=partial(draw_scores, runs),
     )
 
 
 def _partitions(runs: Sequence[RunFacts]) -> list[_Plan]:
-    """One for each partition: runs on the same one share it."""
+    """One figure per distinct partition."""
     plans, several = [], partitions(runs)
-    for number, (names, run) in enumerate(several, 1):
-        which = f", {number} of {len(several)}" if len(several) > 1 else ""
+    for position, (names, run) in enumerate(several, 1):
+        which = f", {position} of {len(several)}" if len(several) > 1 else ""
         plans.append(
             _Plan(
-                name="partition" if len(several) == 1 else f"partition-{number}",
-                title=f"Who has which samples{which}",
-                caption="A dot per device and class, its area the number of samples, as the devices tell it"
+                name="partition" if len(several) == 1 else f"partition-{position}",
+                title=f"Samples by device{which}",
+                caption="A dot per device and class; its area is the number of samples that the device reports"
                 f"{f' in {names}' if which else ''}.",
                 alt=f"{len(run.fleet)} devices hold {sum(d.examples for d in run.fleet):,} samples",
                 draw=partial(draw_partition, run),
@@ -129,8 +128,8 @@ def _boards(runs: Sequence[RunFacts]) -> _Plan:
     return _Plan(
         name="virtual",
         title="On boards",
-        caption="Virtual time: what the boards would have needed, estimated. Left, accuracy over that time; right, "
-        "the energy of one device of each board.",
+        caption="Virtual time: an estimate for the boards. Left, accuracy over that time; right, the energy of one "
+        "device of each board.",
         alt="; ".join(f"{run.name}: {span(virtual_seconds(run))}, {missed(run)}" for run in runs if run.virtual),
         draw=partial(draw_virtual, runs),
     )
@@ -165,7 +164,7 @@ def _rounds(runs: Sequence[RunFacts], target: float) -> str:
     return "; ".join(said)
 
 
-def _harm(runs: Sequence[RunFacts]) -> str:
+def _attackers(runs: Sequence[RunFacts]) -> str:
     said = [f"{run.name}: attackers are {', '.join(run.attackers)}" for run in runs if run.attackers]
     return "; ".join(said) or "no device was adversarial"
 

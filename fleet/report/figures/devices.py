@@ -1,4 +1,4 @@
-"""Devices one by one: how fusion judged them, attackers marked, and who has which samples."""
+"""Figures of single devices: scores or weights in fusion, attackers marked, and their samples."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ __all__ = ["MOST", "Verdict", "draw_partition", "draw_scores", "partitions", "ve
 
 NAMES = {False: "honest device: mean and range over the rounds", True: "attacker"}
 MARKS = {False: "o", True: "X"}
-MOST = 200  # devices of a figure; more cannot be told apart
+MOST = 200  # devices in a figure; more are not distinguishable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One device over all rounds in which it answered."""
+    """One device over all its rounds."""
 
     device: str
     prototype: str
     examples: int
     attack: str | None
-    scores: tuple[float, ...]  # median scores, where the recipe has them
+    scores: tuple[float, ...]  # median scores, if the recipe computes them
     weights: tuple[float, ...]  # shares of its prototype's average
-    left_out: int  # rounds
-    reason: str  # of the last time it was left out
-    capped: int = 0  # rounds in which it counted for less than it claimed
-    claim: str = ""  # the last time, in words
-    own_accuracy: float | None = None  # of its own model, the last time that it was scored
+    excluded: int  # rounds
+    reason: str  # of its last exclusion
+    capped: int = 0  # rounds in which its examples were capped
+    claim: str = ""  # text of the last cap
+    own_accuracy: float | None = None  # of its own model, when last scored
     whole_accuracy: float | None = None
-    lost: int = 0  # rounds in which nothing came that could be used
-    why_lost: str = ""  # the last time
+    lost: int = 0  # rounds without a usable update
+    why_lost: str = ""  # of the last loss
 
     @property
     def values(self) -> tuple[float, ...]:
-        """What is drawn: scores, or weights where there are none."""
+        """The values to draw: scores, or weights if there are none."""
         return self.scores or self.weights
 
 
 def verdicts(run: RunFacts) -> list[Verdict]:
-    """By prototype, then by device."""
+    """All devices, sorted by prototype, then by device."""
     order = {name: place for place, name in enumerate(run.prototypes)}
     found = []
     for device in sorted(run.fleet, key=lambda d: (order.get(d.prototype, len(order)), d.device)):
@@ -66,7 +66,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 attack=device.attack,
                 scores=tuple(j.score for j in judged if j.score is not None),
                 weights=tuple(j.weight for j in judged if j.weight is not None),
-                left_out=len(reasons),
+                excluded=len(reasons),
                 reason=reasons[-1] if reasons else "",
                 capped=len(claims),
                 claim=capped_text(asdict(claims[-1])) if claims else "",
@@ -127,7 +127,7 @@ def _scores(axes: Axes, rows: Sequence[Verdict], theme: Theme) -> None:
 
 
 def partitions(runs: Sequence[RunFacts]) -> list[tuple[str, RunFacts]]:
-    """The different partitions, each with the names of its runs and one of them."""
+    """The distinct partitions, each with the names of its runs and one of them."""
     found: dict[tuple[object, ...], list[RunFacts]] = {}
     for run in runs:
         classes = {len(d.labels) for d in run.fleet}
@@ -138,7 +138,7 @@ def partitions(runs: Sequence[RunFacts]) -> list[tuple[str, RunFacts]]:
 
 
 def draw_partition(run: RunFacts, theme: Theme) -> Figure:
-    """The dot plot of one run's devices; names of attackers are crossed."""
+    """The dot plot of one run's devices; attackers are marked by crosses."""
     counts = np.array([d.labels for d in run.fleet], np.int64)
     attackers = [index for index, d in enumerate(run.fleet) if d.attack is not None]
     classes = [str(n) for n in range(counts.shape[1])]

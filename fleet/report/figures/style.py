@@ -1,4 +1,4 @@
-"""How figures look: two themes, colours that the colour-blind tell apart, and marks that need no colour at all."""
+"""The look of figures: two themes, a palette for colour-blind readers, and marks that do not depend on colour."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ __all__ = [
     "short",
 ]
 
-#: Okabe and Ito's palette: told apart by the colour-blind too.
+#: Okabe and Ito's palette, distinguishable for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#777777", "#000000")
 #: The same hues, light enough for a dark page.
 ON_DARK = ("#56B4E9", "#E69F00", "#2FC49A", "#E3A1C6", "#FF8A4C", "#9AB8FF", "#B0B7BF", "#FFFFFF")
 MARKERS = "os^DvPX*"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)))
-ACROSS = 3  # panels side by side
-DPI = 150  # sharp on dense screens too
+ACROSS = 3  # panels in a row
+DPI = 150  # sharp on high-density screens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """Colours of one page: what is behind, what is written, lines, and the series."""
+    """Colours of one page: background, text, lines, and series."""
 
     name: str
     ground: str
     ink: str
     grey: str
     line: str
-    alarm: str  # of attackers, which have a mark of their own too
+    alarm: str  # of attackers, which also have their own mark
     colours: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ DARK = Theme(
 
 
 def series(index: int, theme: Theme) -> dict[str, Any]:
-    """Colour, mark and dashes of the n-th line: two lines that share one differ in another."""
+    """Colour, mark and dashes of the n-th line; lines that share one property differ in another."""
     return {
         "color": theme.colours[index % len(theme.colours)],
         "marker": MARKERS[index % len(MARKERS)],
@@ -74,7 +74,7 @@ def series(index: int, theme: Theme) -> dict[str, Any]:
 def grid(
     count: int, theme: Theme, *, across: int = ACROSS, width: float = 9.6, height: float = 3.2
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels, at most `across` in a row; one alone has the whole width."""
+    """A figure with `count` panels, at most `across` in a row; a single one has the whole width."""
     across = min(count, across)
     down = -(-count // across)
     figure = Figure(figsize=(width, height * down + 0.5), dpi=DPI, layout="constrained", facecolor=theme.ground)
@@ -87,7 +87,7 @@ def grid(
 
 
 def panel(axes: Axes, theme: Theme) -> None:
-    """No box around the picture, quiet axes."""
+    """Style of a panel: no frame, light axes."""
     axes.set_facecolor(theme.ground)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(theme.line)
@@ -100,19 +100,19 @@ def panel(axes: Axes, theme: Theme) -> None:
 
 
 def name_panel(axes: Axes, name: str, theme: Theme, *, most: int = 34) -> None:
-    """Whose panel it is."""
+    """Set a panel's title."""
     axes.set_title(short(name, most), loc="left", fontsize=9, color=theme.ink)
 
 
 def by_round(axes: Axes, rounds: Sequence[int]) -> None:
-    """Whole numbers from the first to the last round."""
+    """Integer ticks from the first to the last round."""
     axes.set_xlabel("round")
     axes.set_xlim(min(rounds) - 0.2, max(rounds) + 0.2)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def legend(figure: Figure, found: Mapping[str, Artist], theme: Theme, *, across: int = 5) -> None:
-    """Label to line or patch: one legend for all panels, below them."""
+    """One legend for all panels, below them; `found` maps labels to lines or patches."""
     figure.legend(
         list(found.values()),
         list(found),
@@ -126,14 +126,14 @@ def legend(figure: Figure, found: Mapping[str, Artist], theme: Theme, *, across:
 
 
 def png(figure: Figure) -> bytes:
-    """The picture's file; the same figure gives the same bytes."""
+    """The figure as PNG; equal figures give equal bytes."""
     image = io.BytesIO()
     figure.savefig(image, format="png", facecolor=figure.get_facecolor(), metadata={"Software": None})
     return image.getvalue()
 
 
 def short(text: str, most: int = 34) -> str:
-    """A name that fits above a panel; its end tells more than its start. Dollars are no formulas.
+    """A name that fits above a panel, shortened at its start; dollar signs are escaped for Matplotlib.
 
     >>> short("sweep/runs/alpha=0.1", 12)
     '…s/alpha=0.1'

@@ -1,4 +1,4 @@
-"""Where the time of a run went."""
+"""Time of a run by stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HATCHES = ("", "///", "", "\\\\\\", "", "...", "xx", "")
 
 
 def draw_times(runs: Sequence[RunFacts], theme: Theme) -> Figure:
-    """A bar per run, in seconds; stages next to each other differ in colour and in hatching."""
+    """A bar per run, in seconds; adjacent stages differ in colour and hatching."""
     figure, (axes,) = grid(1, theme, height=0.75 + 0.42 * len(runs))
     splits = [time_split(run.rounds) for run in runs]
     stages = [stage for stage in (*STAGES, REST) if any(split.get(stage) for split in splits)]

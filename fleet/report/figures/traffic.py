@@ -1,4 +1,4 @@
-"""What accuracy costs: rounds until a target, and bytes on the wire."""
+"""The cost of accuracy: rounds to a target, and bytes on the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["draw_bytes", "draw_rounds_to_target"]
 
 
 def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
-    """A panel per run: accuracy over the bytes, up and down, that the prototype's devices have moved by then."""
+    """A panel per run: accuracy over the bytes that the prototype's devices have sent and received so far."""
     figure, panels = grid(len(runs), theme, height=3.9 if len(runs) == 1 else 3.2)
     names = prototypes_of(runs)
     found: dict[str, Artist] = {}
@@ -32,7 +32,7 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
             (found[prototype],) = axes.plot(*zip(*(xy for xy in points if not isnan(xy[1])), strict=True), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_xlabel("MB moved so far, up and down")
+        axes.set_xlabel("MB sent and received so far")
         axes.set_ylabel("test accuracy, %")
         axes.set_ylim(0, 100)
         if len(runs) > 1:
@@ -42,7 +42,7 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
 
 
 def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float) -> Figure:
-    """A row per prototype, a mark per run: the first round at the target; hollow at the end, it was never reached."""
+    """A row per prototype, a mark per run: the first round at the target; hollow at the end if never reached."""
     names = prototypes_of(runs)
     figure, (axes,) = grid(1, theme, height=0.6 + 0.24 * len(names) * max(len(runs), 2))
     beyond = 1 + max(r.round for run in runs for r in run.rounds)

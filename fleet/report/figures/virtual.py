@@ -1,4 +1,4 @@
-"""How long it would have taken on boards, and what it would have cost them: runs in virtual time (fleet/virtual/)."""
+"""Time and energy of boards, for runs in virtual time (fleet/virtual/)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = ("seconds", "train_seconds", "joules", "bytes_up", "bytes_down")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardTotal:
-    """All devices of one board, over all rounds."""
+    """Total cost of one board's devices, over all rounds."""
 
     board: str
     devices: int
@@ -33,7 +33,7 @@ class BoardTotal:
 
 
 def board_totals(run: RunFacts) -> list[BoardTotal]:
-    """By board, in the order of their names; none without virtual time."""
+    """Totals by board, sorted by name; empty without virtual time."""
     virtual = run.config.get("virtual")
     told = virtual.get("boards") if isinstance(virtual, dict) else None
     devices = Counter(map(str, told)) if isinstance(told, list) else Counter[str]()
@@ -47,19 +47,19 @@ def board_totals(run: RunFacts) -> list[BoardTotal]:
 
 
 def virtual_seconds(run: RunFacts) -> float:
-    """When the last round ended."""
+    """The end of the last round."""
     return max((one.closed_s for one in run.virtual), default=0.0)
 
 
 def missed(run: RunFacts) -> str:
-    """Updates that came late or never, and rounds that were abandoned, in words."""
+    """A text about late and lost updates and abandoned rounds."""
     late, lost = (sum(len(getattr(one, name)) for one in run.virtual) for name in ("late", "lost"))
     abandoned = sum(one.abandoned is not None for one in run.virtual)
-    return f"{late} updates came late, {lost} never, {abandoned} rounds were abandoned"
+    return f"{late} updates late, {lost} lost, {abandoned} rounds abandoned"
 
 
 def draw_virtual(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
-    """Accuracy over virtual time, a line per run, and the energy of a device of each board; None without such time."""
+    """Accuracy over virtual time, a line per run, and the energy of one device of each board; None without any."""
     shown = [run for run in runs if run.virtual]
     if not shown:
         return None

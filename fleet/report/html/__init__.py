@@ -1,1 +1,1 @@
-"""The page of a report: one HTML file, no script, nothing from elsewhere."""
+"""The page of a report: one HTML file without scripts or external resources."""

@@ -1,6 +1,6 @@
-"""The page: one HTML file with everything in it. It runs no script and asks nobody for anything.
+"""Renders a report as one self-contained HTML file without scripts or network access.
 
-What stands on the page is decided here, how it is written in `templates/`; Jinja escapes every value.
+The contents are computed here, the markup is in `templates/`; Jinja escapes every value.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fleet.report.units import percent, size, span
 
 __all__ = ["page"]
 
-UNFOLDED = 4  # runs whose tables are open from the start
-INCH = 105  # CSS pixels of an inch of a figure
+UNFOLDED = 4  # with more runs, their tables are folded
+INCH = 105  # CSS pixels per inch of a figure
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One number, large."""
+    """One figure in large type."""
 
     name: str
     value: str
@@ -38,7 +38,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands under one heading."""
+    """A heading and its contents."""
 
     anchor: str
     title: str
@@ -48,7 +48,7 @@ class Section:
 
 
 def page(runs: Sequence[RunFacts], pictures: Sequence[Picture], target: float) -> str:
-    """The whole file."""
+    """Render the page."""
     figures = [Section(picture.name, picture.title, figure=picture) for picture in pictures]
     return (
         _templates()
@@ -111,7 +111,7 @@ def _tiles(run: RunFacts, target: float) -> list[Tile]:
         Tile("best prototype", percent(top["device_accuracy"] or top["accuracy"]), top["prototype"]),
     ]
     if row["ensemble_accuracy"] is not None:
-        tiles.append(Tile("ensemble", percent(row["ensemble_accuracy"]), "all teachers together"))
+        tiles.append(Tile("ensemble", percent(row["ensemble_accuracy"]), "of all teachers"))
     tiles.append(Tile("on the wire", size(row["bytes_up"]), f"up, {size(row['bytes_down'])} down"))
     tiles.append(Tile("time", span(row["seconds"]), f"{row['rounds']} rounds"))
     if row["lost"]:
@@ -124,7 +124,7 @@ def _tiles(run: RunFacts, target: float) -> list[Tile]:
 
 
 def _width(image: bytes) -> int:
-    """CSS pixels at which the letters of all figures have one size, from the header of a PNG."""
+    """Display width in CSS pixels, from a PNG's header, so that text has the same size in all figures."""
     return round(int.from_bytes(image[16:20], "big") * INCH / DPI)
 
 

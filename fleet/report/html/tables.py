@@ -1,4 +1,4 @@
-"""Tables of a report: what stands in which row and column; `templates/table.html.j2` shows them."""
+"""Contents of a report's tables; `templates/table.html.j2` renders them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from fleet.report.figures.virtual import board_totals, missed, virtual_seconds
 from fleet.report.summary import OWN_MODELS, run_row
 from fleet.report.units import DASH, percent, size, span
 from fleet.results.lost import guessing, guessing_text
+from fleet.results.run_file import has_personal_models
 
 __all__ = ["Table", "boards", "comparison", "configuration", "devices", "own_models", "prototypes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows that start with a name; the other columns are numbers, but for those of `text`."""
+    """Rows that start with a name; the other columns are numeric, except those in `text`."""
 
     caption: str
     columns: Sequence[str]
@@ -27,22 +28,22 @@ class Table:
     text: Collection[int] = ()  # columns
     marked: Collection[int] = ()  # rows in which runs differ
     note: str = ""  # after the caption
-    heading: str = ""  # above it, where a section has several
-    folded: bool = False  # a click on the heading opens it
+    heading: str = ""  # heading, if a section has several tables
+    folded: bool = False  # collapsed until clicked
 
     def kind(self, column: int) -> str:
-        """The class of a column's cells."""
+        """The CSS class of a column's cells."""
         return "text" if column in self.text else "number"
 
 
 def _without_empty(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Columns in which no row has anything are left out."""
+    """Remove columns that are empty in all rows."""
     kept = [n for n in range(len(columns)) if any(row[n] != DASH for row in rows)]
     return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
 def prototypes(run: RunFacts, target: float) -> Table:
-    """How good, how small and how soon each prototype of a run is."""
+    """Accuracy, update size and rounds to target of each prototype of a run."""
     goal = f"{100 * target:g}\u00a0%"
     columns = ["prototype", "devices", "accuracy", "float weights", "its average", "devices' own", "best"]
     columns += ["one update", f"{goal} in round", f"bytes to {goal}"]
@@ -65,7 +66,7 @@ def prototypes(run: RunFacts, target: float) -> Table:
 
 
 def own_models(run: RunFacts) -> Table | None:
-    """How good the models are that the honest devices have after their training; None where they were not scored."""
+    """Accuracies of the honest devices' own models after training; None if they were not scored."""
     rows = []
     for name in run.prototypes:
         found = [p for _, p in run.scored(name) if p.whole_accuracy is not None]
@@ -74,7 +75,8 @@ def own_models(run: RunFacts) -> Table | None:
     if not rows:
         return None
     columns = ["prototype", *(f"{on}, {what}" for on in ("own slice", "whole") for what in ("mean", "worst", "best"))]
-    caption = "The devices' own models after their training; attackers left out"
+    kind = "personal models, which their boards run," if has_personal_models(run.config) else "own models"
+    caption = f"The devices' {kind} after training, without attackers"
     return Table(caption=caption, columns=columns, rows=rows)
 
 
@@ -99,33 +101,33 @@ def comparison(runs: Sequence[RunFacts], target: float) -> Table:
             ]
         )
     columns, rows = _without_empty(columns, rows)
-    return Table(caption="Accuracy after each run's last round, and what it took", columns=columns, rows=rows)
+    return Table(caption="Accuracy after each run's last round, bytes and time", columns=columns, rows=rows)
 
 
 def devices(run: RunFacts) -> Table:
-    """Every device: what it has, how fusion judged it, whether it is adversarial."""
+    """Every device: its samples, its role in fusion, its attack."""
     rows = []
     for v in verdicts(run)[:MOST]:
-        left_out = f"{v.left_out}×: {v.reason}" if v.left_out else DASH
+        excluded = f"{v.excluded}×: {v.reason}" if v.excluded else DASH
         score = f"{fmean(v.scores):.3f}" if v.scores else DASH
         share = percent(fmean(v.weights) if v.weights else None)
         capped = f"{v.capped}×: {v.claim}" if v.capped else DASH
         own = [percent(v.own_accuracy), percent(v.whole_accuracy)]
         lost = f"{v.lost}×: {v.why_lost}" if v.lost else DASH
-        judged = [score, share, capped, left_out, lost, v.attack or DASH]
+        judged = [score, share, capped, excluded, lost, v.attack or DASH]
         rows.append([v.device, v.prototype, f"{v.examples:,}", *own, *judged])
     columns = ["device", "prototype", "samples", "own slice", "whole test set"]
-    columns += ["mean score", "mean share", "capped", "left out", "lost", "attack"]
+    columns += ["mean score", "mean share", "capped", "excluded", "lost", "attack"]
     columns, rows = _without_empty(columns, rows)
-    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "left out", "lost", "attack")]
+    text = [n for n, name in enumerate(columns) if name in ("prototype", "capped", "excluded", "lost", "attack")]
     more = len(run.fleet) - MOST
-    caption = "Each device: accuracy of its own model when last scored, and how fusion judged it, mean over its rounds"
+    caption = "Each device: accuracy of its own model when last scored, score and share of the average over its rounds"
     caption += f"; {more:,} more are not shown" if more > 0 else ""
     return Table(caption=caption, columns=columns, rows=rows, text=text)
 
 
 def warnings(run: RunFacts) -> Table | None:
-    """What the user was warned of while the run went on; None if of nothing."""
+    """The warnings of a run; None if there are none."""
     rows = [[str(result.round), text] for result in run.rounds for text in result.warnings]
     if run.fleet and (found := guessing(run.last, [device.labels for device in run.fleet])):
         rows.append([str(run.last.round), guessing_text(found)])
@@ -133,8 +135,8 @@ def warnings(run: RunFacts) -> Table | None:
 
 
 def boards(run: RunFacts) -> Table:
-    """What one device of each board would have needed, over all rounds."""
-    columns = ["board", "devices", "busy", "of it training", "energy", "up", "down"]
+    """The cost of one device of each board, over all rounds."""
+    columns = ["board", "devices", "busy", "in training", "energy", "up", "down"]
     rows = []
     for total in board_totals(run):
         one = max(total.devices, 1)
@@ -161,7 +163,7 @@ def configuration(runs: Sequence[RunFacts], *, versions: bool = False) -> Table:
 
 
 def _flat(config: Mapping[str, Any], start: str = "") -> dict[str, str]:
-    """Tables become dotted names; empty ones and None are dashes.
+    """Flatten tables into dotted names; empty tables and None become dashes.
 
     >>> _flat({"a": 1, "training": {"lr": 0.1}, "p": ["x", "y"], "n": None})
     {'a': '1', 'training.lr': '0.1', 'p': 'x, y', 'n': '–'}

@@ -1,3 +1,3 @@
-"""Settings of a simulation: how its fields are annotated, the flat table that users write, and the way from there to a
+"""Settings of a simulation: the annotations of its fields, the flat table that users write, and its conversion into a
 checked `SimulationConfig` (`fleet/simulation/config.py`). Flags, files, variables and sweeps enter here. No torch.
 """

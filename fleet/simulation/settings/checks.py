@@ -1,36 +1,61 @@
-"""What a simulation cannot be: every setting by itself, then those that need each other."""
+"""Checks of a simulation's configuration: every setting alone, then combinations."""
 
 from __future__ import annotations
 
-from aggregator.recipes.catalogue import find_recipe
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.recipes.catalogue import Recipe, find_recipe
 from core.errors import ConfigError, did_you_mean
 from core.limits import Range
 from fleet.attacks.builtin import check_over_mqtt, parse_attacks, seat
+from fleet.partition import uses_alpha
 from fleet.simulation.config import ENGINES, FLOATS, SCORE_DEVICES, TRANSPORTS, UPDATES, SimulationConfig
+from fleet.simulation.settings.layers import about
 from fleet.simulation.settings.panels import check_ranges
 from models.spec import parse_prototype
 
-__all__ = ["check_simulation"]
+__all__ = ["check_simulation", "composed"]
 
 
 def check_simulation(config: SimulationConfig) -> None:
-    """`ConfigError` for the first thing that cannot be."""
-    _check_prototypes(config.prototypes)
+    """Raise `ConfigError` for the first invalid setting or combination."""
+    with about("prototypes"):
+        _check_prototypes(config.prototypes)
     check_ranges(config)
-    Range(0, 9999).check(max(config.source_classes, default=0), "--source-classes")
+    with about("source_classes"):
+        Range(0, 9999).check(max(config.source_classes, default=0), "--source-classes")
     if config.devices < len(config.prototypes):
-        raise ConfigError(
-            f"{config.devices} devices for {len(config.prototypes)} prototypes; give each one at least one"
-        )
+        with about("devices", "prototypes"):
+            raise ConfigError(
+                f"{config.devices} devices for {len(config.prototypes)} prototypes; give each one at least one"
+            )
     if not 0 < config.fraction <= 1:
-        raise ConfigError(f"fraction {config.fraction}; give a number above 0 and at most 1")
+        with about("fraction"):
+            raise ConfigError(f"--fraction {config.fraction:g}; give a number above 0 and at most 1")
     _check_words(config)
-    find_recipe(config.recipe, config.fusion).check_update(config.update)
-    if config.engine not in ENGINES:
-        raise ConfigError(f"engine {config.engine!r}; known: {' '.join(ENGINES)}{did_you_mean(config.engine, ENGINES)}")
+    with about("partition"):
+        uses_alpha(config.partition)
+    recipe = composed(config.recipe, config.fusion)
+    with about("update", "recipe"):
+        recipe.check_update(config.update)
     if config.address and config.engine != "ray":
-        raise ConfigError(f"--address {config.address} goes with --engine ray")
+        with about("address"):
+            raise ConfigError(f"--address {config.address} requires --engine ray")
     _check_virtual(config)
+    with about("attack"):
+        _check_attack(config)
+
+
+def composed(name: str, fusion: Mapping[str, Any]) -> Recipe:
+    """The recipe with the fields that are overridden; an error is about the one or the other."""
+    with about("recipe"):
+        find_recipe(name)
+    with about("fusion", "recipe"):
+        return find_recipe(name, fusion)
+
+
+def _check_attack(config: SimulationConfig) -> None:
     orders = parse_attacks(config.attack)
     seat(orders, config.devices, prototypes=len(config.prototypes), seed=config.seed)
     if config.transport == "mqtt":
@@ -49,14 +74,18 @@ def _check_prototypes(prototypes: tuple[str, ...]) -> None:
 
 
 def _check_words(config: SimulationConfig) -> None:
-    for what, word, known in (
-        ("transport", config.transport, TRANSPORTS),
-        ("floats", config.floats, FLOATS),
-        ("--score-devices", config.score_devices, SCORE_DEVICES),
-        ("update", config.update, UPDATES),
+    for key, known in (
+        ("transport", TRANSPORTS),
+        ("floats", FLOATS),
+        ("score_devices", SCORE_DEVICES),
+        ("update", UPDATES),
+        ("engine", ENGINES),
     ):
+        word = getattr(config, key)
         if word not in known:
-            raise ConfigError(f"{what} {word!r}; known: {' '.join(known)}")
+            with about(key):
+                flag = f"--{key.replace('_', '-')}"
+                raise ConfigError(f"{flag} {word!r}; known: {' '.join(known)}{did_you_mean(word, known)}")
 
 
 def _check_virtual(config: SimulationConfig) -> None:
@@ -64,8 +93,10 @@ def _check_virtual(config: SimulationConfig) -> None:
     if virtual is None:
         return
     if config.transport != "memory":
-        raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
+        with about("transport", "virtual_clock"):
+            raise ConfigError("virtual time needs --transport memory: processes over MQTT take real time")
     if len(virtual.boards) != config.devices:
         raise ConfigError(f"{len(virtual.boards)} boards for {config.devices} devices; give as many")
     if virtual.buffer > config.devices:
-        raise ConfigError(f"--buffer {virtual.buffer}: there are {config.devices} devices; give at most as many")
+        with about("buffer"):
+            raise ConfigError(f"--buffer {virtual.buffer}: there are {config.devices} devices; give at most as many")

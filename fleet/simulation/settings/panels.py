@@ -1,14 +1,15 @@
-"""Annotations of a simulation's settings: the panel of `--help` that shows each one, its text and its bounds.
+"""Annotations of a simulation's settings: the `--help` panel, the help text and the bounds of each.
 
-    rounds: Annotated[int, in_fleet("How many rounds.", ROUNDS)] = 10
+    rounds: Annotated[int, in_fleet("Number of rounds.", ROUNDS)] = 10
 
-Fields that are annotated by these are settings, of `[simulate]` and of the command line; others are for programs alone.
-More words of them are keywords, for `fleet/simulation/settings/table.py`:
+Fields with such an annotation are settings of `[simulate]` and of the command line; the others belong to the API only.
+Further keywords, read by `fleet/simulation/settings/table.py`:
 
-    key      its name there, where it is not the field's
-    kind     its type there, where it is not the field's: a path that the field has as a string
-    parse    from what is written there to the field's value
-    written  how its default is written there, where `str` does not say it
+    key      name of the setting, if it differs from the field's
+    kind     type of the setting, if it differs from the field's: a path where the field is a string
+    parse    converts the setting to the field's value
+    reads    checks the text of a file or a variable, if it is neither a number nor free text
+    written  text of the default, if it differs from `str` of the field's default
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from msgspec import Meta
 
 from core.limits import Range
 from core.settings import Field, describe, within
+from fleet.simulation.settings.layers import about
 
 __all__ = [
     "FLEET",
@@ -39,12 +41,12 @@ PANELS = (FLEET, FUSION, TRAIN, TIME, OUTPUT)
 
 
 def in_fleet(text: str, limits: Range | None = None, **more: Any) -> Meta:
-    """Who is there, and what they have."""
+    """The devices, their data and models."""
     return _meta(FLEET, text, limits, more)
 
 
 def in_fusion(text: str, limits: Range | None = None, **more: Any) -> Meta:
-    """What the aggregator does with the updates."""
+    """Fusion on the aggregator."""
     return _meta(FUSION, text, limits, more)
 
 
@@ -54,12 +56,12 @@ def in_training(text: str, limits: Range | None = None, **more: Any) -> Meta:
 
 
 def in_time(text: str, limits: Range | None = None, **more: Any) -> Meta:
-    """How long it would take on boards."""
+    """Virtual time on boards."""
     return _meta(TIME, text, limits, more)
 
 
 def in_output(text: str, limits: Range | None = None, **more: Any) -> Meta:
-    """What is written."""
+    """Output and encoding."""
     return _meta(OUTPUT, text, limits, more)
 
 
@@ -69,13 +71,15 @@ def _meta(panel: str, text: str, limits: Range | None, more: dict[str, Any]) -> 
 
 
 def key_of(field: Field) -> str:
-    """The name of a field as a setting; its flag has two dashes, and dashes for underscores."""
+    """The setting's key of a field; its flag starts with two dashes and has dashes for underscores."""
     return str(field.extra.get("key", field.name))
 
 
 def check_ranges(config: object) -> None:
-    """Refuse a number outside of the bounds that its field is annotated with; None is not set."""
+    """Reject numbers outside of the bounds of their fields; None means not set."""
     struct: Any = type(config)
     for name, field in describe(struct).items():
         if field.kind in (int, float) and field.least is not None and field.most is not None:
-            Range(field.least, field.most).check(getattr(config, name), f"--{key_of(field).replace('_', '-')}")
+            key = key_of(field)
+            with about(key):
+                Range(field.least, field.most).check(getattr(config, name), f"--{key.replace('_', '-')}")

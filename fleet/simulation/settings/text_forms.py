@@ -1,4 +1,4 @@
-"""Settings whose text is not their value: from what a flag, a variable or a file says to what the simulation takes.
+"""Parsers of settings whose text differs from their value, in a flag, a variable or a file.
 
 devices           12 · rpi4:10,rpi-zero2w:5             the board of every device
 prototypes        cnn:fp32,cnn:w1                       names
@@ -27,12 +27,12 @@ __all__ = [
     "parse_prototypes",
 ]
 
-BOARD = "rpi-4"  # of devices that are counted and not named by board
+BOARD = "rpi-4"  # of devices given as a count instead of by board
 BATCH_WORDS = {"auto": 0, "off": 1}
 
 
 def parse_devices(text: str, hardware: str | None) -> tuple[str, ...]:
-    """The board of every device; `hardware` is a file of the user's that may have more boards."""
+    """The board of every device; `hardware` is a user's file with further boards."""
     from fleet.virtual.hardware import known_hardware, parse_boards
 
     text = text.strip()
@@ -79,14 +79,14 @@ def parse_partition_options(given: Mapping[str, Any] | Sequence[str]) -> dict[st
 
 
 def parse_fusion(given: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
-    """Fields of the recipe that are overridden (`aggregator/recipes/overrides.py`)."""
+    """Overrides of the recipe's fields (`aggregator/recipes/overrides.py`)."""
     from aggregator.recipes.overrides import parse_overrides
 
     return parse_overrides(pairs("fusion", given))
 
 
 def pairs(key: str, given: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """A table as a command line writes it; its words for yes and no are those of `key`.
+    """A table as command-line arguments; booleans are spelled as `key` expects them.
 
     >>> pairs("option", {"min_size": 0, "equal": False}), pairs("fusion", {"keep_start": True})
     (['min_size=0', 'equal=no'], ['keep_start=true'])

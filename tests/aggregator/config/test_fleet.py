@@ -129,6 +129,22 @@ def test_local_training_has_the_defaults_of_a_simulation(tmp_path: Path) -> None
     }
 
 
+def test_of_epochs_and_steps_the_one_that_comes_first_holds(tmp_path: Path) -> None:
+    path = written(tmp_path, train="!epochs = 3\nleast_steps = 4")
+    variable = {"EDGESTILL_AGGREGATOR_TRAIN_STEPS": "7"}
+    hyper = load_fleet_config(path, environ=variable).hyper
+    assert (hyper.epochs, hyper.steps) == (None, 7)
+    hyper = load_fleet_config(path, ["train.epochs=5"], environ=variable).hyper
+    assert (hyper.epochs, hyper.steps) == (5, None)
+    hyper = load_fleet_config(path, ["train.steps=9"], environ={"EDGESTILL_AGGREGATOR_TRAIN_EPOCHS": "2"}).hyper
+    assert (hyper.epochs, hyper.steps) == (None, 9)
+
+
+def test_the_default_learning_rate_has_a_name(tmp_path: Path) -> None:
+    named = load_fleet_config(written(tmp_path, train='!lr = "auto"'), environ={}).hyper
+    assert named.lr == load_fleet_config(written(tmp_path, train="!"), environ={}).hyper.lr
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

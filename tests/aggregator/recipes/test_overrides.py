@@ -30,7 +30,7 @@ def test_a_flat_name_reaches_recipe_distillation_and_parts() -> None:
 
 def test_every_field_can_be_overridden_and_only_fields_can() -> None:
     fields = {*Distillation.__struct_fields__, *Recipe.__struct_fields__}
-    about = {"name", "title", "paper", "distill", "local", "generation", "source_optional", "update"}
+    about = {"name", "title", "paper", "note", "distill", "local", "generation", "source_optional", "update"}
     assert set(KEYS) - set(OPTIONS) - set(GENERATOR) - set(LOCAL) - {"generator"} == fields - about
     assert {name.removeprefix("generator_") for name in GENERATOR} == set(Generation.__struct_fields__)
 
@@ -54,7 +54,7 @@ def test_personal_models_are_told_to_devices_with_what_is_kept_and_the_teachers_
     assert mine.local == {"prox": 0.01, "personal": 0.25, "personal_keep": 1.0}
     assert find_recipe("fedavg", {"personal": False}).local == {}
     for name in PERSONAL_MODELS:
-        with pytest.raises(ConfigError, match=f"{name} goes with personal = true"):
+        with pytest.raises(ConfigError, match=f"{name} requires personal = true"):
             find_recipe("fedavg", {name: 0.5})
 
 

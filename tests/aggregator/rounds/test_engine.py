@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.rounds.engine import Hold, Phase, RoundState, Rules, Verdict, eligible, judge, step
+from aggregator.rounds.engine import SETTLE_S, Hold, Phase, RoundState, Rules, Verdict, eligible, judge, step
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
     Allowed,
+    BrokerConnected,
+    BrokerLost,
     Close,
     Extend,
     Finish,
     Fuse,
     Fused,
     GaveUp,
+    Missed,
     ModelsReady,
     Muted,
     Open,
@@ -65,6 +68,50 @@ def after(state: RoundState, *events: object) -> tuple[RoundState, list]:
     for event in events:
         state, actions = step(state, event)
     return state, actions
+
+
+def test_nobody_is_online_without_a_broker() -> None:
+    state, actions = after(waiting(), BrokerLost(), Tick(1e9))
+    assert (eligible(state, 0.0), actions, state.phase) == ({}, [], Phase.WAITING)
+    state, actions = after(state, BrokerConnected(1e9), Tick(1e9))
+    assert (actions, state.unheard) == ([], frozenset("abcd"))
+
+
+def test_a_device_whose_retained_state_says_lost_is_not_asked() -> None:
+    state, actions = after(waiting(), BrokerLost(), BrokerConnected(50.0), StateHeard("a", "lost", 1), Tick(50.1))
+    assert actions == []
+    state, actions = after(state, *(StateHeard(device, "online", 1) for device in "bcd"), Tick(50.2))
+    assert actions == [Open(1, dict.fromkeys("bcd", "cnn:fp32"), 150.2)]  # all that were there are heard: no wait
+
+
+def test_a_device_that_died_with_the_broker_is_waited_for_once_and_not_asked() -> None:
+    state, _ = after(waiting(), BrokerLost(), BrokerConnected(50.0))
+    state, actions = after(state, *(StateHeard(device, "online", 1) for device in "abc"), Tick(49.9 + SETTLE_S))
+    assert actions == []
+    state, actions = step(state, Tick(50.0 + SETTLE_S))
+    assert actions == [Missed(("d",)), Open(1, dict.fromkeys("abc", "cnn:fp32"), 150.0 + SETTLE_S)]
+    assert state.devices["d"].status == "unknown"
+    state, actions = after(state, StateHeard("d", "online", 2))
+    assert "d" in eligible(state, 60.0)
+
+
+def test_a_device_that_is_missed_in_the_middle_of_a_round_is_still_awaited() -> None:
+    state, actions = after(collecting(), BrokerLost(), BrokerConnected(1001.0), Tick(1001.0 + SETTLE_S))
+    assert actions == [Missed(("a", "b", "c", "d"))]
+    assert (state.phase, state.awaited) == (Phase.COLLECTING, set("abcd"))
+    state, actions = step(state, Stored("a", 1))
+    assert state.answered == frozenset("a")
+
+
+def test_an_older_will_is_no_news_but_a_sign_of_the_broker() -> None:
+    state, _ = after(waiting(), StateHeard("a", "online", 7), BrokerConnected(50.0), StateHeard("a", "lost", 3))
+    assert "a" not in state.unheard
+    assert state.devices["a"].status == "unknown"
+
+
+def test_revoked_devices_are_not_waited_for() -> None:
+    state, _ = after(waiting(), Revoked("a"), BrokerConnected(50.0), Revoked("b"))
+    assert state.unheard == frozenset("cd")
 
 
 def test_no_round_is_opened_before_the_first_models_are_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,16 @@ def test_devices_that_waited_for_the_restart_get_some_time(journal: Journal) -> 
     assert restore(journal, RULES, (), 9000.0).deadline == 9000.0 + GRACE
 
 
-def test_devices_are_as_they_were_last_heard_of_if_they_are_still_in_the_config(journal: Journal) -> None:
+def test_devices_are_known_if_they_are_still_in_the_config_and_none_is_online_yet(journal: Journal) -> None:
     journal.note_device("a", status="online", session=7, prototype="mlp:fp32", muted_until=3.0)
     journal.note_device("b", revoked=1)
     journal.note_device("gone", status="online")
-    assert restore(journal, RULES, {"a", "b"}, 0.0).devices == {
-        "a": Seen(status="online", session=7, prototype="mlp:fp32", muted_until=3.0),
+    journal.note_device("c", status="lost", session=2)
+    state = restore(journal, RULES, {"a", "b", "c"}, 0.0)
+    assert (state.unheard, state.settled) == (frozenset("a"), math.inf)
+    assert state.devices == {
+        "c": Seen(status="lost", session=2),
+        "a": Seen(status="unknown", session=7, prototype="mlp:fp32", muted_until=3.0),
         "b": Seen(revoked=True),
     }
 

@@ -15,7 +15,8 @@ from aggregator.recipes.catalogue import find_recipe
 from aggregator.storage.artifacts import open_artifact, payload_of
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.rows import UpdateRow
-from aggregator.worker.fuse_round import Fuser, StoredGroup, wire_floats
+from aggregator.worker.first_model import wire_floats
+from aggregator.worker.fuse_round import Fuser, StoredGroup
 from aggregator.worker.stored_updates import base_arrays
 from models.build import build
 from models.seeding import torch_rng

@@ -17,9 +17,9 @@ from aggregator.config.fusion import FusionConfig
 from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
-from aggregator.worker.__main__ import Worker
+from aggregator.worker.__main__ import Worker, _traceback_of_others
 from aggregator.worker.supervisor import TRIES, WorkerProcess
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from tests.aggregator.journals import a_model, a_round, an_update
 from tests.aggregator.running import ROOT
 from tests.aggregator.scripted import FLEET, key_of, seal_update
@@ -127,6 +127,24 @@ def test_an_error_of_ours_is_an_answer_in_one_line(tmp_path: Path) -> None:
     with Asking(tmp_path, validation=str(tmp_path / "none.npz")) as asking:
         asking.worker.ask({"task": "start", "prototypes": ["mlp:fp32"]})
         assert "none.npz: No such file or directory" in asking.answer()["error"]
+
+
+def test_an_error_of_a_user_s_code_is_answered_with_where_it_was_raised() -> None:
+    def cautious() -> None:
+        raise KeyError("n")
+
+    def guarded() -> None:
+        try:
+            cautious()
+        except KeyError as error:
+            raise ConfigError("mypackage: weigh.cautious failed") from error
+
+    with pytest.raises(ConfigError) as caught:
+        guarded()
+    text = _traceback_of_others(caught.value)["traceback"]
+    assert "in cautious" in text
+    assert text.endswith("KeyError: 'n'\n")
+    assert _traceback_of_others(ConfigError("ours")) == {}
 
 
 def test_a_worker_that_cannot_live_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

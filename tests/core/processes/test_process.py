@@ -116,9 +116,7 @@ def test_all_are_asked_to_end_and_those_that_do_not_are_killed() -> None:
         assert child.stdout.readline() == b"ready\n"
     done = start_python(("-c", "pass"))
     done.wait()
-    begun = time.monotonic()
     end_all([*children, done], grace_s=0.5)
-    assert 0.4 < time.monotonic() - begun < 20
     assert [child.returncode for child in (*children, done)] == [-signal.SIGKILL, -signal.SIGTERM, 0]
 
 

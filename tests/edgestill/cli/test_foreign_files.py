@@ -158,7 +158,7 @@ def test_a_foreign_file_is_one_line(
         make(path)
         args = [word.replace("KITS", "kits").replace("FILE", str(path)) for word in command.split()]
         signal.signal(signal.SIGALRM, _hangs)
-        signal.alarm(20)
+        signal.alarm(120)  # only ends a hang: doctor imports torch, on a busy machine too
         try:
             with pytest.raises(SystemExit) as ended:
                 main(args)

@@ -1,4 +1,4 @@
-"""The command line as a person types it: a subprocess, its streams and its exit code."""
+"""The command line as a person types it: its streams and its exit code, and what it imports."""
 
 import json
 import subprocess
@@ -6,28 +6,25 @@ import sys
 
 import pytest
 
-from tests.edgestill.cli.typed import edgestill
+from tests.edgestill.cli.typed import edgestill, run
+
+HELPED = ([], ["simulate"], ["data"], ["data", "list"], ["prototype"], ["prototype", "show"])
 
 
 @pytest.mark.light
-@pytest.mark.parametrize(
-    "command", [[], ["simulate"], ["data"], ["data", "list"], ["prototype"], ["prototype", "show"]]
-)
-def test_help_teaches_without_importing_torch(command: list) -> None:
-    done = edgestill(*command, "--help")
-    assert done.returncode == 0, done.stderr
-    assert "Usage: edgestill" in done.stdout
-    call = f"_run({[*command, '--help']}, False)"
-    code = f"import sys; from edgestill.cli.main import _run; {call}; print('torch' in sys.modules)"
+def test_help_teaches_without_importing_torch() -> None:
+    code = "import sys; from edgestill.cli.main import _run\n"
+    code += f"for command in {HELPED}: print('code', _run([*command, '--help'], False), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
+    assert done.stdout.count("Usage: edgestill") == done.stdout.count("code 0 False\n") == len(HELPED)
 
 
 @pytest.mark.light
-def test_the_version_is_told_in_both_ways() -> None:
-    assert edgestill("--version").stdout.startswith("edgestill 0.")
-    facts = json.loads(edgestill("version", "--json").stdout)
-    assert facts["numpy"][0].isdigit()
+def test_the_version_is_told_in_both_ways(capsys: pytest.CaptureFixture) -> None:
+    done = edgestill("--version")
+    assert (done.returncode, done.stdout.startswith("edgestill 0."), done.stderr) == (0, True, "")
+    _, out, _ = run(capsys, "version", "--json")
+    assert json.loads(out)["numpy"][0].isdigit()
 
 
 @pytest.mark.light
@@ -40,12 +37,12 @@ def test_the_version_is_told_in_both_ways() -> None:
         (["prototype", "show", "cnn:w1", "--input", "axb"], 3, "like 3x32x32"),
     ],
 )
-def test_wrong_usage_is_one_line(args: list, code: int, words: str) -> None:
-    done = edgestill(*args)
-    assert done.returncode == code
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_wrong_usage_is_one_line(args: list, code: int, words: str, capsys: pytest.CaptureFixture) -> None:
+    ended, out, err = run(capsys, *args)
+    assert ended == code
+    assert words in err
+    assert err.count("\n") == 1
+    assert out == ""
 
 
 def test_debug_shows_the_traceback_wherever_it_stands() -> None:

@@ -28,5 +28,10 @@ def test_mean_worst_and_best_are_of_honest_devices_and_attackers_have_a_line(
     assert "attackers' own models, mean: 5.0 % on its own slice, 11.0 % on the whole test set" in shown(capsys, DEVICES)
 
 
+def test_personal_models_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_own_models(RoundResult(round=3, prototypes={}, seconds=1.0, devices=DEVICES), FLEET, personal=True)
+    assert "each device's personal model after its training" in capsys.readouterr().out
+
+
 def test_nothing_is_said_where_nothing_was_scored(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, {"sim-0": {"weight": 0.5}}) == ""

@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +70,11 @@ def device(made: Manifest, name: str = "pi-01") -> Link:
     return Link(BrokerConfig(port=made.port, tls=config, keepalive_s=5), client_id=name, filters=[])
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def mosquitto(etc: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     """As a service: started as root with the main configuration, it becomes its own user."""
@@ -78,12 +82,7 @@ def mosquitto(etc: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     with (etc / "log").open("w") as log:
         process = subprocess.Popen([MOSQUITTO, "-c", str(etc / "mosquitto.conf")], stderr=log, text=True)
     try:
-        until = time.monotonic() + 10
-        while process.poll() is None and time.monotonic() < until:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.02)
+        assert eventually(lambda: process.poll() is not None or listens(port))
         yield process
     finally:
         if process.poll() is None:

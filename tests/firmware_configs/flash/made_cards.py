@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from firmware_configs.flash.cards.families import detect_family
 from firmware_configs.flash.cards.targets import open_target
 from firmware_configs.flash.plan import make_plan
 from firmware_configs.kits.bootfiles import boot_files
-from firmware_configs.kits.kit import Kit, KitFile, write_kit
+from firmware_configs.kits.kit import Kit, KitFile, KitWheel, write_kit
 from firmware_configs.kits.signed import open_kit
 from firmware_configs.secrets import Wifi
 from wire.keys import Ed25519PrivateKey, save_public_key
@@ -42,6 +44,13 @@ TRIXIE = {
     "user-data": b"#cloud-config\n# hostname: raspberrypi\n",
     "meta-data": b"# comments stay\ninstance-id: rpios-image\ndsmode: local\n",
     "network-config": b"# wifis:\n#   wlan0:\n",
+}
+#: A card that Raspberry Pi Imager has customised.
+IMAGER = {
+    **TRIXIE,
+    "cmdline.txt": CMDLINE.rstrip() + b" ds=nocloud;i=rpi-imager-1763000000000\n",
+    "user-data": b"#cloud-config\nhostname: kitchen\nusers:\n- name: me\nruncmd:\n- [ rfkill, unblock, wifi ]\n",
+    "meta-data": b"dsmode: local\ninstance_id: rpios-image\n",
 }
 JETSON = {"etc/nv_tegra_release": b"# R36 (release), REVISION: 4.3\n", "etc/systemd/system/keep.service": b"[Unit]\n"}
 CARDS = {"bookworm": BOOKWORM, "cloud-init": TRIXIE, "jetson": JETSON}
@@ -76,11 +85,25 @@ def make_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def make_image(path: Path, files: Mapping[str, bytes], *, table: str = "dos") -> Path:
+def add_wheels(kit: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
+    """Wheels of these sizes for a kit of `make_kit`, which is signed again; their content by name."""
+    opened, _ = open_kit(kit, None)
+    data = {name: hashlib.sha256(name.encode()).digest() * (size // 32) for name, size in sizes.items()}
+    wheels = {}
+    for name, content in data.items():
+        wheels[name] = KitWheel(hashlib.sha256(content).hexdigest(), len(content), opened.os)
+        folder = kit.parent / "_wheels" / wheels[name].sha256
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    write_kit(kit, replace(opened, wheels=wheels), KEY)
+    return data
+
+
+def make_image(path: Path, files: Mapping[str, bytes], *, table: str = "dos", mb: int = 56) -> Path:
     """An image with a FAT32 boot partition of 40 MB and a second partition, as Raspberry Pi OS has them."""
     start, sectors = 8192, 81920
     with path.open("wb") as file:
-        file.truncate(56 << 20)
+        file.truncate(mb << 20)
     fat = "c" if table == "dos" else "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
     linux = "83" if table == "dos" else "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
     parts = f"label: {table}\nstart={start}, size={sectors}, type={fat}\nstart={start + sectors}, type={linux}\n"

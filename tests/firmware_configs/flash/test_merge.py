@@ -116,6 +116,23 @@ def test_meta_data_changes_only_in_our_keys() -> None:
     assert merge_meta_data(None, ours) == ours
 
 
+def test_every_spelling_of_the_instance_that_the_user_has_gets_the_kits() -> None:
+    spellings = ("instance-id", "instance_id")
+    ours = b'instance-id: "edgestill-1"\n'
+    image = merge_meta_data(b"dsmode: local\ninstance_id: rpios-image\n", ours, also=spellings)
+    assert image == b'dsmode: local\ninstance_id: "edgestill-1"\ninstance-id: "edgestill-1"\n'
+    assert merge_meta_data(image, ours, also=spellings) == image
+    assert merge_meta_data(b'"instance-id": a\ninstance-id: b\n', ours, also=spellings) == ours * 2
+
+
+def test_meta_data_as_json_becomes_lines() -> None:
+    ours = b'instance-id: "edgestill-1"\n'
+    merged = merge_meta_data(b'{"instance-id": "iid-local01", "tags": ["a"]}\n', ours)
+    assert merged == b'instance-id: "edgestill-1"\ntags: ["a"]\n'
+    with pytest.raises(ConfigError, match="neither lines of `key: value` nor JSON"):
+        merge_meta_data(b"{instance-id: iid-local01}\n", ours)
+
+
 def test_a_value_over_several_lines_is_replaced_whole() -> None:
     assert merge_meta_data(b"instance-id: >\n  old\n  one\nb: 1\n", b"instance-id: x\n") == b"instance-id: x\nb: 1\n"
 
@@ -141,12 +158,56 @@ print(json.dumps(util.load_yaml(open(handler.cloud_fn).read())))
 """
 
 
-@pytest.mark.skipif(shutil.which("cloud-init") is None, reason="no cloud-init: apt-get install cloud-init")
-def test_cloud_init_itself_reads_both_parts_as_one() -> None:
+needs_cloud_init = pytest.mark.skipif(
+    shutil.which("cloud-init") is None, reason="no cloud-init: apt-get install cloud-init"
+)
+
+
+def read_by_cloud_init(user_data: bytes) -> dict[str, object]:
     command = ["/usr/bin/python3", "-c", CLOUD_INIT]
-    done = subprocess.run(command, input=merge_user_data(THEIRS, OURS), capture_output=True, check=False)
+    done = subprocess.run(command, input=user_data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     config = json.loads(done.stdout.decode().splitlines()[-1])
+    assert isinstance(config, dict)
+    return config
+
+
+@needs_cloud_init
+def test_cloud_init_itself_reads_both_parts_as_one() -> None:
+    config = read_by_cloud_init(merge_user_data(THEIRS, OURS))
     assert config["runcmd"] == [["echo", "mine"], ["/bin/sh", "-ec", "install"]]
     assert config["packages"] == ["vim"]
     assert config["hostname"] == "kitchen"
+
+
+#: As Raspberry Pi Imager writes it, but for the hash of the password.
+IMAGER = b"""#cloud-config
+hostname: kitchen
+manage_etc_hosts: true
+timezone: Europe/Berlin
+users:
+- name: me
+  groups: users,adm,dialout,audio,netdev,video,plugdev,cdrom,games,input,gpio,spi,i2c,render,sudo
+  shell: /bin/bash
+  lock_passwd: false
+  passwd: "$5$x"
+  ssh_authorized_keys:
+  - ssh-ed25519 AAAA me
+enable_ssh: true
+ssh_pwauth: false
+runcmd:
+- [ rfkill, unblock, wifi ]
+- [ sh, -c, "for f in /var/lib/systemd/rfkill/*:wlan; do echo 0 > \\"$f\\"; done" ]
+"""
+
+
+@needs_cloud_init
+def test_what_imager_has_set_up_stays_and_the_kit_runs_after_it() -> None:
+    alone = read_by_cloud_init(IMAGER)
+    both = read_by_cloud_init(merge_user_data(IMAGER, OURS))
+    assert {name: value for name, value in both.items() if name != "runcmd"} == {
+        name: value for name, value in alone.items() if name != "runcmd"
+    }
+    commands, mine = both["runcmd"], alone["runcmd"]
+    assert isinstance(mine, list)
+    assert commands == [*mine, ["/bin/sh", "-ec", "install"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from core.errors import ConfigError
 from firmware_configs.flash.cards.mounted import Mounted
+from firmware_configs.flash.instance import effective_instance
 from firmware_configs.flash.plan import home_of, kit_tag, make_plan, on_board
 from firmware_configs.flash.show import held_kits
 from firmware_configs.kits.signed import open_kit
@@ -16,6 +18,7 @@ from tests.firmware_configs.flash.made_cards import (
     BOOKWORM,
     CARDS,
     CMDLINE,
+    IMAGER,
     JETSON,
     TRIXIE,
     flash,
@@ -47,12 +50,52 @@ def test_a_pi_with_cloud_init_gets_its_three_files(tmp_path: Path) -> None:
     assert after["edgestill/before/user-data"] == TRIXIE["user-data"]
 
 
+def boot(card: Path, folder: str) -> None:
+    """What the kit's first command does on the board."""
+    shutil.rmtree(card / folder)
+
+
+def test_a_card_of_imagers_runs_the_kit_although_it_has_booted(tmp_path: Path) -> None:
+    card, kit = make_folder(tmp_path / "card", IMAGER), make_kit(tmp_path / "kits")
+    plan = flash(kit, card)
+    after = tree(card)
+    assert after["cmdline.txt"] == CMDLINE.rstrip() + b" ds=nocloud;i=edgestill-pi-07-0001\n"
+    assert b'instance-id: "edgestill-pi-07-0001"\n' in after["meta-data"]
+    assert b"rpios-image" not in after["meta-data"]
+    assert after["edgestill/before/cmdline.txt"] == IMAGER["cmdline.txt"]
+    assert IMAGER["user-data"] in after["user-data"]
+    assert any("cmdline.txt named the instance rpi-imager-1763000000000" in note for note in plan.notes)
+    assert plan.puts[-1].path == "user-data"
+    assert flash(kit, card).puts == ()
+    assert tree(card) == after
+
+
+@pytest.mark.parametrize("files", [TRIXIE, IMAGER], ids=["image", "imager"])
+def test_a_kit_that_is_flashed_again_after_its_boot_is_a_new_instance(files: dict[str, bytes], tmp_path: Path) -> None:
+    card, kit, found = make_folder(tmp_path / "card", files), make_kit(tmp_path / "kits"), []
+    for _ in range(3):
+        folder = flash(kit, card).folder
+        found.append(effective_instance((card / "cmdline.txt").read_bytes(), (card / "meta-data").read_bytes()))
+        (held,) = held_kits(Mounted(card), "cloud-init")
+        assert held.armed
+        boot(card, folder)
+    assert found == ["edgestill-pi-07-0001", "edgestill-pi-07-0001.2", "edgestill-pi-07-0001.3"]
+
+
+def test_a_card_that_cloud_init_would_not_read_is_refused_and_stays(tmp_path: Path) -> None:
+    card = make_folder(tmp_path / "card", {**TRIXIE, "cmdline.txt": CMDLINE.rstrip() + b" cloud-init=disabled\n"})
+    before = tree(card)
+    with pytest.raises(ConfigError, match=r"card: cmdline\.txt has cloud-init=disabled, .*; remove that word$"):
+        flash(make_kit(tmp_path / "kits"), card)
+    assert tree(card) == before
+
+
 def test_a_wifi_of_the_users_stays(tmp_path: Path) -> None:
     mine = b"version: 2\nwifis:\n  wlan0:\n    access-points: {attic: {password: x}}\n"
     card = make_folder(tmp_path / "card", {**TRIXIE, "network-config": mine})
     plan = flash(make_kit(tmp_path / "kits"), card)
     assert (card / "network-config").read_bytes() == mine
-    assert any("names a Wi-Fi already" in note for note in plan.notes)
+    assert any("already has a Wi-Fi" in note for note in plan.notes)
 
 
 def test_our_own_wifi_is_replaced_when_a_card_is_flashed_again(tmp_path: Path) -> None:

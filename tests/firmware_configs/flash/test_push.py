@@ -11,10 +11,9 @@ import shutil
 import socket
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -22,9 +21,11 @@ import pytest
 
 from core.errors import ConfigError, DeviceError, TransportError
 from firmware_configs.flash.push import archive, push_kit
-from firmware_configs.kits.kit import Kit, KitFile, write_kit
+from firmware_configs.kits.kit import Kit, KitFile, KitWheel, write_kit
 from firmware_configs.kits.signed import open_kit
+from tests.brokers import free_port
 from tests.firmware_configs.flash.made_cards import KEY, tree
+from tests.transport.events import eventually
 from wire.keys import save_public_key
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
@@ -72,7 +73,7 @@ class Board:
     root: Path
     ssh: list[str]
 
-    def push(self, what: tuple[Kit, dict[str, bytes]], seconds: int = 3) -> tuple[str, ...]:
+    def push(self, what: tuple[Kit, dict[str, bytes]], seconds: int = 60) -> tuple[str, ...]:
         return push_kit(*what, "127.0.0.1", seconds=seconds, ssh=self.ssh).lines
 
     def installed(self) -> dict[str, bytes]:
@@ -99,8 +100,7 @@ def board(tmp_path: Path, keys: Path) -> Iterator[Board]:
     (commands / "systemctl").write_text(SYSTEMCTL)
     (commands / "systemctl").chmod(0o755)
     Path("/run/sshd").mkdir(exist_ok=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = [f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {keys}/host", "PidFile none", "UsePAM no"]
     config += [f"AuthorizedKeysFile {keys}/user.pub", "StrictModes no", "PasswordAuthentication no"]
     config += ["PermitRootLogin prohibit-password", f"SetEnv EDGESTILL_ROOT={root} PATH={commands}:/usr/bin:/bin"]
@@ -117,14 +117,12 @@ def board(tmp_path: Path, keys: Path) -> Iterator[Board]:
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
+    def listens() -> bool:
         assert server.poll() is None, server.stderr.read() if server.stderr else ""
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("sshd does not listen")
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    assert eventually(listens), "sshd does not listen"
 
 
 @needs_sshd
@@ -142,7 +140,7 @@ def test_an_agent_that_does_not_report_gives_way_to_the_one_before(
 ) -> None:
     board.push(kit(tmp_path / "kits", "connects"))
     before, started = board.installed(), (board.root / "pid").read_text()
-    with pytest.raises(DeviceError, match=r"did not report within 2 s .*what was there before is back"):
+    with pytest.raises(DeviceError, match=r"did not report within 2 s .*the previous installation was restored"):
         board.push(kit(tmp_path / "kits", behaviour, 2), seconds=2)
     assert board.installed() == before
     assert int((board.root / "pid").read_text()) == int(started) + 2  # the new one, and the old one again
@@ -151,7 +149,7 @@ def test_an_agent_that_does_not_report_gives_way_to_the_one_before(
 
 @needs_sshd
 def test_a_first_agent_that_does_not_report_is_removed(board: Board, tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="there was none before"):
+    with pytest.raises(DeviceError, match="there was no previous one"):
         board.push(kit(tmp_path / "kits", "silent"), seconds=1)
     assert board.installed() == {}
     assert "disable --now edgestill-agent.service" in (board.root / "systemctl.log").read_text()
@@ -161,7 +159,9 @@ def test_a_first_agent_that_does_not_report_is_removed(board: Board, tmp_path: P
 def test_an_installer_that_fails_leaves_what_runs(board: Board, tmp_path: Path) -> None:
     board.push(kit(tmp_path / "kits", "connects"))
     before, started = board.installed(), (board.root / "pid").read_text()
-    with pytest.raises(DeviceError, match=r"install\.sh failed \(no disk space\); what was there before runs on"):
+    with pytest.raises(
+        DeviceError, match=r"install\.sh failed \(no disk space\); the previous installation keeps running"
+    ):
         board.push(kit(tmp_path / "kits", "breaks", 2))
     assert (board.installed(), (board.root / "pid").read_text()) == (before, started)
 
@@ -178,15 +178,10 @@ def test_a_connection_that_is_lost_does_not_leave_a_bad_agent(board: Board, tmp_
             board.push(what, seconds=2)
         finally:
             os._exit(0)
-    while board.installed().get("edgestill/agent.toml") != b"silent 2\n":
-        time.sleep(0.02)
+    assert eventually(lambda: board.installed().get("edgestill/agent.toml") == b"silent 2\n")
     os.killpg(child, 9)  # with its ssh
     os.waitpid(child, 0)
-    for _ in range(400):
-        if board.installed() == before:
-            break
-        time.sleep(0.05)
-    assert board.installed() == before
+    assert eventually(lambda: board.installed() == before)
     lock = board.root / "var/lib/edgestill-push/lock"  # the board's half still holds it until it has cleaned up
     subprocess.run(["flock", str(lock), "true"], check=True, timeout=120)
 
@@ -196,8 +191,7 @@ def test_two_pushes_at_once_do_not_mix(board: Board, tmp_path: Path) -> None:
     home = board.root / "var/lib/edgestill-push"
     home.mkdir(parents=True)
     with subprocess.Popen(["flock", str(home / "lock"), "sleep", "60"]) as holder:
-        while subprocess.run(["flock", "-n", str(home / "lock"), "true"], check=False).returncode == 0:
-            time.sleep(0.02)
+        assert eventually(lambda: subprocess.run(["flock", "-n", str(home / "lock"), "true"]).returncode != 0)
         with pytest.raises(DeviceError, match="another push"):
             board.push(kit(tmp_path / "kits", "connects"))
         holder.kill()
@@ -223,8 +217,14 @@ def test_an_ssh_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_the_archive_keeps_modes_and_leaves_boot_files_out(tmp_path: Path) -> None:
     opened, signed = kit(tmp_path / "kits", "connects")
-    with tarfile.open(fileobj=BytesIO(archive(opened, signed))) as tar:
+    (tmp_path / "a.whl").write_bytes(b"wheel")
+    opened = replace(opened, wheels={"a.whl": KitWheel("0" * 64, 5, ("bookworm",))})
+    packed = BytesIO()
+    archive(opened, signed, {"a.whl": tmp_path / "a.whl"}, packed)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as tar:
         modes = {entry.name.partition("/")[2]: entry.mode for entry in tar}
     assert modes["device.key"] == 0o600
     assert modes["install.sh"] == 0o755
-    assert set(modes) == {"agent.toml", "device.key", "edgestill-agent.service", "install.sh", "kit.json", "kit.sig"}
+    own = {"agent.toml", "device.key", "edgestill-agent.service", "install.sh", "kit.json", "kit.sig"}
+    assert set(modes) == {*own, "wheels/a.whl"}

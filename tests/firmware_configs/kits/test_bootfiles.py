@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT, KIT_FOLDER, boot_files
+from firmware_configs.kits.bootfiles import FIRSTBOOT, JETSON_ERROR, KIT, KIT_FOLDER, LAST_ERROR, boot_files
 from firmware_configs.secrets import Wifi
 
 pytestmark = pytest.mark.light
@@ -124,3 +124,25 @@ def test_no_password_is_in_any_file(family: str) -> None:
 
 def test_a_generic_board_has_no_boot_files() -> None:
     assert files("generic") == {}
+
+
+@pytest.mark.parametrize(("result", "kept"), [("exit-code", True), ("success", False)])
+def test_a_failed_installation_leaves_its_reason_and_a_good_one_removes_it(
+    result: str, kept: bool, tmp_path: Path
+) -> None:
+    """The command that systemd runs after the installer, with its own `$$` for `$`."""
+    (command,) = re.findall(r"^ExecStopPost=-/bin/sh -c '(.*)'$", files("jetson")[FIRSTBOOT], re.MULTILINE)
+    error = tmp_path / "boot/edgestill/last-error.txt"
+    error.parent.mkdir(parents=True)
+    error.write_text("of the attempt before")
+    (tmp_path / "journalctl").write_text("#!/bin/sh\necho edgestill: no Python 3.10 or newer\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SERVICE_RESULT": result}
+    subprocess.run(["/bin/sh", "-c", command.replace("$$", "$").replace(JETSON_ERROR, str(error))], env=env, check=True)
+    assert error.exists() == kept
+    assert not kept or error.read_text().endswith("\nedgestill: no Python 3.10 or newer\n")
+
+
+def test_on_a_pi_the_reason_is_on_the_boot_partition() -> None:
+    for text in (files("bookworm")["firstrun.sh"], files("cloud-init")["user-data"]):
+        assert f"> {LAST_ERROR};" in text

@@ -1,7 +1,7 @@
-"""install.sh makes a folder that stands for a board an agent of the fleet, from wheels alone."""
+"""install.sh makes a folder that stands for a board an agent of the fleet, from the kit's wheels alone."""
 
 import os
-import shutil
+import re
 import stat
 import subprocess
 import sys
@@ -9,62 +9,71 @@ from pathlib import Path
 
 import pytest
 
-from firmware_configs.kits.install import install_script
+from firmware_configs.kits.install import Install, install_script
 from firmware_configs.provision import provision
+from firmware_configs.use_cases.export_kit import export_kit
 from tests.firmware_configs.fleets import manifest
-from tests.firmware_configs.wheels import add_wheel
+from tests.firmware_configs.own_board import ARCH, PYTHON, own_board
 
 pytestmark = pytest.mark.light
-
-
-def tiny_wheel(folder: Path) -> None:
-    """A package called edgestill, without dependencies: what is tested is the script, not pip."""
-    folder.mkdir()
-    files = {
-        "tiny_edgestill.py": "def main():\n    print('tiny')\n",
-        "INFO/entry_points.txt": "[console_scripts]\nedgestill = tiny_edgestill:main\n",
-    }
-    add_wheel(folder, "edgestill", "0.1", extras=["train"], files=files)
+PIP = "-m pip --quiet --disable-pip-version-check --no-input"
 
 
 def install(kit: Path, root: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "EDGESTILL_ROOT": str(root), "EDGESTILL_PYTHON": sys.executable, **environment}
     return subprocess.run(
-        ["sh", str(kit / "install.sh")], env=env, capture_output=True, text=True, check=False, timeout=120
+        ["sh", str(kit / "install.sh")], env=env, capture_output=True, text=True, check=False, timeout=600
     )
+
+
+def card_of(folder: Path, wheels: str = "network") -> Path:
+    """A kit as it lies on a card, with a folder of wheels."""
+    provision(manifest(folder, own_board(folder), provision=f'wheels = "{wheels}"'))
+    export_kit(folder / "kits/pc", folder / "card")
+    for path in (folder / "card").rglob("*"):
+        path.chmod(0o755)  # a FAT partition knows no modes
+    return folder / "card"
 
 
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
-    """A kit as it lies on a card, with a folder of wheels."""
-    provision(manifest(tmp_path))
-    shutil.copytree(tmp_path / "kits" / "pi-01", tmp_path / "card")
-    for path in (tmp_path / "card").rglob("*"):
-        path.chmod(0o755)  # a FAT partition knows no modes
-    tiny_wheel(tmp_path / "card" / "wheels")
-    return tmp_path / "card"
+    """A kit that claims to bring all wheels: pip is not run."""
+    card = card_of(tmp_path)
+    script = (card / "install.sh").read_text()
+    (card / "install.sh").write_text(script.replace("wheels=network", "wheels=card"))
+    return card
 
 
 def environment(root: Path, *, fails: bool = False) -> Path:
     """A virtual environment that is there already, whose Python writes down what it is asked."""
     python = root / "opt/edgestill/bin/python"
     python.parent.mkdir(parents=True, exist_ok=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> {root}/asked\nexit {int(fails)}\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{root}/asked"\nexit {int(fails)}\n')
     python.chmod(0o755)
     return root / "asked"
 
 
+def pretend(path: Path, says: str) -> str:
+    """A Python of another board."""
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_a_kit_is_put_in_its_place_and_a_newer_one_in_place_of_it(tmp_path: Path, card: Path) -> None:
-    root = tmp_path / "root"
+    root = tmp_path / "a root"  # a path with a blank in it
     asked = environment(root)
     done = install(card, root)
     assert done.returncode == 0, done.stderr
-    pip = "-m pip install --quiet --disable-pip-version-check --upgrade"
-    assert asked.read_text() == f"{pip} --no-index --find-links {card}/wheels edgestill[train]\n"
-    etc, made = root / "etc/edgestill", tmp_path / "kits" / "pi-01"
-    for name in ("agent.toml", "tls/device.key", "device.key", "aggregator.pub", "kit.json", "kit.sig"):
+    how = "--no-deps --no-index --require-hashes"
+    assert asked.read_text() == (
+        f"{PIP} install {how} --find-links {card}/wheels --requirement {card}/locks/py{PYTHON}.txt\n"
+    )
+    etc, made = root / "etc/edgestill", tmp_path / "kits" / "pc"
+    for name in ("agent.toml", "tls/device.key", "device.key", "aggregator.pub", "model.onnx", "kit.json", "kit.sig"):
         assert (etc / name).read_bytes() == (made / name).read_bytes()
-        assert stat.S_IMODE((etc / name).stat().st_mode) & 0o077 == 0
+        assert stat.S_IMODE((etc / name).stat().st_mode) == 0o600
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (etc, etc / "tls")} == {0o700}
     unit = root / "etc/systemd/system/edgestill-agent.service"
     assert unit.read_bytes() == (made / "edgestill-agent.service").read_bytes()
     (card / "agent.toml").write_text("# newer\n")
@@ -83,30 +92,75 @@ def test_nothing_is_replaced_before_the_package_is_there(tmp_path: Path, card: P
     assert "newer" not in (root / "etc/edgestill/agent.toml").read_text()
 
 
-def test_without_wheels_pip_is_asked_for_the_package(tmp_path: Path, card: Path) -> None:
-    shutil.rmtree(card / "wheels")
-    (card / "install.sh").write_text(install_script("edgestill @ file:///srv/edgestill", ""))
-    asked = environment(tmp_path / "root")
-    assert install(card, tmp_path / "root").returncode == 0
-    assert asked.read_text().endswith(" --upgrade edgestill @ file:///srv/edgestill\n")
+def test_wheels_of_a_card_are_found_and_removed_when_they_are_installed(tmp_path: Path, card: Path) -> None:
+    root = tmp_path / "root"
+    places = [root / "boot/firmware/edgestill/wheels", root / "var/lib/edgestill-wheels"]
+    for place in places:
+        place.mkdir(parents=True)
+    asked = environment(root)
+    assert install(card, root).returncode == 0
+    assert [f"--find-links {place}" in asked.read_text() for place in places] == [True, True]
+    assert [place.exists() for place in places] == [False, False]
 
 
-@pytest.mark.slow
-def test_the_package_is_installed_offline_for_real(tmp_path: Path, card: Path) -> None:
+def test_a_board_with_a_network_fetches_by_the_same_lock_first(tmp_path: Path) -> None:
+    card, root = card_of(tmp_path), tmp_path / "root"
+    asked = environment(root)
+    assert install(card, root).returncode == 0
+    fetched = f"--dest {root}/var/lib/edgestill-wheels --find-links {card}/wheels"
+    assert [" ".join(line.split()[5:]) for line in asked.read_text().splitlines()] == [
+        f"download --no-deps --only-binary=:all: --require-hashes {fetched} --requirement {card}/locks/py{PYTHON}.txt",
+        f"install --no-deps --no-index --require-hashes --find-links {root}/var/lib/edgestill-wheels"
+        f" --requirement {card}/locks/py{PYTHON}.txt",
+    ]
+
+
+def test_an_installation_that_was_cut_begins_again(tmp_path: Path, card: Path) -> None:
+    root = tmp_path / "root"
+    environment(root, fails=True)
+    (root / "opt/edgestill/half").touch()
+    assert install(card, root).returncode != 0
+    assert (root / "opt/edgestill.installing").exists()
+    script = (card / "install.sh").read_text()
+    (card / "install.sh").write_text(script.replace('$python" -m venv', "$python\" -c 'exit(9)'"))
+    assert install(card, root).returncode == 9
+    assert not (root / "opt/edgestill").exists()  # removed before a new one is made
+
+
+def test_a_board_that_has_its_packages_needs_no_wheels(tmp_path: Path) -> None:
+    card, root = card_of(tmp_path, "none"), tmp_path / "root"
+    done = install(card, root)
+    assert (done.returncode, "this kit brings no wheels" in done.stderr) == (1, True)
+    environment(root)
+    (root / "opt/edgestill/bin/edgestill").symlink_to("python")
+    assert install(card, root).returncode == 0
+    assert not (root / "asked").exists()
+
+
+def test_a_board_of_another_kind_says_so(tmp_path: Path, card: Path) -> None:
+    machine = {"arm64": "aarch64", "amd64": "x86_64"}[ARCH]
+    for says, reason in {
+        f"{PYTHON} riscv64": f"this kit is for {machine}, and this machine is riscv64",
+        f"3.99 {machine}": rf"this board has Python 3\.99, the kit has py{PYTHON}\.txt; set 'python' of its group",
+    }.items():
+        done = install(card, tmp_path / "root", EDGESTILL_PYTHON=pretend(tmp_path / "python", says))
+        assert done.returncode == 1
+        assert re.search(reason, done.stderr), done.stderr
+    done = install(card, tmp_path / "root", EDGESTILL_PYTHON="/bin/false")
+    assert (done.returncode, "no Python with venv; install python3-venv" in done.stderr) == (1, True)
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_installed(tmp_path: Path, card: Path) -> None:
+    script = (card / "install.sh").read_text()
+    (card / "install.sh").write_text(script.replace("need_mb=0", "need_mb=999999999"))
     done = install(card, tmp_path / "root")
-    assert done.returncode == 0, done.stderr
-    command = tmp_path / "root/opt/edgestill/bin/edgestill"
-    assert subprocess.run([command], capture_output=True, text=True, check=True).stdout == "tiny\n"
-
-
-def test_without_a_python_that_is_new_enough_it_says_so(tmp_path: Path) -> None:
-    (tmp_path / "install.sh").write_text(install_script("edgestill", "train"))
-    done = install(tmp_path, tmp_path / "root", EDGESTILL_PYTHON="/bin/false")
     assert done.returncode == 1
-    assert "no Python 3.10 or newer" in done.stderr
+    assert re.search(r"\d+ MB are free in .*/opt, and the packages take 999999999 MB", done.stderr)
+    assert not (tmp_path / "root/opt/edgestill").exists()
 
 
 def test_what_is_to_be_installed_is_quoted() -> None:
-    assert "package='edgestill @ git+https://x/y'\n" in install_script("edgestill @ git+https://x/y", "")
-    assert "package='edgestill[train] @ git+https://x/y'\n" in install_script("edgestill @ git+https://x/y", "train")
-    assert "extra=''\n" in install_script("edgestill", "")
+    text = install_script(Install(arch="arm64", wheels="network", index="https://x/y?a;b", system_packages=True))
+    assert "\nindex='https://x/y?a;b'\n" in text
+    assert "\nsite=--system-site-packages\n" in text
+    assert not re.search(r"@[A-Z_]+@", text)  # every placeholder is filled

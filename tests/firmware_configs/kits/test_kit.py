@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, EdgestillError, SignatureError
-from firmware_configs.kits.kit import Kit, KitFile, load_kit, recover_kit, write_kit
+from firmware_configs.kits.kit import Kit, KitFile, KitWheel, load_kit, recover_kit, write_kit
 from wire.keys import generate_key
 
 pytestmark = pytest.mark.light
@@ -45,6 +45,19 @@ def test_a_kit_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [name for name, file in kit.files.items() if file.secret] == ["tls/device.key"]
 
 
+def test_wheels_are_signed_with_the_rest_and_a_kit_without_any_names_none(tmp_path: Path) -> None:
+    wheels = {"torch-2.10.0-cp311-cp311-manylinux_2_28_aarch64.whl": KitWheel("1" * 64, 146, ("bookworm",))}
+    write_kit(tmp_path / "pi-07", a_kit(wheels=wheels), KEY)
+    assert load_kit(tmp_path / "pi-07", KEY.public_key()).wheels == wheels
+    assert "wheels" not in json.loads(a_kit().manifest())
+    for name in ("../torch.whl", "torch.tar.gz", "a b.whl"):
+        with pytest.raises(ConfigError, match="is not the name of a wheel"):
+            a_kit(wheels={name: KitWheel("1" * 64, 1, ())})
+    resigned(tmp_path / "pi-07", {"wheels": {"a.whl": {"sha256": "1", "bytes": 1, "os": []}}})
+    with pytest.raises(EdgestillError, match="SHA-256"):
+        load_kit(tmp_path / "pi-07", KEY.public_key())
+
+
 def test_modes_are_those_asked_for_whatever_the_umask(tmp_path: Path) -> None:
     former = os.umask(0o077)
     try:
@@ -79,7 +92,7 @@ def test_a_kit_that_was_moved_aside_and_not_replaced_comes_back(tmp_path: Path) 
 
 
 def test_another_fleets_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SignatureError, match=r"kit\.sig does not fit"):
+    with pytest.raises(SignatureError, match=r"kit\.sig does not match"):
         load_kit(written(tmp_path), generate_key().public_key())
 
 
@@ -89,7 +102,7 @@ def test_a_changed_byte_anywhere_is_refused(tmp_path: Path, name: str) -> None:
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 1
     file.write_bytes(raw)
-    with pytest.raises(SignatureError, match=r"kit\.sig does not fit|not the file that was signed"):
+    with pytest.raises(SignatureError, match=r"kit\.sig does not match|not the file that was signed"):
         load_kit(tmp_path / "pi-07", KEY.public_key())
 
 
@@ -127,7 +140,7 @@ def test_a_path_that_could_leave_the_folder_is_refused(tmp_path: Path, path: str
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 2}, "schema 2, this edgestill knows 1"),
+        ({"schema": 2}, "schema 2, this edgestill supports 1"),
         ({"device": "Pi 7"}, "an id is 1 to 48"),
         ({"os": ["windows"]}, "unknown OS family"),
         ({"files": {"agent.toml": {"sha256": "0", "mode": "0644"}}}, "SHA-256"),

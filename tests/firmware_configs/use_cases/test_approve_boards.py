@@ -75,8 +75,8 @@ def test_a_refused_board_gets_no_certificate(made: tuple[Manifest, FleetConfig])
     asks(manifest, fleet, "pi-01")
     decide(fleet, manifest.out, "pi-01", days=30, refuse=True)
     (order,) = orders(fleet)
-    assert order["reason"] == "the operator has refused it"
-    with pytest.raises(ConfigError, match="'pi-02' has not asked"):
+    assert order["reason"] == "refused by the operator"
+    with pytest.raises(ConfigError, match="'pi-02' has no pending request"):
         decide(fleet, manifest.out, "pi-02", days=30)
 
 
@@ -106,4 +106,4 @@ def test_claims_that_are_enough_are_approved_as_they_come(made: tuple[Manifest, 
     with pytest.raises(_OverError):
         watch()
     assert decisions == ["auto-01"]
-    assert said == ["pi-01: waits for `edgestill device approve pi-01`"]  # told once
+    assert said == ["pi-01: waiting for `edgestill device approve pi-01`"]  # told once

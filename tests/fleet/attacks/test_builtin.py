@@ -192,7 +192,7 @@ def test_all_devices_may_attack_and_no_more() -> None:
 
 def test_over_mqtt_data_can_be_poisoned_and_models_cannot() -> None:
     check_over_mqtt(parse_attacks("malicious:2,label-flip:1"))
-    with pytest.raises(ConfigError, match="faulty goes with --transport memory"):
+    with pytest.raises(ConfigError, match="faulty requires --transport memory"):
         check_over_mqtt(parse_attacks("malicious:2,faulty:1"))
 
 

@@ -98,7 +98,7 @@ def test_one_that_tampers_trains_honestly_and_sends_what_it_says() -> None:
 
 def test_over_mqtt_own_labels_can_be_had_and_own_models_cannot() -> None:
     check_over_mqtt(parse_attacks("shift:1"))
-    with pytest.raises(ConfigError, match="drift goes with --transport memory"):
+    with pytest.raises(ConfigError, match="drift requires --transport memory"):
         check_over_mqtt(parse_attacks("drift:1"))
 
 

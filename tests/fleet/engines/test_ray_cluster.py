@@ -44,5 +44,5 @@ def test_without_ray_it_says_what_to_install() -> None:
 
 
 def test_an_address_goes_with_ray_only() -> None:
-    with pytest.raises(ConfigError, match="--address auto goes with --engine ray"):
+    with pytest.raises(ConfigError, match="--address auto requires --engine ray"):
         replace(CONFIG, address="auto")

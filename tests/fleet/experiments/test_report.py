@@ -74,10 +74,10 @@ def test_the_page_says_what_was_missed_and_what_was_not_measured(toy: str, tmp_p
     assert "| paper: two | 2 % | 2.50 ± 0.71 % | 2 ± 0.6 | yes |" in text
     assert "| paper: seven (of 9) |  | 7.50 ± 0.71 | > 2.50 (two) | yes |" in text
     assert "| paper: small |  | 2.50 ± 0.71 % | <= 1 | **no** |" in text
-    assert "2 of 3 targets are met. Missed: paper: small: 2.50 where <= 1 was asked for." in text
+    assert "2 of 3 targets are met. Missed: paper: small: 2.50 where <= 1 was required." in text
     assert "Not measured: reference: two," in text
     assert "- seeds 0, 1" in text
-    assert "- 6 s of wall time in all, one thread a run" in text
+    assert "- 6 s of wall time in all, one thread per run" in text
     assert "- rounds: 3" in text
 
 

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from fleet.experiments.runner import Progress, run_all
 from fleet.experiments.store import Store, Work
+from tests.transport.events import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -46,12 +46,10 @@ def test_ctrl_c_ends_the_runs_too(toy: str, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         env={**os.environ, "TOY_WAITS": str(marks), "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{ROOT}"},
     )
-    deadline = time.monotonic() + 60
-    while len(list(marks.iterdir())) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert eventually(lambda: len(list(marks.iterdir())) == 2, 120)
     children = [int(mark.name) for mark in marks.iterdir()]
     command.send_signal(signal.SIGTERM)
-    command.communicate(timeout=60)
+    command.communicate(timeout=120)
     assert command.returncode == 130
     assert len(children) == 2
     for child in children:

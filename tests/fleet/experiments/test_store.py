@@ -29,7 +29,7 @@ def test_seeds_of_a_cell_are_those_that_all_its_runs_have(tmp_path: Path) -> Non
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.path(Work("two", "paper", 0)).write_text("{")
-    with pytest.raises(DataError, match=r"two\.paper\.0\.json: not readable .* measured again"):
+    with pytest.raises(DataError, match=r"two\.paper\.0\.json: not readable .* remove it to measure it again"):
         store.read(Work("two", "paper", 0))
 
 

@@ -55,7 +55,7 @@ def test_every_device_has_its_own_samples_on_its_disk(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--floats goes with --transport memory"):
+    with pytest.raises(ConfigError, match="--floats requires --transport memory"):
         fleet(tmp_path, replace(SMALL, floats="fp16"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

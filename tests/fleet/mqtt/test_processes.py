@@ -1,19 +1,16 @@
 """Child processes: their environment, their logs, their end."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from core.errors import RoundError
 from fleet.mqtt.processes import Processes
+from tests.transport.events import eventually
 
 
 def wait(processes: Processes, name: str) -> None:
-    deadline = time.monotonic() + 30
-    while not processes.ended(name):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert eventually(lambda: processes.ended(name), 120)
 
 
 def test_a_child_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
@@ -50,10 +47,8 @@ def test_stop_ends_a_service_and_kill_does_so_at_once(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     processes.start("one", ["broker", "--port", "0"])
     processes.start("two", ["broker", "--port", "0"])
-    deadline = time.monotonic() + 30
-    while "127.0.0.1" not in (tmp_path / "one.log").read_text():
-        assert time.monotonic() < deadline, (tmp_path / "one.log").read_text()
-        time.sleep(0.05)
+    one = tmp_path / "one.log"
+    assert eventually(lambda: "127.0.0.1" in one.read_text(), 120), one.read_text()
     processes.kill("two")
     assert processes.running["two"].returncode == -9
     processes.stop()

@@ -116,7 +116,7 @@ def test_options_of_a_command_line_are_numbers_or_yes_and_no() -> None:
 
 @pytest.mark.parametrize("text", ["alpha=1", "devices=3", "seed=0"])
 def test_what_has_a_flag_of_its_own_is_no_option(text: str) -> None:
-    with pytest.raises(ConfigError, match="it is given on its own"):
+    with pytest.raises(ConfigError, match="is not an option of the partition; give --"):
         parse_options([text])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,22 @@ def test_what_is_no_run_is_refused_in_one_line_with_the_place(
 
 
 def test_a_run_without_a_finished_round_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no finished round"):
+    with pytest.raises(DataError, match="no scored round"):
         facts(tmp_path / "young", Run(config={}, fleet=[], rounds=[]))
+
+
+def test_a_run_that_lost_every_device_says_so_and_what_to_do(tmp_path: Path) -> None:
+    run = a_run((0.5,))
+    first = run.rounds[0]
+    why = "training diverged: weights are NaN or infinite"
+    unscored = {name: replace(p, accuracy=math.nan, devices=0) for name, p in first.prototypes.items()}
+    run.rounds[0] = replace(first, prototypes=unscored, devices={}, lost=dict.fromkeys(("sim-0", "sim-1"), why))
+    run.config["training"] = {"lr": 50.0, "batch_size": 32, "momentum": 0.9, "clip": 0.0}
+    with pytest.raises(DataError, match=rf"2 of 2 devices lost: sim-0, sim-1: {why}; .* --lr is 50, try 0\.03; .*clip"):
+        facts(tmp_path / "run", run)
+    run = Run(config={}, fleet=run.fleet, rounds=run.rounds)
+    with pytest.raises(DataError, match="infinite; run it again"):
+        facts(tmp_path / "other", run)
 
 
 def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from fleet.report.summary import (
     Reached,
+    attackers_share,
     default_target,
     ensemble,
-    harm_share,
     mean_quality,
     prototype_rows,
     reached,
@@ -41,8 +41,26 @@ def test_the_target_is_a_multiple_of_five_percent_that_half_of_the_prototypes_re
     one = facts(tmp_path / "one", a_run((0.93,)))  # 0.93 and 0.68
     other = facts(tmp_path / "other", a_run((0.41,)))  # 0.41 and 0.16
     assert default_target([one]) == 0.9
-    assert default_target([one, other]) == 0.65
-    assert default_target([facts(tmp_path / "flat", a_run((0.25,)))]) == 0.25
+    assert default_target([one, other]) == 0.7  # 0.65, were it not near guessing among two classes
+
+
+def test_the_target_is_never_what_guessing_reaches_or_nearly(tmp_path: Path) -> None:
+    bad = a_run((0.3,))  # 0.3 and 0.05; labels 5+5, 5+6, 5+7, 5+8: guessing has 26 of 46
+    assert default_target([facts(tmp_path / "bad", bad)]) == 0.7, "0.565 + 0.1, rounded up"
+    even = a_run((0.3,))
+    even.fleet = [{**device, "labels": [3] * 10} for device in even.fleet]
+    assert default_target([facts(tmp_path / "even", even)]) == 0.3
+    none = a_run((0.3,))
+    none.fleet = even.fleet
+    none.rounds[0].prototypes[CNN] = result(0.1)
+    assert default_target([facts(tmp_path / "none", none)]) == 0.2
+
+
+def test_devices_are_those_that_answered_as_the_terminal_says(tmp_path: Path) -> None:
+    run = a_run((0.5,))
+    run.rounds[0].prototypes[CNN] = result(0.1, devices=0)
+    full, _ = prototype_rows(facts(tmp_path / "run", run), 0.5)
+    assert full["devices"] == 0
 
 
 def test_time_is_grouped_and_what_is_left_is_the_rest(tmp_path: Path) -> None:
@@ -56,11 +74,11 @@ def test_work_on_many_workers_leaves_no_negative_rest_and_unknown_stages_are_res
     assert time_split(facts(tmp_path / "run", run).rounds)["rest"] == 2.0
 
 
-def test_harm_is_the_attackers_share_of_the_averages(tmp_path: Path) -> None:
+def test_attackers_share_is_that_of_the_averages(tmp_path: Path) -> None:
     run = a_run()
     run.rounds[-1].devices["sim-3"]["weight"] = 0.3
-    assert harm_share(facts(tmp_path / "run", run)) == pytest.approx(0.15)  # one attacker, two averages
-    assert harm_share(facts(tmp_path / "good", a_run(attacker=False))) is None
+    assert attackers_share(facts(tmp_path / "run", run)) == pytest.approx(0.15)  # one attacker, two averages
+    assert attackers_share(facts(tmp_path / "good", a_run(attacker=False))) is None
 
 
 def test_rows_hold_what_the_report_shows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from fleet.results.run_file import (
     RoundResult,
     Run,
     claim_folder,
+    has_personal_models,
     read_run,
     reported_metrics,
     write_run,
@@ -86,6 +87,22 @@ def test_what_is_no_run_is_refused_with_its_name(tmp_path: Path, text: str) -> N
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--out folder"):
         read_run(tmp_path)
+
+
+def test_the_folder_of_a_sweep_or_a_part_of_a_run_is_told_with_what_to_give(tmp_path: Path) -> None:
+    (tmp_path / "sweep" / "runs" / "seed=0").mkdir(parents=True)
+    (tmp_path / "sweep" / "runs" / "seed=0" / "run.json").write_text("{}")
+    for folder in (tmp_path / "sweep", tmp_path / "sweep" / "runs"):
+        with pytest.raises(DataError, match=rf"the folder of a sweep, .*: {tmp_path}/sweep/runs/\*$"):
+            read_run(folder)
+    (tmp_path / "sweep" / "runs" / "seed=0" / "fleet").mkdir()
+    with pytest.raises(DataError, match=r"seed=0/fleet: a part of a run; give the whole, .*seed=0$"):
+        read_run(tmp_path / "sweep" / "runs" / "seed=0" / "fleet")
+
+
+def test_personal_models_are_those_of_the_recipe() -> None:
+    assert has_personal_models({"fusion": {"personal": True}})
+    assert not any(map(has_personal_models, ({}, {"fusion": {"personal": False}}, {"fusion": "personal"})))
 
 
 def test_the_run_of_another_configuration_is_not_replaced(tmp_path: Path) -> None:

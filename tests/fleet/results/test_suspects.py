@@ -32,7 +32,7 @@ def test_who_was_left_out_or_got_no_weight_comes_first() -> None:
     devices["sim-1"] |= {"screened": "not finite"}
     devices["sim-2"] |= {"weight": 0.0}
     assert [(s.device, s.why) for s in suspects(devices)] == [
-        ("sim-1", "left out: not finite"),
+        ("sim-1", "excluded: not finite"),
         ("sim-2", "no weight"),
         ("sim-3", "low score"),
     ]

@@ -169,5 +169,5 @@ def test_workers_have_the_hooks_too() -> None:
 
 
 def test_ray_has_none_and_says_so() -> None:
-    with pytest.raises(ConfigError, match="'ray' has no hooks of experiments; use --engine processes or inline"):
+    with pytest.raises(ConfigError, match="'ray' does not support hooks; use --engine processes or inline"):
         Simulation(replace(CNN, engine="ray"), toy(), hooks=Hooks(stays=is_statistic))

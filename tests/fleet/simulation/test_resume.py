@@ -67,7 +67,7 @@ def test_runs_without_checkpoints_are_not_resumed(
     config = replace(config, **changes)
     assert not is_resumable(config)
     stored(config, tmp_path)
-    with pytest.raises(ConfigError, match="over MQTT or in virtual time is not resumed; start it anew"):
+    with pytest.raises(ConfigError, match="over MQTT or in virtual time cannot be resumed; start a new run"):
         resumed_config(tmp_path, {})
 
 
@@ -75,7 +75,7 @@ def test_a_run_of_an_older_schema_is_not_mixed_with_todays_scores(config: Simula
     stored(config, tmp_path)
     facts = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**facts, "schema": 1}))
-    with pytest.raises(ConfigError, match="the run of an older edgestill"):
+    with pytest.raises(ConfigError, match="a run of an older edgestill"):
         resumed_config(tmp_path, {})
 
 
@@ -90,7 +90,7 @@ def test_the_rounds_are_those_of_the_checkpoint_and_one_that_came_after_is_done_
 @pytest.mark.parametrize(
     ("rounds", "done", "says"),
     [
-        (2, 0, "run.json has 2 rounds, but there is no checkpoint to go on from"),
+        (2, 0, "run.json has 2 rounds, but there is no checkpoint to resume from"),
         (1, 2, "a checkpoint of round 2, but run.json has 1 rounds"),
     ],
 )
@@ -104,7 +104,7 @@ def test_files_that_do_not_fit_each_other_are_told(
 
 def test_another_dataset_and_fewer_rounds_than_there_are_is_refused(config: SimulationConfig, tmp_path: Path) -> None:
     stored(config, tmp_path, 2)
-    with pytest.raises(DataError, match="the dataset is not the one that the run began with"):
+    with pytest.raises(DataError, match="the dataset differs from the one that the run started with"):
         restored(config, tmp_path, 2, [{**FLEET[0], "examples": 6}])
     with pytest.raises(ConfigError, match=r"^--rounds 1: .* has 2 rounds already; give more$"):
         restored(replace(config, rounds=1), tmp_path, 2)

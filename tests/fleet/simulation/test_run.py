@@ -58,7 +58,9 @@ def test_a_run_without_a_folder_is_a_value(config: SimulationConfig, tmp_path: P
     run = run_simulation(config, observer=told)
     assert [result.round for result in run.rounds] == told.rounds == [1, 2]
     assert (told.began, len(told.devices)) == ((0, 4, 4, 1), 8)
-    (warning,) = told.warnings  # two rounds of a few steps come to nothing yet
+    few, warning = told.warnings  # two rounds of a few steps come to nothing yet
+    assert run.rounds[0].warnings == [few]
+    assert "the default would be 50" in few
     assert warning.endswith("little better than guessing; try more --rounds, or more --local-epochs")
     assert run.config == config.to_json()
     assert sorted(tmp_path.iterdir()) == before
@@ -67,7 +69,7 @@ def test_a_run_without_a_folder_is_a_value(config: SimulationConfig, tmp_path: P
 def test_a_folder_gets_the_files_of_a_run(config: SimulationConfig, tmp_path: Path) -> None:
     run_simulation(config, tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "curves.png", "checkpoint"}
-    with pytest.raises(ConfigError, match="holds the run of another configuration"):
+    with pytest.raises(ConfigError, match="holds a run with another configuration"):
         run_simulation(replace(config, seed=1), tmp_path / "run")
     again = run_simulation(replace(config, seed=1, rounds=1), tmp_path / "run", force=True)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["seed"] == 1
@@ -85,7 +87,7 @@ def test_a_resumed_run_ends_as_the_whole_one(config: SimulationConfig, tmp_path:
     with pytest.raises(ConfigError, match="has 3 rounds already; give more"):
         run_simulation(resumed_config(cut, {"rounds": 2}), cut, resume=True)
     np.savez(tmp_path / "mine.npz", x=np.zeros((90, 6), np.float32), y=np.arange(90) % 3)
-    with pytest.raises(DataError, match="the dataset is not the one that the run began with"):
+    with pytest.raises(DataError, match="the dataset differs from the one that the run started with"):
         run_simulation(resumed_config(cut, {"rounds": 4}), cut, resume=True)
 
 
@@ -118,5 +120,5 @@ def test_what_is_not_resumable_has_no_checkpoint(config: SimulationConfig, tmp_p
     assert not is_resumable(virtual)
     run_simulation(virtual, tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoint").exists()
-    with pytest.raises(ConfigError, match="in virtual time is not resumed"):
+    with pytest.raises(ConfigError, match="in virtual time cannot be resumed"):
         resumed_config(tmp_path / "run", {"rounds": 2})

@@ -42,6 +42,12 @@ def test_settings_are_what_is_shared_and_what_is_the_point_s(tmp_path: Path) -> 
     assert sweep.shared["fusion"] == {"steps": 50}
 
 
+def test_the_grid_comes_before_what_all_runs_share(tmp_path: Path) -> None:
+    sweep = read(tmp_path, "[simulate]\nlocal-epochs = 2\nseed = 1\n[grid]\nlocal-steps = [5, 7]")
+    assert [sweep.settings(point) for point in sweep.points] == [{"seed": 1, "local_steps": n} for n in (5, 7)]
+    assert sweep.layer(sweep.points[0]).places["local_steps"].endswith("sweep.toml [grid]: 'local-steps'")
+
+
 def test_a_file_without_a_grid_is_one_run(tmp_path: Path) -> None:
     assert read(tmp_path, "[simulate]\nseed = 3").points == ({},)
 
@@ -52,7 +58,7 @@ def test_a_file_without_a_grid_is_one_run(tmp_path: Path) -> None:
         ("[grdi]\n", r"unknown table 'grdi'; did you mean 'grid'"),
         ("[grid]\nrecip = ['fedavg']", r"sweep.toml \[grid\]: unknown setting 'recip'; did you mean 'recipe'"),
         ("[simulate]\nlocal-epoch = 3", r"\[simulate\]: unknown setting 'local-epoch'; did you mean 'local_epochs'"),
-        ("[simulate]\nquiet = true", "unknown setting 'quiet'; known: the flags"),
+        ("[simulate]\nquiet = true", "'quiet' is no setting of a run"),
         ("[grid]\nalpha = 0.1", r"'alpha' is 0.1, expected a list"),
         ("[grid]\nalpha = []", "expected a list"),
         ("[grid]\nalpha = ['x']", "'alpha' is 'x', expected a number"),

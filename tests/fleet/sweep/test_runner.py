@@ -82,7 +82,7 @@ def test_what_an_older_edgestill_left_unfinished_is_made_anew(run: Planned) -> N
 def test_another_run_is_not_replaced_unasked(run: Planned) -> None:
     put(run, 3, alpha=0.5)
     before = json.loads((run.folder / "run.json").read_text())
-    with pytest.raises(ConfigError, match="holds a run of other settings, one of 1; give another --out, or --force"):
+    with pytest.raises(ConfigError, match="holds a run with other settings, one of 1; give another --out, or --force"):
         run_missing([run], jobs=1, show=lambda _: None)
     assert json.loads((run.folder / "run.json").read_text()) == before
 

@@ -13,10 +13,10 @@ from fleet.virtual.config import VirtualTime
     [
         ({"deadline_s": 0.0}, "--deadline 0; give at least"),
         ({"deadline_s": float("nan")}, "--deadline nan"),
-        ({"quorum": 0.0}, r"quorum 0\.0; give a number above 0 and at most 1"),
+        ({"quorum": 0.0}, r"--quorum 0; give a number above 0 and at most 1"),
         ({"quorum": 1.1}, "quorum"),
         ({"buffer": -1}, "--buffer -1; give at least 0"),
-        ({"concurrency": 4}, "--concurrency goes with --buffer"),
+        ({"concurrency": 4}, "--concurrency requires --buffer"),
         ({"boards": ("pi-nonsense",)}, "pi-nonsense"),
         ({"availability": 0.0}, "availab"),
         ({"dropout": 1.5}, "drop"),

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ConfigError
 from firmware_configs.boards import boards
-from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage
+from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage, waiting
 
 PI = Hardware(board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
 
@@ -17,6 +17,8 @@ def test_a_round_costs_its_transfers_and_its_training() -> None:
     made = usage(PI, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=3_000_000))
     # 16 Mbit at 16, a second and 10 Gflop at 2, 24 Mbit at 8
     assert made == Usage(seconds=10.0, train_seconds=6.0, joules=42.0, bytes_up=3_000_000, bytes_down=2_000_000)
+    assert waiting(PI, 3.0) == Usage(joules=3.0 * PI.idle_watts)
+    assert waiting(PI, -1.0) == Usage(), "a late device waits for nobody"
     assert made + made == Usage(seconds=20.0, train_seconds=12.0, joules=84.0, bytes_up=6_000_000, bytes_down=4_000_000)
 
 

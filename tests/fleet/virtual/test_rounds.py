@@ -60,5 +60,5 @@ def test_a_part_of_the_devices_is_invited() -> None:
 def test_with_too_few_devices_no_round_is_opened(count: int) -> None:
     rules = Rules(seed=0, prototypes=("cnn:fp32",), rounds=9, fraction=1.0, min_devices=2, quorum=0.5, deadline_s=100)
     made = collect(rules, 1, dict(list(THERE.items())[:count]), 7.0, lambda invited: {})
-    assert made.abandoned == f"{count} devices are there, 2 are needed"
+    assert made.abandoned == f"{count} devices are available, 2 are needed"
     assert (made.invited, made.closed) == ((), 7.0)

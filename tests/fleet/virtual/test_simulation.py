@@ -53,7 +53,13 @@ def test_a_round_takes_as_long_as_its_slowest_board() -> None:
     assert simulation.now == pytest.approx(2 * slowest)
     assert boards.keys() == set(BOARDS)
     assert boards["rpi-4"]["train_seconds"] > 2 * known_hardware()["rpi-4"].start_s  # of two boards
-    assert boards["rpi-zero-2w"]["joules"] > 0
+    busy = [simulation._usage(device) for device in simulation.devices]
+    waited = [
+        known_hardware()[board].idle_watts * (slowest - use.seconds) for board, use in zip(BOARDS, busy, strict=True)
+    ]
+    joules = sum(board["joules"] for board in boards.values())
+    assert joules == pytest.approx(sum(use.joules for use in busy) + sum(waited), abs=0.01)
+    assert sum(waited) > 0.1, "idle_watts counts"
     assert sum(board["bytes_up"] for board in boards.values()) == pytest.approx(first.bytes_up, rel=0.02)
     assert sum(board["bytes_down"] for board in boards.values()) == first.bytes_down
 
@@ -174,9 +180,9 @@ def test_a_stale_update_is_moved_to_the_current_model_and_counts_less() -> None:
     ("wrong", "said"),
     [
         ({"deadline_s": 0.0}, "--deadline 0; give at least 1e-06"),
-        ({"quorum": 0.0}, "quorum 0.0"),
+        ({"quorum": 0.0}, "--quorum 0"),
         ({"buffer": -1}, "--buffer -1; give at least 0"),
-        ({"concurrency": 2}, "--concurrency goes with --buffer"),
+        ({"concurrency": 2}, "--concurrency requires --buffer"),
         ({"availability": 2.0}, "availability 2.0"),
         ({"dropout": 1.0}, "drop-out 1.0"),
         ({"boards": ("toaster",)}, "no board 'toaster'"),

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from core.errors import ModelError, TensorError
 from quant.onnx.apart import MAX_BYTES, Reader
 from quant.onnx.weights import read_weights
 from tests.quant.onnx.graphs import BIAS, WEIGHT, linear
+from tests.transport.events import eventually
 from wire.tensors import Limits
 
 pytestmark = pytest.mark.light
@@ -93,10 +93,7 @@ def test_the_sandbox_ends_with_the_process_that_started_it() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], input=GOOD, capture_output=True, env=env, check=False)
     pid = int(done.stdout)
-    until = time.monotonic() + 10
-    while _alive(pid):
-        assert time.monotonic() < until, f"process {pid} lives on"
-        time.sleep(0.02)
+    assert eventually(lambda: not _alive(pid)), f"process {pid} lives on"
 
 
 def _alive(pid: int) -> bool:

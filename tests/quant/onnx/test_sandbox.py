@@ -76,9 +76,7 @@ def test_a_fork_that_computes_without_end_is_ended_after_its_processor_time(monk
 
 def test_a_fork_that_sleeps_is_ended_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "PATIENCE", 1)
-    started = time.monotonic()
     assert b"takes more than 1 s" in in_fork(lambda: bytes(int(time.sleep(60) or 0)), monkeypatch)
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT], ids=lambda n: n.name)

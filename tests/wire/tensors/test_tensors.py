@@ -1,7 +1,6 @@
 """Named arrays to bytes and back."""
 
 import struct
-import time
 import zlib
 
 import numpy as np
@@ -349,7 +348,7 @@ def test_the_receiver_may_set_narrower_limits(small):
     assert set(decode(small, limits=Limits(max_values=8, max_tensors=2, max_name=1))) == {"b", "w"}
 
 
-# ---- size and speed
+# ---- size
 
 
 def test_a_one_bit_resnet20_state_is_25_times_smaller_than_its_float32_file(resnet20_w1):
@@ -363,20 +362,3 @@ def test_a_one_bit_resnet20_state_is_25_times_smaller_than_its_float32_file(resn
 def bytes_of(packed: Packed) -> int:
     mean = 0 if packed.mean is None else packed.mean.nbytes
     return (packed.levels.size + 7) // 8 + packed.scale.nbytes + mean
-
-
-def test_a_one_bit_resnet20_state_is_encoded_and_decoded_in_ten_milliseconds_each(resnet20_w1):
-    tensors, _ = resnet20_w1
-    data = encode(tensors)
-    assert best_of(30, lambda: encode(tensors)) < 0.010
-    assert best_of(30, lambda: decode(data)) < 0.010
-
-
-def best_of(times: int, call) -> float:
-    """Seconds of the quickest call: the others were disturbed by the rest of the machine."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

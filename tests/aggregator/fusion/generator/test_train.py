@@ -125,8 +125,8 @@ def test_generated_latents_come_to_mean_their_labels_to_the_teachers(how: Genera
     how = Generation(loss=how.loss, noise=how.noise, labels=how.labels, steps=60, lr=0.02, diversity=0.0)
     teachers, (generator, adam) = predictors(), fresh(how)
     counts = torch.ones(4, 3)
-    first = train_generator(generator, adam, teachers, counts, how, number=1, rng=seed(1))
-    last = train_generator(generator, adam, teachers, counts, how, number=2, rng=seed(2))
+    first = train_generator(generator, adam, teachers, counts, how, round_number=1, rng=seed(1))
+    last = train_generator(generator, adam, teachers, counts, how, round_number=2, rng=seed(2))
     assert last.teacher_loss < first.teacher_loss / 2
     y = torch.arange(90) % 3
     agreed = teachers.logits(generator.sample(y, generator=seed(3))).mean(0).argmax(1) == y
@@ -140,7 +140,7 @@ def test_the_diversity_loss_spreads_the_latents() -> None:
     for weight in (0.0, 5.0):
         how = Generation(steps=60, lr=0.02, diversity=weight)
         generator, adam = fresh(how)
-        train_generator(generator, adam, predictors(), torch.ones(4, 3), how, number=1, rng=seed(1))
+        train_generator(generator, adam, predictors(), torch.ones(4, 3), how, round_number=1, rng=seed(1))
         with torch.no_grad():
             z, noise = generator(torch.zeros(50, dtype=torch.long), generator=seed(3))
         losses[weight] = float(diversity_loss(noise, z))
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_generator() -> None:
     states = []
     for _ in range(2):
         generator, adam = fresh(REFERENCE)
-        train_generator(generator, adam, predictors(2), COUNTS, REFERENCE, number=1, rng=seed(1))
+        train_generator(generator, adam, predictors(2), COUNTS, REFERENCE, round_number=1, rng=seed(1))
         states.append(generator.state_dict())
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
@@ -164,7 +164,7 @@ def test_a_distrusted_teacher_leaves_no_trace_in_the_generator() -> None:
         teachers = predictors(2)
         teachers.weight[1] += junk
         trust = torch.tensor([1.0, 0.0])
-        train_generator(generator, adam, teachers, COUNTS, PAPER, number=1, rng=seed(1), trust=trust)
+        train_generator(generator, adam, teachers, COUNTS, PAPER, round_number=1, rng=seed(1), trust=trust)
         results.append(generator.fc2.weight.detach().clone())
     assert torch.equal(results[0], results[1])
 
@@ -173,7 +173,7 @@ def test_labels_that_nobody_has_are_not_drawn() -> None:
     """The third label is nobody's: its column of the first layer gets no gradient, so Adam leaves it alone."""
     generator, adam = fresh(PAPER)
     before = generator.fc1.weight.detach().clone()
-    trained = train_generator(generator, adam, predictors(2), COUNTS, PAPER, number=1, rng=seed(1))
+    trained = train_generator(generator, adam, predictors(2), COUNTS, PAPER, round_number=1, rng=seed(1))
     moved = (generator.fc1.weight.detach() - before).abs().sum(0)[4:]  # after the four of the noise
     assert moved[2] == 0.0
     assert min(moved[:2]) > 0.0

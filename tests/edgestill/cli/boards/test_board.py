@@ -14,7 +14,7 @@ def test_boards_are_listed_and_shown(capsys: pytest.CaptureFixture) -> None:
     assert "rpi-zero-2w" in out
     assert "jetson-orin-nano" in out
     _, out, _ = run(capsys, "board", "list", "--json")
-    assert len(json.loads(out)) == 9
+    assert len(json.loads(out)) == 11
     _, out, _ = run(capsys, "board", "show", "rpi-5")
     assert "os           bookworm cloud-init\n" in out
     code, _, err = run(capsys, "board", "show", "rpi-6")

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from firmware_configs.boards import board
-from firmware_configs.doctor import Finding, look
+from firmware_configs.doctor.board import look
+from firmware_configs.doctor.findings import Finding
 from firmware_configs.use_cases.diagnose_board import Diagnosis
 from tests.edgestill.cli.typed import run
 
 pytestmark = pytest.mark.light
 
 
-def test_the_doctor_tells_of_this_machine_and_of_a_config(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_doctor_tells_of_this_machine_and_of_a_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firmware_configs.doctor.board.import_fault", lambda name: "")  # seconds for torch
     code, out, _ = run(capsys, "doctor", "--config", tmp_path / "agent.toml", "--json")
     facts = json.loads(out)
     assert code == 1

@@ -14,6 +14,7 @@ from edgestill.cli.main import main
 from firmware_configs.flash.cards.image import Image
 from tests.firmware_configs.flash.made_cards import (
     BOOKWORM,
+    IMAGER,
     JETSON,
     TRIXIE,
     make_folder,
@@ -75,6 +76,18 @@ def test_next_gives_every_card_another_device(tmp_path: Path, capsys: pytest.Cap
     assert tree(cards[2]) == BOOKWORM
 
 
+def test_a_kit_that_the_board_would_ignore_is_shown_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", IMAGER)
+    _, said, _ = run(capsys, kit, "--to", card)
+    assert "note: cmdline.txt named the instance rpi-imager-1763000000000; it gets the kit's" in said
+    assert "whole, installed at the next boot" in run(capsys, "--read", card)[1]
+    (card / "cmdline.txt").write_bytes(IMAGER["cmdline.txt"])  # as flashing left it before it knew of Imager's word
+    _, said, _ = run(capsys, "--read", card)
+    assert "not used by the next boot: cloud-init would take instance rpi-imager-1763000000000, not the kit's" in said
+
+
 def test_a_card_that_was_left_in_the_reader_keeps_its_kit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for device in ("pi-01", "pi-02"):
         make_kit(tmp_path / "kits", device)
@@ -102,7 +115,7 @@ def test_a_kit_that_was_tampered_with_touches_no_card(
 def test_a_pinned_key_counts_and_not_the_one_beside_the_kit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", BOOKWORM)
     code, _, err = run(capsys, kit, "--to", card, "--key", public_key_hex(generate_key().public_key()))
-    assert (code, "kit.sig does not fit" in err) == (5, True)
+    assert (code, "kit.sig does not match" in err) == (5, True)
     (tmp_path / "kits/fleet-kit.pub").rename(tmp_path / "pinned.pub")
     assert run(capsys, kit, "--to", card)[0] == 3
     assert run(capsys, kit, "--to", card, "--key", tmp_path / "pinned.pub")[0] == 0
@@ -148,10 +161,10 @@ def test_images_are_made_from_a_base_one_per_device(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ([], "flash what, and to where?"),
-        (["KIT"], "flash what, and to where?"),
-        (["KIT", "--read", "x"], "--read only looks"),
-        (["KIT", "--to", "nowhere"], "no folder, image or disk is there"),
+        ([], "KIT or --to is missing"),
+        (["KIT"], "KIT or --to is missing"),
+        (["KIT", "--read", "x"], "--read only shows"),
+        (["KIT", "--to", "nowhere"], "no such folder, image or disk"),
         (["KIT", "--to", "card", "--os", "windows"], "no such family"),
         (["KIT", "--to", "card", "--from", "nowhere"], "no such image"),
         (["nokit", "--to", "card"], "fleet-kit.pub"),

@@ -43,7 +43,7 @@ def test_a_key_is_not_replaced_unless_asked(tmp_path: Path) -> None:
 
 def test_a_public_half_that_is_there_is_not_replaced_either(tmp_path: Path) -> None:
     (tmp_path / "pi.pem.pub").write_text("of another key")
-    with pytest.raises(ConfigError, match=r"pi\.pem\.pub: is there already; --force"):
+    with pytest.raises(ConfigError, match=r"pi\.pem\.pub: exists already; --force"):
         call(keys.app, "make", "--out", tmp_path / "pi.pem")
     assert not (tmp_path / "pi.pem").exists()
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from firmware_configs.boards import Board
 from firmware_configs.use_cases.provision_fleet import provision_fleet
 from firmware_configs.use_cases.revoke_device import revoke_certificates
 from tests.edgestill.cli.typed import run
@@ -18,7 +17,7 @@ def test_a_kit_that_was_changed_does_not_verify(tmp_path: Path, capsys: pytest.C
     run(capsys, "provision", write_manifest(tmp_path), "--out", tmp_path / "elsewhere")
     kit = tmp_path / "elsewhere" / "pi-01"
     code, out, _ = run(capsys, "kit", "verify", kit, "--json")
-    assert (code, json.loads(out)["files"]) == (0, 12)
+    assert (code, json.loads(out)["files"], json.loads(out)["wheels"]) == (0, 14, 1)
     (kit / "agent.toml").write_text("")
     code, _, err = run(capsys, "kit", "verify", kit)
     assert code == 5
@@ -30,24 +29,14 @@ def test_a_kit_that_was_changed_does_not_verify(tmp_path: Path, capsys: pytest.C
     assert err.startswith(f"edgestill: kit {tmp_path}/nowhere/pi-01: there is no such folder")
 
 
-def test_wheels_are_those_of_the_named_board_and_their_size_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def collect(board: Board, python: str, folder: Path, *, package: str) -> list[Path]:
-        asked.append((board.name, python, folder, package))
-        (folder / "a.whl").write_bytes(bytes(1_500_000))
-        return [folder / "a.whl"]
-
-    monkeypatch.setattr("firmware_configs.kits.wheels.collect_wheels", collect)
-    code, out, _ = run(capsys, "kit", "wheels", "--board", "rpi-4", "--out", tmp_path, "--package", "./src")
-    assert (code, " ".join(out.split())) == (0, f"1 wheels in {tmp_path}, 1.5 MB")
-    assert asked == [("rpi-4", "3.11", tmp_path, "./src")]
-    _, out, _ = run(capsys, "kit", "wheels", "--board", "rpi-4", "--out", tmp_path, "--json")
-    assert json.loads(out) == {"wheels": ["a.whl"], "bytes": 1_500_000}
-    code, _, err = run(capsys, "kit", "wheels", "--board", "rpi-44", "--out", tmp_path)
-    assert (code, "no board 'rpi-44'" in err, len(asked)) == (3, True, 2)
+def test_a_kit_is_written_to_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    kits = provision_fleet(write_manifest(tmp_path)).out
+    code, out, _ = run(capsys, "kit", "export", kits / "pi-01", "--to", tmp_path / "a", "--os", "bookworm")
+    assert (code, "the kit of pi-01 with 1 wheels" in out) == (0, True)
+    code, out, _ = run(capsys, "kit", "export", kits / "pi-02", "--to", tmp_path / "b", "--json")
+    assert (code, json.loads(out)["device"], json.loads(out)["wheels"]) == (0, "pi-02", 1)
+    code, _, err = run(capsys, "kit", "export", kits / "pi-02", "--to", tmp_path / "b")
+    assert (code, "is there already" in err) == (3, True)
 
 
 def test_a_revoked_kit_is_whole_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -33,7 +33,7 @@ def test_commands_that_open_a_kit_take_its_key_in_the_same_words() -> None:
     keys = [option(command, "--key") for command in ("flash", "push", "kit verify")]
     helps = {key.help for key in keys}
     assert len(helps) == 1
-    assert "fleet-kit.pub beside the kit" in str(helps)
+    assert "fleet-kit.pub next to the kit" in str(helps)
     assert all(key.default is None and not key.required for key in keys)
 
 

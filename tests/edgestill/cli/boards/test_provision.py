@@ -17,7 +17,7 @@ def test_a_manifest_is_checked_provisioned_and_its_kits_verify(tmp_path: Path, c
     path = write_manifest(tmp_path, PI + 'wifi = "home"\n', fleet=DEVICES, provision='secrets = "secrets.toml"')
     code, out, err = run(capsys, "config", "check", path, "--json")
     assert code == 0, err
-    assert "once `edgestill provision` has made" in err
+    assert "first create their files with `edgestill provision`" in err
     facts = json.loads(out)
     assert set(facts) == {"provision", "device pi-01", "device pi-02"}
     assert (facts["device pi-01"]["wifi"], facts["device pi-01"]["train.threads"]) == ("IEEE", 3)

@@ -51,7 +51,7 @@ def test_a_backup_is_written_told_and_put_back(config: Path, tmp_path: Path, cap
     code, out, _ = run(capsys, "aggregator", "restore", "--config", config, "--from", tar, "--force")
     assert (code, f"restored fleet {FLEET} in round 1 to {state}" in out) == (0, True)
     assert "revoked as before: pi-1\n" in out
-    (aside,) = (line.removeprefix("what was there is now in ") for line in out.splitlines() if "now in" in line)
+    (aside,) = (line.removeprefix("the previous state is in ") for line in out.splitlines() if "previous state" in line)
     assert Path(aside, "journal.db").exists()
     assert len(Journal(state / "journal.db").models()) == 2
 

@@ -93,3 +93,34 @@ def test_a_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         main(["config", "check", str(tmp_path / "none.toml")])
     assert stopped.value.code == 3
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_last_line_says_that_it_is_fine_and_samples_may_come_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    check(AGENT, tmp_path, capsys)
+    with pytest.raises(SystemExit) as stopped:
+        main(["config", "check", str(tmp_path / "x.toml")])
+    said = capsys.readouterr()
+    assert stopped.value.code == 0
+    assert said.out.splitlines()[-1] == f"ok: {tmp_path / 'x.toml'} is an agent.toml"
+    missing = f"there is no file {tmp_path / 'data.npz'}; it is needed before the first round"
+    assert said.err == f"warning: {tmp_path / 'x.toml'} [data]: 'path': {missing}\n"
+    (tmp_path / "data.npz").touch()
+    with pytest.raises(SystemExit):
+        main(["config", "check", str(tmp_path / "x.toml")])
+    assert capsys.readouterr().err == ""
+
+
+def test_what_serve_would_fail_without_is_an_error_that_names_the_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text = FLEET.replace("classes = 10", 'classes = 10\nvalidation = "v.npz"').replace("aggregator.key", "other.key")
+    code, out, err = check(text, tmp_path, capsys)
+    assert code == 3
+    assert json.loads(out)["task"]["classes"] == 10, "what it resolves to is shown all the same"
+    path = tmp_path / "x.toml"
+    assert err == (
+        f"edgestill: {path} [state]: 'key': there is no file {tmp_path / 'other.key'}, and [task]: 'validation': "
+        f"there is no file {tmp_path / 'v.npz'}; make it, or change the path\n"
+    )

@@ -18,7 +18,7 @@ DEVICES = FLEET + '[devices]\nkeys_dir = "kits/_fleet/devices"\n'
 def test_boards_that_ask_are_listed_and_turned_down(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = write_manifest(tmp_path, PI + 'enrol = "approve"\n', fleet=DEVICES)
     _, out, _ = run(capsys, "provision", path)
-    assert "will make their own keys; then `edgestill device approve`: pi-01 pi-02\n" in out
+    assert "will create their own keys; then run `edgestill device approve`: pi-01 pi-02\n" in out
     _, out, _ = run(capsys, "kit", "verify", tmp_path / "kits/pi-01", "--json")
     assert "claim_until" in json.loads(out)
     state = load_fleet_config(path, environ={}).state
@@ -34,9 +34,9 @@ def test_boards_that_ask_are_listed_and_turned_down(tmp_path: Path, capsys: pyte
     assert code == 0
     assert "it will enrol when it starts" in out
     (command,) = Journal(state / "journal.db").commands()
-    assert json.loads(command.argument)["reason"] == "the operator has refused it"
+    assert json.loads(command.argument)["reason"] == "refused by the operator"
     code, _, err = run(capsys, "device", "approve", "pi-02", "--config", path)
-    assert (code, "'pi-02' has not asked" in err, err.count("\n")) == (3, True, 1)
+    assert (code, "'pi-02' has no pending request" in err, err.count("\n")) == (3, True, 1)
     code, _, err = run(capsys, "device", "approve", "pi-02", "--watch", "--config", path)
     assert code == 3
 
@@ -46,7 +46,7 @@ def test_watching_decides_by_itself(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = write_manifest(tmp_path, PI + 'enrol = "claim"\n', fleet=FLEET)
     code, _, err = run(capsys, "device", "approve", *more, "--watch", "--config", path)
     assert (code, err.count("\n")) == (3, 1)
-    assert "--watch approves what comes; leave out DEVICE, --refuse and --fingerprint" in err
+    assert "--watch approves all requests; remove DEVICE, --refuse and --fingerprint" in err
 
 
 def test_without_groups_the_folder_of_the_kits_must_be_given(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

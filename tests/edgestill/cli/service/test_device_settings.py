@@ -16,6 +16,7 @@ from aggregator.storage.journal import Journal
 from tests.aggregator.scripted import FLEET, key_of, write_fleet
 from tests.docs.test_docs import names_in, table_rows
 from tests.edgestill.cli.typed import run
+from tests.transport.events import eventually
 from transport.config import BrokerConfig
 from wire.ids import AGGREGATOR
 from wire.messages import Reported
@@ -38,7 +39,7 @@ def config(tmp_path: Path) -> Path:
         (["pi-0", "train.threads=x"], "train.threads is 'x', expected a whole number"),
         (["pi-0", "broker.host=x"], "broker.host: which broker it calls is for agent.toml to say, on the board"),
         (["pi-0", "train.threads"], "'train.threads': write KEY=VALUE"),
-        (["pi-0"], "set what?"),
+        (["pi-0"], "no setting given"),
     ],
 )
 def test_what_cannot_be_set_is_told_before_anything_is_asked(
@@ -89,12 +90,11 @@ def test_what_the_device_says_is_waited_for_and_listed(
     service = threading.Thread(target=serve, args=(config, reported, stop))
     service.start()
     try:
-        while not (load_fleet_config(config).state / "up").exists():
-            time.sleep(0.01)
+        assert eventually((load_fleet_config(config).state / "up").exists)
         found = run(capsys, "device", "set", "pi-0", "train.threads=2", "--config", config)
     finally:
         stop.set()
-        service.join(10)
+        service.join(60)
     assert (found[0], said in found[1] + found[2]) == (code, True), found
     _, out, _ = run(capsys, "device", "show", "pi-0", "--config", config, "--json")
     facts = json.loads(out)

@@ -45,9 +45,9 @@ def test_status_and_device_list_show_weights_scores_and_who_was_left_out(
         _, out, _ = run(capsys, *command, "--config", config)
         assert "50.0 %" in out
         assert "12.5 %" in out
-        assert "left out" in out
+        assert "excluded" in out
     _, out, _ = run(capsys, "status", "--config", config)
-    assert "left out of the last round: pi-1: accuracy 0.050 is below chance" in " ".join(out.split())
+    assert "excluded from the last round: pi-1: accuracy 0.050 is below chance" in " ".join(out.split())
 
 
 def test_status_and_device_list_name_who_was_capped(config: Path, capsys: pytest.CaptureFixture) -> None:

@@ -44,7 +44,7 @@ def test_list_tells_what_is_here_and_how_to_get_the_rest(run: Any, monkeypatch: 
     lines = {line.split()[0]: line for line in run("list").splitlines() if line.strip()}
     assert lines["digits"].split() == ["digits", "image", "1x8x8", "10", "1,438", "359", "full"]
     assert lines["mnist"].split() == ["mnist", "image", "1x28x28", "10", "no"]
-    assert lines["get"] == "get what is not here: edgestill data fetch NAME"
+    assert lines["to"] == "to download a dataset: edgestill data fetch NAME"
     assert str(tmp_path) in lines["searched:"]
 
 

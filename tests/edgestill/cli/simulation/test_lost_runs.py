@@ -54,10 +54,12 @@ def test_an_absurd_learning_rate_ends_the_run_with_one_line_after_its_files_are_
     flags = ("--lr", "5", "--clip", "0", "--local-epochs", "2", "--quiet")
     code, facts = simulate(dataset, tmp_path / "then", *flags)
     assert code == 7
-    (line,) = capsys.readouterr().err.splitlines()
+    few, line = capsys.readouterr().err.splitlines()
+    assert few.startswith("warning: --local-epochs 2 is ")
     assert line.startswith("edgestill: round 1: 4 of 4 devices lost: sim-0, sim-1, sim-2, sim-3: training diverged: ")
     assert f"--lr is 5, try {DEFAULTS.lr:.3g}; and so does --clip {DEFAULTS.clip:g}, which is off" in line
     (only,) = facts["rounds"]
+    assert [f"warning: {text}" for text in only["warnings"]] == [few]
     assert only["lost"].keys() == {"sim-0", "sim-1", "sim-2", "sim-3"}
     assert (tmp_path / "then" / "checkpoint" / "1.safetensors").exists()
     assert (tmp_path / "then" / "curves.png").exists()

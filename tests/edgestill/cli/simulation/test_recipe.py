@@ -34,6 +34,8 @@ def test_show_has_the_composition_the_needs_and_the_paper(capsys: pytest.Capture
     assert code == 0
     for words in ("Sturluson et al. 2021", "median-score", "median-logits", "steps = 77", "unlabeled samples: yes"):
         assert words in out, words
+    (note,) = [line for line in out.splitlines() if line.startswith("note: ")]
+    assert "excludes nobody" in note
     _, out, _ = run(capsys, "recipe", "show", "fedbe")
     assert "10 models drawn (gaussian)" in out
     _, out, _ = run(capsys, "recipe", "show", "fedavgm")

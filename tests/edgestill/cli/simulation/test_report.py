@@ -9,7 +9,7 @@ from core.errors import ConfigError, DataError, EdgestillError
 from edgestill.cli import output
 from edgestill.cli.main import app
 from edgestill.cli.simulation.report import _where
-from tests.fleet.report.made import written
+from tests.fleet.report.made import a_run, result, written
 
 
 def call(*arguments: object) -> str:
@@ -27,11 +27,26 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_of_one_run_is_in_its_folder(tmp_path: Path) -> None:
     run = written(tmp_path / "run")
     said = call(run / "run.json")
-    assert f"wrote {run / 'report.html'} and 6 figures beside it" in said
+    assert f"wrote {run / 'report.html'} and 6 figures" in said
     rows = [line.split() for line in said.splitlines()]
     assert ["run", "cnn:fp32", "90.0", "%", "90.0", "%", "3"] in rows
     assert ["run", "cnn:w1", "65.0", "%", "65.0", "%", "not", "reached"] in rows
     assert len(list(run.glob("report-*.png"))) == 6
+
+
+def test_own_and_personal_models_stand_beside_the_fused_one(tmp_path: Path) -> None:
+    scored = {"own_accuracy": 0.8, "own_worst": 0.4, "own_best": 0.9}
+    for config, words in (
+        ({}, "own models, own slice"),
+        ({"fusion": {"personal": True}}, "personal models, own slice"),
+    ):
+        run = a_run((0.9,), **config)
+        run.rounds[0].prototypes["cnn:fp32"] = result(0.9, **scored)
+        said = call(written(tmp_path / words.split()[0], run))
+        assert words in said
+        assert ["cnn:fp32", "90.0", "%", "80.0", "%", "40.0", "%", "90.0", "%"] in [
+            line.split()[1:10] for line in said.splitlines()
+        ]
 
 
 def test_the_report_of_several_runs_is_where_one_is(tmp_path: Path) -> None:

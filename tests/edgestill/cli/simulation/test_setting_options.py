@@ -79,7 +79,7 @@ def test_mistakes_are_told_by_file_and_variable(
 
 def test_a_resumed_run_has_settings_of_its_own(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["simulate", "--resume", str(tmp_path), "--config", str(file)], debug=False) == 3
-    assert "leave out --config" in " ".join(capsys.readouterr().err.split())
+    assert "remove --config" in " ".join(capsys.readouterr().err.split())
 
 
 def test_help_needs_no_simulation() -> None:

@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from edgestill.cli.main import main
-from tests.edgestill.cli.typed import edgestill
+from tests.edgestill.cli.typed import edgestill, run
+from tests.transport.events import eventually
 
 SMALL = ["simulate", "--devices", "3", "--prototypes", "mlp:fp32,cnn:w1", "--rounds", "2", "--local-steps", "3"]
 
@@ -46,27 +46,29 @@ def test_a_mistake_in_a_simulation_is_one_line(
     assert errors.count("\n") == 1
 
 
-def test_a_small_simulation_writes_its_run_and_its_curves(tmp_path: Path) -> None:
-    done = edgestill(*SMALL, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert "round 2/2" in done.stderr
-    assert "cnn:w1" in done.stdout
+def test_a_small_simulation_writes_its_run_and_its_curves(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run")
+    assert code == 0, err
+    assert "round 2/2" in err
+    assert "cnn:w1" in out
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert [r["round"] for r in facts["rounds"]] == [1, 2]
     assert set(facts["rounds"][0]["prototypes"]) == {"mlp:fp32", "cnn:w1"}
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["checkpoint", "curves.png", "run.json"]
-    other = edgestill(*SMALL, "--seed", "1", "--out", tmp_path / "run")
-    assert other.returncode == 3
-    assert "another configuration" in other.stderr
+    code, _, err = run(capsys, *SMALL, "--seed", "1", "--out", tmp_path / "run")
+    assert code == 3
+    assert "another configuration" in err
 
 
 def test_json_alone_goes_to_stdout() -> None:
     done = edgestill(*SMALL, "--json")
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["rounds"]) == 2
-    (line,) = done.stderr.splitlines()  # no progress, and the one thing to look at
-    assert line.startswith("warning: after the last round, ")
+    few, guessing = done.stderr.splitlines()  # no progress, and the two things to look at
+    assert few.startswith("warning: --local-steps 3 is 3 local steps a round, the default would be 50")
+    assert guessing.startswith("warning: after the last round, ")
+    assert few == f"warning: {json.loads(done.stdout)['rounds'][0]['warnings'][0]}"
 
 
 @pytest.mark.slow  # tests/e2e compares the same two ways, over TLS
@@ -89,10 +91,10 @@ def test_processes_over_mqtt_give_the_same_numbers_as_one_process(tmp_path: Path
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--broker", "127.0.0.1:1"], "--broker goes with --transport mqtt"),
+        (["--broker", "127.0.0.1:1"], "--broker requires --transport mqtt"),
         (["--transport", "pigeon"], "transport 'pigeon'; known: memory mqtt"),
         (["--transport", "mqtt", "--broker", "nowhere"], "HOST:PORT"),
-        (["--transport", "mqtt", "--floats", "fp16"], "--floats goes with --transport memory"),
+        (["--transport", "mqtt", "--floats", "fp16"], "--floats requires --transport memory"),
     ],
 )
 def test_a_mistake_about_the_transport_is_one_line(args: list, words: str, capsys: pytest.CaptureFixture) -> None:
@@ -116,9 +118,7 @@ def test_ctrl_c_leaves_the_rounds_that_are_done(tmp_path: Path) -> None:
     listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, preexec_fn=listening, **pipes) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "run.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        assert eventually((tmp_path / "run.json").exists, 120)
         os.kill(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130

@@ -49,7 +49,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, tmp_path: Path, capsys:
     assert facts(cut) == facts(whole)
     capsys.readouterr()
     assert _run([*resume, "--lr", "0.1"], debug=False) == 3
-    assert "leave out --lr" in " ".join(capsys.readouterr().err.split())
+    assert "remove --lr" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "some"])
@@ -67,7 +67,7 @@ def test_what_cannot_be_resumed_says_why(tmp_path: Path, capsys: pytest.CaptureF
     assert "not a readable run.json" in said(capsys)
     (tmp_path / "run.json").write_text('{"schema": 1}')
     assert _run(["simulate", "--resume", str(tmp_path)], debug=False) == 4
-    assert "'config' is missing or is no dict; start the run anew" in said(capsys)
+    assert "'config' is missing or is no dict; start a new run" in said(capsys)
 
 
 def test_the_run_of_an_older_edgestill_is_not_mixed_with_todays_rounds(
@@ -78,7 +78,7 @@ def test_the_run_of_an_older_edgestill_is_not_mixed_with_todays_rounds(
     (short / "run.json").write_text(json.dumps(old))
     capsys.readouterr()
     assert _run(["simulate", "--resume", str(short), "--rounds", "3"], debug=False) == 3
-    assert "the run of an older edgestill, whose 1-bit models" in said(capsys)
+    assert "a run of an older edgestill, whose 1-bit models" in said(capsys)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_without_its_checkpoint_a_run_is_left_as_it_is(short: Path, capsys: pyte
     before = (short / "run.json").read_bytes()
     shutil.rmtree(short / "checkpoint")
     assert _run(["simulate", "--resume", str(short), "--rounds", "3"], debug=False) == 4
-    assert "run.json has 2 rounds, but there is no checkpoint to go on from" in said(capsys)
+    assert "run.json has 2 rounds, but there is no checkpoint to resume from" in said(capsys)
     assert (short / "run.json").read_bytes() == before
 
 
@@ -127,7 +127,7 @@ def test_a_run_in_virtual_time_is_not_resumed(data: Path, tmp_path: Path, capsys
     folder = str(tmp_path / "boards")
     assert _run(["simulate", "--dataset", str(data), "--devices", "rpi4:3", *flags, "--out", folder], debug=True) == 0
     assert _run(["simulate", "--resume", folder, "--rounds", "2"], debug=False) == 3
-    assert "in virtual time is not resumed" in said(capsys)
+    assert "in virtual time cannot be resumed" in said(capsys)
 
 
 def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_the_workers_and_leaves_a_run_that_goes_on(data: Path, tmp_p
     shown, said = process.communicate(timeout=120)
     assert (process.returncode, "interrupted" in said, "Traceback" in said) == (130, True, False)
     assert "mlp:fp32" in shown
-    assert f"to go on: edgestill simulate --resume {folder}" in " ".join(shown.split())
+    assert f"to resume: edgestill simulate --resume {folder}" in " ".join(shown.split())
     done = len(json.loads((folder / "run.json").read_text())["rounds"])
     assert (folder / "curves.png").exists()
     with pytest.raises(ProcessLookupError):

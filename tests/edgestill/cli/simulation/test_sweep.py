@@ -66,7 +66,7 @@ def test_a_sweep_goes_on_where_it_was_and_tells_its_means(file: Path, tmp_path: 
     shown = [line.split() for line in call(file, "--out", out).splitlines()]
     assert ["0.02", "1", f"{100 * accuracy:.1f}"] in [line[:3] for line in shown]
     file.write_text(SWEEP.replace("local-steps = 1", "local-steps = 2"))
-    with pytest.raises(ConfigError, match="holds a run of other settings, one of 2; give another --out, or --force"):
+    with pytest.raises(ConfigError, match="holds a run with other settings, one of 2; give another --out, or --force"):
         call(file, "--out", out)
 
 
@@ -74,8 +74,14 @@ def test_a_sweep_goes_on_where_it_was_and_tells_its_means(file: Path, tmp_path: 
     ("change", "says"),
     [
         (("lr = [", "lrs = ["), "unknown setting 'lrs'; did you mean 'lr'"),
-        (("lr = [0.01, 0.02]", 'recipe = ["fedavg", "fedvag"]'), "recipe=fedvag: .*did you mean 'fedavg'"),
-        (("devices = 2\n", 'devices = 2\ndataset = "digit"\n'), "unknown dataset 'digit'.*did you mean 'digits'"),
+        (
+            ("lr = [0.01, 0.02]", 'recipe = ["fedavg", "fedvag"]'),
+            r"sweep.toml \[grid\]: 'recipe': unknown recipe 'fedvag'.*did you mean 'fedavg'.* \(run recipe=fedvag",
+        ),
+        (
+            ("devices = 2\n", 'devices = 2\ndataset = "digit"\n'),
+            r"sweep.toml \[simulate\]: 'dataset': unknown dataset 'digit'.*did you mean 'digits'",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(file: Path, tmp_path: Path, change: tuple[str, str], says: str) -> None:

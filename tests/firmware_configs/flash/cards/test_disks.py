@@ -57,7 +57,7 @@ def test_a_card_in_a_reader_may_be_written_to_when_the_user_says_so(tmp_path: Pa
 
 def test_without_yes_the_size_and_the_model_are_shown_first(tmp_path: Path) -> None:
     said = refusal(system(tmp_path), yes=False)
-    assert said == "/dev/sdb is sdb, 31.9 GB, Generic SD Card Reader: if that is the card, say so with --yes"
+    assert said == "/dev/sdb is sdb, 31.9 GB, Generic SD Card Reader: if that is the card, confirm with --yes"
 
 
 def test_a_fixed_disk_is_refused(tmp_path: Path) -> None:
@@ -102,5 +102,5 @@ def test_a_reader_without_a_card_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_device_that_the_system_does_not_know_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="knows no such disk"):
+    with pytest.raises(ConfigError, match="the system has no such disk"):
         look(system(tmp_path), "9:9")

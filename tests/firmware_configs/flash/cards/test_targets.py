@@ -56,9 +56,9 @@ def test_a_disk_is_checked_before_it_is_opened_unless_it_is_only_read(
 @pytest.mark.parametrize(
     ("target", "base", "says"),
     [
-        ("nowhere", None, "nowhere: no folder, image or disk is there"),
+        ("nowhere", None, "nowhere: no such folder, image or disk"),
         ("new.img", "nowhere.img", r"nowhere\.img: no such image; give the file of an unpacked disk image"),
-        ("folder", "base.img", "folder: with --from, it is the name of the image to make"),
+        ("folder", "base.img", "folder: not an image; with --from, give the name of the image to create"),
     ],
 )
 def test_what_cannot_be_opened_is_told_by_name(tmp_path: Path, target: str, base: str | None, says: str) -> None:

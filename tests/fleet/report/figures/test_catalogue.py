@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
-from fleet.report.figures.catalogue import draw_all
+import pytest
+
+from fleet.report.figures.catalogue import Picture, draw_all
 from tests.fleet.report.made import a_run, facts
 
 
-def test_a_single_run_has_no_comparison_and_no_boards(tmp_path: Path) -> None:
-    pictures = draw_all([facts(tmp_path / "run")], 0.7)
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
+    """Those of a single run."""
+    return draw_all([facts(tmp_path_factory.mktemp("single") / "run")], 0.7)
+
+
+def test_a_single_run_has_no_comparison_and_no_boards(pictures: list[Picture]) -> None:
     assert [p.name for p in pictures] == ["accuracy", "rounds", "bytes", "scores", "partition", "time"]
     assert all(p.light != p.dark for p in pictures)
 
@@ -20,8 +27,8 @@ def test_several_runs_are_compared_and_different_partitions_numbered(tmp_path: P
     assert names[-3:] == ["partition-1", "partition-2", "time"]
 
 
-def test_words_say_what_a_picture_shows(tmp_path: Path) -> None:
-    by_name = {p.name: p for p in draw_all([facts(tmp_path / "run")], 0.7)}
+def test_words_say_what_a_picture_shows(pictures: list[Picture]) -> None:
+    by_name = {p.name: p for p in pictures}
     assert by_name["accuracy"].alt == "run after round 3: cnn:fp32 90.0 %, cnn:w1 65.0 %"
     assert by_name["rounds"].title == "Rounds to 70 %"
     assert by_name["rounds"].alt == "run, cnn:fp32: round 2; run, cnn:w1: not reached"

@@ -11,7 +11,7 @@ def test_verdicts_gather_what_fusion_said_of_a_device(tmp_path: Path) -> None:
     by_name = {v.device: v for v in verdicts(facts(tmp_path / "run"))}
     assert list(by_name) == ["sim-0", "sim-2", "sim-1", "sim-3"], "by prototype"
     bad = by_name["sim-3"]
-    assert (bad.attack, bad.left_out, bad.reason) == ("faulty", 3, "is hardly ever the median")
+    assert (bad.attack, bad.excluded, bad.reason) == ("faulty", 3, "is hardly ever the median")
     assert bad.scores == (0.015625, 0.03125, 0.046875)
 
 

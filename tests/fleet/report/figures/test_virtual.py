@@ -45,7 +45,7 @@ def test_totals_are_over_rounds_and_devices_of_a_board(run: RunFacts) -> None:
     )
     assert (jetson.devices, jetson.joules) == (1, 3000.0)
     assert virtual_seconds(run) == 180.0
-    assert missed(run) == "2 updates came late, 0 never, 0 rounds were abandoned"
+    assert missed(run) == "2 updates late, 0 lost, 0 rounds abandoned"
 
 
 def test_accuracy_is_drawn_over_the_boards_time_and_energy_per_device(run: RunFacts) -> None:
@@ -58,7 +58,7 @@ def test_accuracy_is_drawn_over_the_boards_time_and_energy_per_device(run: RunFa
 
 def test_the_page_tells_what_one_device_needs(run: RunFacts) -> None:
     text = page([run], [], 0.7)
-    assert "3.0 min in all, 2 updates came late" in text
+    assert "3.0 min in all, 2 updates late" in text
     row = '<th scope="row">rpi-4</th><td class="number">2</td><td class="number">60.0 s</td>'
     assert row in text
     assert '<td class="number">0.38 kJ</td>' in text

@@ -38,6 +38,11 @@ def test_settings_reach_the_configuration() -> None:
     assert config.batch_devices == 1
 
 
+def test_the_default_learning_rate_has_a_name() -> None:
+    assert configure({"lr": "auto"}) == configure({})
+    assert configure({"lr": "0.5"}).training.lr == 0.5, "a flag is a text"
+
+
 def test_a_table_is_what_a_repeated_flag_says() -> None:
     table = {"fusion": {"steps": 5, "keep_start": True}, "option": {"equal": False, "min_size": 3}, "recipe": "feddf"}
     words = {"fusion": ["steps=5", "keep_start=true"], "option": ["equal=no", "min_size=3"], "recipe": "feddf"}
@@ -60,10 +65,11 @@ def test_devices_are_boards_in_virtual_time() -> None:
         ({"recipe": "fedvag"}, "did you mean 'fedavg'"),
         ({"local_epochs": 1, "local_steps": 1}, "give either --local-epochs or --local-steps, not both"),
         ({"fusion": {"stepz": 1}}, "did you mean 'steps'"),
+        ({"lr": "fast"}, "--lr is 'fast'; give a number above 0 and at most 1000, such as 0.03, or auto"),
         ({"rounds": 0}, "--rounds 0; give at least 1"),
         ({"devices": "0"}, "--devices 0; give at least 1"),
         ({"devices": "rpi9:2"}, "no board 'rpi9'"),
-        ({"deadline": 3.0}, "--deadline goes with --virtual-clock"),
+        ({"deadline": 3.0}, "--deadline requires --virtual-clock"),
         ({"virtual_clock": True, "deadline": 0.0}, "--deadline 0; give at least 1e-06"),
         ({"source_classes": "a"}, "--source-classes 'a': give class numbers from 0, such as 0,1,2"),
         ({"batch_devices": "some"}, "--batch-devices 'some': give auto, off, or how many devices"),

@@ -61,7 +61,10 @@ def test_a_table_has_dashes_or_underscores_and_texts_as_lists_or_numbers() -> No
     ("text", "says"),
     [
         ("[simulate]\nrouns = 3", r"x.toml \[simulate\]: unknown setting 'rouns'; did you mean 'rounds'\?"),
-        ("[simulate]\nquiet = true", "unknown setting 'quiet'; known: the flags of 'edgestill simulate'"),
+        ("[simulate]\nlearning_rate = 0.1", "unknown setting 'learning_rate'; did you mean 'lr'"),
+        ("[simulate]\nout = 'run'", "'out' is no setting of a run; give it on the command line, as --out"),
+        ("[simulate]\ndry-run = true", "'dry-run' is no setting of a run; give it on the command line, as --dry-run"),
+        ("[simulate]\nzzz = true", "unknown setting 'zzz'; known: the flags of 'edgestill simulate'"),
         ("[simulate]\nrounds = 0", r"\[simulate\]: 'rounds' is 0, expected a whole number of at least 1"),
         ("[simulate]\nrounds = '3'", "'rounds' is '3', expected a whole number"),
         ("[simulate]\nalpha = nan", "'alpha' is nan, expected a number"),
@@ -81,16 +84,20 @@ def test_a_mistake_in_a_file_is_one_line_with_its_place(tmp_path: Path, text: st
 def test_variables_are_texts_of_their_settings() -> None:
     said = {"ROUNDS": "3", "LOCAL_EPOCHS": "2", "VIRTUAL_CLOCK": "yes", "DEVICES": "rpi4:3", "ALPHA": "1e-1"}
     environ = {f"EDGESTILL_SIMULATE_{name}": text for name, text in said.items()}
-    assert from_environment(environ) == {
+    assert from_environment(environ).values == {
         "rounds": 3,
         "local_epochs": 2,
         "virtual_clock": True,
         "devices": "rpi4:3",
         "alpha": 0.1,
     }
-    assert from_environment({"EDGESTILL_DATA": "x"}) == {}
+    assert from_environment({"EDGESTILL_DATA": "x"}).values == {}
     with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_ROUND: .* did you mean 'EDGESTILL_SIMULATE_ROUNDS'"):
         from_environment({"EDGESTILL_SIMULATE_ROUND": "3"})
+    with pytest.raises(ConfigError, match=r"did you mean 'EDGESTILL_SIMULATE_LR'"):
+        from_environment({"EDGESTILL_SIMULATE_LEARNING_RATE": "3"})
+    with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_OUT: .* give it on the command line, as --out"):
+        from_environment({"EDGESTILL_SIMULATE_OUT": "run"})
     with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_FUSION: no setting has this variable"):
         from_environment({"EDGESTILL_SIMULATE_FUSION": "steps=3"})
     with pytest.raises(ConfigError, match=r"^EDGESTILL_SIMULATE_ROUNDS is 'many', expected a whole number$"):

@@ -1,18 +1,14 @@
 """The doctor knows the board and names what is missing."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firmware_configs.boards import board
-from firmware_configs.doctor import Facts, check_board, check_config, look
-from firmware_configs.identity.ca import open_authority
-from firmware_configs.identity.identities import make_tls
-from firmware_configs.provision import authority_folder, provision
-from tests.brokers import free_port
-from tests.firmware_configs.brokers import Provisioned
-from tests.firmware_configs.fleets import manifest
+from firmware_configs.doctor.board import Facts, check_board, look
 
 pytestmark = pytest.mark.light
 PI = Facts(
@@ -30,8 +26,9 @@ PI = Facts(
 )
 
 
-def levels(facts: Facts) -> dict[str, str]:
-    return {finding.what: finding.level for finding in check_board(facts) if finding.level != "ok"}
+def levels(facts: Facts, mode: str | None = None) -> dict[str, str]:
+    findings = check_board(facts, mode, fault=lambda _: "")
+    return {finding.what: finding.level for finding in findings if finding.level != "ok"}
 
 
 def test_a_board_is_read_from_its_own_files(tmp_path: Path) -> None:
@@ -81,38 +78,29 @@ def test_what_is_missing_is_named(change: dict[str, object], expected: dict[str,
     assert levels(replace(PI, **change)) == expected
 
 
-@pytest.mark.broker
-def test_a_kit_is_checked_up_to_its_broker(tmp_path: Path) -> None:
-    port = free_port()
-    made = manifest(tmp_path, provision=f"port = {port}")
-    provision(made)
-    config = made.out / "pi-01" / "agent.toml"
-    absent = {finding.what: finding for finding in check_config(config)}
-    assert absent["broker"].level == "failure"
-    assert "refused" in absent["broker"].said
-    assert absent["samples"].level == "failure"  # it lies on the board, not here
-    assert {f.what for f in absent.values() if f.level == "ok"} == {
-        *("config", "signing key", "aggregator's key", "certificate")
-    }
-    broker = Provisioned(tmp_path / "mosquitto", made.out)
-    broker.port = port
-    with broker:
-        reached = {finding.what: finding for finding in check_config(config)}
-    assert reached["broker"].level == "ok", reached["broker"].said
+def test_the_mode_of_the_config_decides_what_is_needed() -> None:
+    bare = replace(PI, packages=PI.packages - {"torch", "brevitas"}, disk_free_mb=200)
+    assert levels(bare) == {"torch": "failure", "disk": "failure"}
+    assert levels(bare, "light") == {}
+    zero = replace(bare, board=board("rpi-zero-2w"))
+    assert levels(zero) == {}
+    assert levels(zero, "full") == {"torch": "failure", "disk": "failure"}
 
 
-@pytest.mark.parametrize(("days", "level"), [(-0.1, "failure"), (29, "warning")])
-def test_a_certificate_that_ends_is_told(tmp_path: Path, days: float, level: str) -> None:
-    made = manifest(tmp_path, provision=f"port = {free_port()}")
-    provision(made)
-    with open_authority(authority_folder(made.out), "garden") as authority:
-        tls = make_tls(authority, "pi-01", purpose="client", days=days)
-    (made.out / "pi-01/tls/device.pem").write_bytes(tls.cert)
-    found = {finding.what: finding for finding in check_config(made.out / "pi-01" / "agent.toml")}
-    assert found["certificate"].level == level
-    assert "provision --renew" in found["certificate"].said
+def test_packages_that_are_missing_need_room() -> None:
+    new = replace(PI, packages=frozenset(), board=board("rpi-zero-2w"))
+    assert levels(replace(new, disk_free_mb=399)) == {"disk": "failure", "packages": "failure"}
+    assert levels(replace(new, disk_free_mb=400)) == {"packages": "failure"}
 
 
-def test_a_config_that_is_wrong_is_one_failure(tmp_path: Path) -> None:
-    (finding,) = check_config(tmp_path / "agent.toml")
-    assert (finding.level, finding.what) == ("failure", "config")
+def test_a_package_that_this_processor_cannot_run_is_named() -> None:
+    tried: list[str] = []
+
+    def fault(name: str) -> str:
+        tried.append(name)
+        return "was built for another processor (illegal instruction)" if name == "numpy" else ""
+
+    found = {finding.what: finding for finding in check_board(PI, "light", fault=fault)}
+    assert (found["numpy"].level, found["packages"].level) == ("failure", "ok")
+    assert "another processor" in found["numpy"].said
+    assert tried == ["numpy", "onnxruntime", "paho"]  # torch is not imported where it is not used
