@@ -38,7 +38,14 @@ from wire.topics import DeviceTopic, UpdateChunk, parse
 
 __all__ = ["Decoders", "Office", "prepare_state"]
 
-LIMITS = "garbage_before_mute = 1000000"  # a muted device is not looked at any more
+#: A device that is muted, or has spent its budgets, is not looked at any more; how soon depends on the machine's speed.
+LIMITS = """garbage_before_mute = 1000000
+messages_per_minute = 1000000000
+mb_per_minute = 1000000
+reports_per_minute = 1000000000
+transfers_per_minute = 1000000000
+cpu_s_per_minute = 1000000
+"""
 NOW = datetime.now(timezone.utc)
 
 
