@@ -38,9 +38,10 @@ from wire.topics import DeviceTopic, UpdateChunk, parse
 
 __all__ = ["Decoders", "Office", "prepare_state"]
 
-#: A device that is muted, or has spent its budgets, is not looked at any more; how soon depends on the machine's speed.
-LIMITS = """garbage_before_mute = 1000000
-messages_per_minute = 1000000000
+#: A device that is muted is not looked at any more; nor is one that has spent its budgets, and how soon that is depends
+#: on the machine's speed.
+LIMITS = "garbage_before_mute = 1000000"
+BUDGETS = """messages_per_minute = 1000000000
 mb_per_minute = 1000000
 reports_per_minute = 1000000000
 transfers_per_minute = 1000000000
@@ -77,7 +78,7 @@ class Office:
             BrokerConfig(),
             [*DEVICES],
             prototypes=f"!names = {list(world.PROTOTYPES)}".replace("'", '"'),
-            limits=LIMITS,
+            limits=f"{LIMITS}\n{BUDGETS}",
             **{"broker.tls": f'ca = "{ca}"'},
         )
         self.service = Service(load_fleet_config(path))
