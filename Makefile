@@ -14,6 +14,8 @@ export OMP_NUM_THREADS ?= 1
 PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
+SLOW_PACKAGES := prometheus
+
 BOARD_PACKAGES := qemu-system-arm:qemu-system-aarch64 qemu-user-static:qemu-aarch64-static mmdebstrap \
 	binfmt-support:update-binfmts arch-test
 
@@ -43,6 +45,7 @@ suite: $(VENV)/.edgestill-dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests
 
 test-slow: $(VENV)/.edgestill-dev system-packages
+	@scripts/system_packages.sh $(SLOW_PACKAGES)
 	$(BIN)/python -m pytest -n 2 -m slow tests
 
 test-boards: $(VENV)/.edgestill-dev system-packages

@@ -14,6 +14,7 @@ from aggregator.intake.access import Gate
 from aggregator.intake.contained import OURS, Complaints, describe
 from aggregator.intake.rate_limit import RateLimiter, Standing
 from aggregator.intake.transfers import Uploads
+from aggregator.monitoring.live import Live
 from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
 from aggregator.storage.rows import UpdateRow
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
@@ -42,9 +43,10 @@ class Inbox:
         limiter: RateLimiter,
         notes: DeviceNotes,
         stale: Callable[[], None],
+        live: Live,
     ) -> None:
         self._config, self._conductor, self._downlink, self._gate = config, conductor, downlink, gate
-        self._notes, self._stale = notes, stale
+        self._notes, self._stale, self._live = notes, stale, live
         self._complaints = Complaints()
         limits = config.limits
         self.desk = Desk(
@@ -136,6 +138,9 @@ class Inbox:
                     self._downlink.enrolments.online(device)
             case Reported() as reported:
                 self._downlink.desired.heard(device, reported)
+            case Metrics(problem=None) as metrics:
+                self._live.measured(device, metrics)
+                self._notes.note(device)
             case Metrics(round=number, problem=problem) if problem:
                 if self._complaints.new(device, f"problem: {problem}"):
                     log.warning("device %r: %s%s", device, f"round {number}: " if number else "", problem)
@@ -158,6 +163,7 @@ class Inbox:
     def _stored(self, row: UpdateRow) -> None:
         self._gate.good(row.device)
         self._notes.note(row.device)
+        self._live.accepted(row.prototype, row.size)
         log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
         if row.late:
             return

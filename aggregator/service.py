@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from aggregator.attempts import Attempts
 from aggregator.conductor import Conductor
@@ -30,6 +31,7 @@ from aggregator.inbox import Inbox
 from aggregator.intake.access import Gate
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.rate_limit import RateLimiter
+from aggregator.monitoring.live import Live, Snapshot
 from aggregator.operator_commands import run_command
 from aggregator.retained_states import RetainedStates
 from aggregator.rounds.events import BrokerConnected, BrokerLost, Tick
@@ -38,6 +40,7 @@ from aggregator.storage.open_state import open_state
 from aggregator.worker.setup import worker_setup
 from aggregator.worker.supervisor import WorkerProcess
 from core.errors import StorageError
+from core.versions import versions
 from transport.link import Connected, Disconnected, Link, Received
 from wire.keys import load_private_key
 from wire.topics import aggregator_filters
@@ -63,6 +66,8 @@ class Service:
         self._start = time.time(), time.monotonic()
         self._stopping = self._connected = False
         self._told = 0.0
+        self._connections, self._disk = 0, True
+        self.live = Live(Snapshot(time=time.monotonic()))
         self.journal, self.blobs = open_state(
             config.state, fleet=config.fleet, key=config.key, new_key=new_key, timeout=LOCK_S
         )
@@ -109,6 +114,7 @@ class Service:
             limiter=self.limiter,
             notes=self.notes,
             stale=self.attempts.mark_stale,
+            live=self.live,
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
@@ -153,6 +159,7 @@ class Service:
                 self._tell_status,
             )
         )
+        self._disk = whole
         if self.until_done and self.conductor.state.done and not self.conductor.changed:
             self._stopping = True
         if not whole and not self._stopping:
@@ -190,6 +197,7 @@ class Service:
                     return
                 case Connected():
                     self._connected = True
+                    self._connections += 1
                     self.conductor.feed(BrokerConnected(self.now()))
                     self.states.connected(self.now())
                     self.downlink.forget()
@@ -215,15 +223,26 @@ class Service:
             return
         self._told = self.now()
         state = self.conductor.state
-        facts = {
+        facts: dict[str, Any] = {
             "time": time.time(),
             "connected": self._connected,
             "phase": state.phase.value,
             "round": state.round,
             "done": state.done,
             "uploads": len(self.inbox.desk.uploads),
-            "limited": self._limited(),
+            "limited": (limited := self._limited()),
         }
+        self.live.share(
+            Snapshot(
+                time=time.monotonic(),
+                connected=self._connected,
+                phase=state.phase.value,
+                disk=self._disk,
+                uploads=facts["uploads"],
+                limited=len(limited),
+                connections=self._connections,
+            )
+        )
         write_status(self.config.state, facts)
 
     def _limited(self) -> dict[str, int]:
@@ -273,6 +292,18 @@ def _signals(service: Service) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _endpoint(service: Service) -> contextlib.AbstractContextManager[object]:
+    """Metrics and health over HTTP, if [monitor] asks for them."""
+    config = service.config
+    if config.monitor.metrics is None:
+        return contextlib.nullcontext()
+    from aggregator.monitoring.collector import fleet_registry
+    from aggregator.monitoring.endpoint import Endpoint
+
+    registry = fleet_registry(config, service.live, version=versions()["edgestill"], now=service.now)
+    return Endpoint(config.monitor.metrics, registry, service.live)
+
+
 def serve(config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do.
 
@@ -284,5 +315,5 @@ def serve(config: FleetConfig, *, until_done: bool = False, new_key: bool = Fals
             service = Service(config, until_done=until_done, new_key=new_key)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(f"{config.state}: cannot be used: {error}") from error
-        with _signals(service):
+        with _signals(service), _endpoint(service):
             service.run()

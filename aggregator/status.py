@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.monitoring.waiting import waiting_for
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow, RoundRow
 from core.errors import ConfigError
@@ -74,7 +76,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
         limited, metrics, problems = limited_devices(config.state), journal.newest_metrics(), device_problems(journal)
-        return {
+        facts = {
             "fleet": config.fleet,
             "running": running,
             "connected": bool(running and _live(config.state).get("connected")),
@@ -90,7 +92,9 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
             ],
+            "min_devices": config.round.min_devices,
         }
+        return {**facts, "waiting_for": waiting_for(facts, time.time())}
     finally:
         journal.close()
 
@@ -163,14 +167,18 @@ def _live(state: Path) -> dict[str, Any]:
 
 def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
     """One round, as `edgestill status --json` and `edgestill round list --json` print it."""
+    invited = [invitation.device for invitation in journal.invitations(row.number)]
+    answered = {update.device for update in journal.updates(row.number)}
+    failed = journal.failures(row.number)
     return {
         "number": row.number,
         "phase": row.phase,
-        "invited": len(journal.invitations(row.number)),
-        "answered": len(journal.updates(row.number)),
+        "invited": len(invited),
+        "answered": len(answered),
+        "awaited": [name for name in invited if row.phase == "open" and name not in answered and name not in failed],
         "late": len(journal.updates(row.number, late=True)),
         "excluded": journal.excluded(row.number),
-        "failed": journal.failures(row.number),
+        "failed": failed,
         "opened": row.opened,
         "deadline": row.deadline,
         "closed": row.closed,

@@ -54,6 +54,7 @@ ROOMS = {
         "intake",
         "downlink",
         "worker",
+        "monitoring",
     ],
     "firmware_configs": [
         "boards",

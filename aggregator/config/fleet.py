@@ -20,6 +20,7 @@ from aggregator.config.tables import (
     ENV,
     FleetTables,
     LimitConfig,
+    MonitorConfig,
     RoundConfig,
     TaskConfig,
     split_tables,
@@ -37,7 +38,15 @@ from wire.ids import check_id
 from wire.keys import Ed25519PublicKey, public_key_hex
 from wire.messages import Hyper, UpdateKind
 
-__all__ = ["FleetConfig", "LimitConfig", "RoundConfig", "TaskConfig", "check_fleet_config", "load_fleet_config"]
+__all__ = [
+    "FleetConfig",
+    "LimitConfig",
+    "MonitorConfig",
+    "RoundConfig",
+    "TaskConfig",
+    "check_fleet_config",
+    "load_fleet_config",
+]
 
 #: What jobs say of local training in `Hyper.extra`, where it is not 0: agents of an older version pass it over.
 _TOLD = ("prox", "clip", "least_steps", "most_steps")
@@ -60,6 +69,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
     fusion: FusionConfig
     devices: Mapping[str, Ed25519PublicKey]
     limits: LimitConfig
+    monitor: MonitorConfig
     log: LogConfig
 
     @property
@@ -91,6 +101,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
             "fusion": self.fusion.to_json(),
             "devices": {name: public_key_hex(key) for name, key in sorted(self.devices.items())},
             "limits": plain(self.limits),
+            "monitor": plain(self.monitor),
             "log": plain(self.log),
         }
 
@@ -142,6 +153,7 @@ def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: A
         round=tables.round,
         hyper=_hyper(tables.train, tables.fleet.seed, fusion.recipe.local, path),
         fusion=fusion,
+        monitor=tables.monitor,
         log=tables.log,
         **parts,
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from aggregator.config.fusion import FUSION_FIELDS
+from core.addresses import parse_address
 from core.config_keys import brief, sub_table
 from core.errors import ConfigError, did_you_mean
 from core.limits import DEVICES, LATENT, MEGABYTES, ROUNDS, SECONDS
@@ -26,6 +27,7 @@ __all__ = [
     "FleetTable",
     "FleetTables",
     "LimitConfig",
+    "MonitorConfig",
     "PrototypesTable",
     "RoundConfig",
     "StateTable",
@@ -132,6 +134,20 @@ class LimitConfig(Settings, frozen=True, kw_only=True):
         return self.mb_per_minute * 10**6
 
 
+class MonitorConfig(Settings, frozen=True, kw_only=True):
+    """The table [monitor]: what the service shows of itself."""
+
+    metrics: Annotated[str, Meta(description="host:port of /metrics, /healthz and /readyz")] | None = None
+    device_labels: Annotated[int, within(0, DEVICES.most, "devices up to which each has metrics of its own")] = 100
+
+    def __post_init__(self) -> None:
+        if self.metrics is not None:
+            try:
+                parse_address(self.metrics)
+            except ConfigError as error:
+                raise ConfigError(f"'metrics': {error}") from None
+
+
 class FleetTables(Settings, frozen=True, kw_only=True):
     """The tables of fleet.toml that are as they are read; [fusion], [limits], [broker] and [devices] are resolved."""
 
@@ -141,6 +157,7 @@ class FleetTables(Settings, frozen=True, kw_only=True):
     prototypes: PrototypesTable
     round: RoundConfig
     train: LocalSettings
+    monitor: MonitorConfig
     log: LogConfig
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from core.durations import span
+
 __all__ = ["DASH", "percent", "size", "span"]
 
 DASH = "–"
@@ -27,14 +29,3 @@ def size(count: float | None) -> str:
         if count < 1000 * scale or unit == "GB":
             return f"{count / scale:.1f} {unit}"
     raise AssertionError("the last unit fits")
-
-
-def span(seconds: float, decimals: int = 1) -> str:
-    """Seconds in a suitable unit; `decimals` apply to seconds.
-
-    >>> span(42.25), span(754), span(8000), span(42.25, 0)
-    ('42.2 s', '12.6 min', '2.2 h', '42 s')
-    """
-    if seconds < 120:
-        return f"{seconds:.{decimals}f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aggregator.storage.rows import Invitation, RoundRow
@@ -30,10 +30,7 @@ class RoundTable(Table):
     def rounds(self, last: int = 10**9) -> list[RoundRow]:
         """The `last` rounds, newest first."""
         rows = self._rows("rounds", f"1 ORDER BY number DESC LIMIT {int(last)}")
-        return [
-            RoundRow(**{**row, "hyper": decode_message(row["hyper"], Hyper), "extended": bool(row["extended"])})
-            for row in rows
-        ]
+        return [_round(row) for row in rows]
 
     def last_round(self) -> RoundRow | None:
         """The newest round, open or not."""
@@ -42,6 +39,15 @@ class RoundTable(Table):
     def completed(self) -> int:
         """How many rounds were fused."""
         return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
+
+    def outcomes(self) -> dict[str, int]:
+        """How many rounds there are of every phase."""
+        return dict(self.db.execute("SELECT phase, count(*) FROM rounds GROUP BY phase").fetchall())
+
+    def last_closed(self) -> RoundRow | None:
+        """The newest round that was fused."""
+        rows = self._rows("rounds", "phase = 'closed' ORDER BY number DESC LIMIT 1")
+        return _round(rows[0]) if rows else None
 
     def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
         """A new round and whom it asks."""
@@ -64,3 +70,7 @@ class RoundTable(Table):
         self.db.execute(
             "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
         )
+
+
+def _round(row: Mapping[str, Any]) -> RoundRow:
+    return RoundRow(**{**row, "hyper": decode_message(row["hyper"], Hyper), "extended": bool(row["extended"])})

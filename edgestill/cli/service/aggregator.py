@@ -28,6 +28,10 @@ def serve(
     until_done: Annotated[
         bool, typer.Option("--until-done", help="Exit after the last round instead of continuing to serve the models.")
     ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", help="Serve /metrics, /healthz and /readyz at host:port, such as 127.0.0.1:9464."),
+    ] = None,
     new_key: Annotated[
         bool,
         typer.Option("--new-key", help="Confirm that the signing key has changed and all devices have the new one."),
@@ -41,7 +45,8 @@ def serve(
     from aggregator.service import serve as run
     from core.logs import setup_logging
 
-    loaded = load_fleet_config(config, settings or [])
+    more = [] if metrics is None else [f"monitor.metrics={metrics}"]
+    loaded = load_fleet_config(config, [*(settings or []), *more])
     setup_logging(loaded.log.format, loaded.log.level)
     run(loaded, until_done=until_done, new_key=new_key)
 

@@ -65,6 +65,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"fleet {facts['fleet']}: aggregator {service}",
         f"rounds {facts['rounds_completed']} of {facts['rounds_wanted']} done; {_doing(facts)}",
     ]
+    if facts["waiting_for"]:
+        lines.append(one_line(facts["waiting_for"]))
     last = facts["round"]
     if last is not None:
         late = f", {last['late']} late" if last["late"] else ""

@@ -59,3 +59,13 @@ def test_a_change_of_one_round_leaves_the_others(journal: Journal) -> None:
     journal.withdraw(2, "a", "revoked")
     assert journal.rounds() == [a_round(2, deadline=7.0, extended=True), a_round(1, "closed")]
     assert [i.device for i in journal.invitations(1)] == ["a"]
+
+
+def test_rounds_are_counted_by_phase_and_the_last_fused_one_is_found(journal: Journal) -> None:
+    assert (journal.outcomes(), journal.last_closed()) == ({}, None)
+    for number, phase in enumerate(("closed", "closed", "abandoned", "open"), 1):
+        journal.open_round(a_round(number, phase), [])
+    assert journal.outcomes() == {"closed": 2, "abandoned": 1, "open": 1}
+    last = journal.last_closed()
+    assert last is not None
+    assert (last.number, last.hyper) == (2, a_round().hyper)

@@ -64,3 +64,10 @@ def test_a_model_that_is_lost_is_told_beside_the_backup(
     Blobs(loaded.state / "blobs").path(first.digest).unlink()
     code, _, err = run(capsys, "aggregator", "backup", "--config", config, "--to", tmp_path / "fleet.tar")
     assert (code, first.digest[:12] in err) == (0, True)
+
+
+@pytest.mark.parametrize("address", ["9464x", "127.0.0.1:99999"])
+def test_serve_refuses_an_address_that_is_none(config: Path, capsys: pytest.CaptureFixture, address: str) -> None:
+    code, _, err = run(capsys, "aggregator", "serve", "--config", config, "--metrics", address)
+    assert code == 3
+    assert f"'metrics': '{address}' is no address; write host:port, such as 127.0.0.1:9464" in " ".join(err.split())

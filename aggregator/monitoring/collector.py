@@ -1,0 +1,184 @@
+"""The metrics of a fleet for Prometheus, collected when they are asked for.
+
+Counts come from the journal, so they survive restarts; what the journal does not have comes from `Live`, and begins at
+zero with the process, as Prometheus expects of counters. No label is unbounded: devices are labels only in fleets of at
+most `device_labels` devices.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aggregator.config.fleet import FleetConfig
+from aggregator.monitoring.certificates import certificate_ends
+from aggregator.monitoring.live import Live
+from aggregator.rounds.engine import Phase
+from aggregator.storage.journal import Journal
+from aggregator.storage.rows import DeviceRow
+
+__all__ = ["FleetCollector", "fleet_registry"]
+
+Clock: TypeAlias = Callable[[], float]
+STATES = ("online", "offline", "lost", "unknown", "muted", "revoked")
+
+
+def fleet_registry(config: FleetConfig, live: Live, *, version: str, now: Clock) -> CollectorRegistry:
+    """Everything that is served at /metrics: the fleet, and the process itself."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FleetCollector(config, live, version=version, now=now))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class FleetCollector(Collector):
+    """One fleet; `now` is the service's clock, in seconds since 1970."""
+
+    def __init__(self, config: FleetConfig, live: Live, *, version: str, now: Clock) -> None:
+        self._config, self._live, self._version, self._now = config, live, version, now
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, from one read of the journal."""
+        with closing(Journal(self._config.state / "journal.db", read_only=True)) as journal:
+            devices = self._devices(journal)
+            yield from self._about()
+            yield from self._service()
+            yield from self._rounds(journal)
+            yield from self._fleet(devices)
+            yield from self._models(journal)
+        yield from self._by_device(devices)
+
+    def _devices(self, journal: Journal) -> list[DeviceRow]:
+        heard = {row.id: row for row in journal.devices()}
+        return [*heard.values(), *(DeviceRow(id=name) for name in self._config.devices if name not in heard)]
+
+    def _about(self) -> Iterator[Metric]:
+        about = {"version": self._version, "fleet": self._config.fleet, "recipe": self._config.fusion.recipe.name}
+        yield InfoMetricFamily("edgestill_build", "Version, fleet and recipe of the aggregator.", value=about)
+        ends = GaugeMetricFamily(
+            "edgestill_certificate_not_after_timestamp_seconds", "When a certificate ends.", labels=["certificate"]
+        )
+        for name, end in certificate_ends(self._config.broker.tls).items():
+            ends.add_metric([name], end)
+        yield ends
+
+    def _service(self) -> Iterator[Metric]:
+        shot = self._live.snapshot
+        yield _gauge("edgestill_mqtt_connected", "Whether the aggregator is connected to its broker.", shot.connected)
+        again = max(shot.connections - 1, 0)
+        yield _count("edgestill_mqtt_reconnects", "Connections to the broker after the first.", again)
+        yield _gauge("edgestill_transfers_inflight", "Updates that have begun to arrive.", shot.uploads)
+        yield _gauge("edgestill_devices_limited", "Devices whose messages are dropped: over budget.", shot.limited)
+        usage = shutil.disk_usage(self._config.state)
+        yield _gauge("edgestill_state_disk_free_bytes", "Free space where the state folder is.", usage.free)
+        yield _gauge("edgestill_state_disk_size_bytes", "Size of the disk where the state folder is.", usage.total)
+
+    def _rounds(self, journal: Journal) -> Iterator[Metric]:
+        outcomes = journal.outcomes()
+        total = CounterMetricFamily("edgestill_rounds", "Rounds that have ended.", labels=["outcome"])
+        for outcome in ("closed", "abandoned"):
+            total.add_metric([outcome], outcomes.get(outcome, 0))
+        yield total
+        phase = GaugeMetricFamily("edgestill_round_phase", "1 for the phase that the service is in.", labels=["phase"])
+        for one in Phase:
+            phase.add_metric([one.value], float(self._live.snapshot.phase == one.value))
+        yield phase
+        last = journal.last_round()
+        yield _gauge("edgestill_round_current", "Number of the newest round.", last.number if last else 0)
+        if last is not None and last.phase in ("open", "fusing"):
+            yield _gauge("edgestill_round_invited", "Devices asked.", len(journal.invitations(last.number)))
+            yield _gauge("edgestill_round_answered", "Devices that have answered.", len(journal.updates(last.number)))
+            yield _gauge("edgestill_round_opened_timestamp_seconds", "When the open round began.", last.opened)
+            yield _gauge("edgestill_round_deadline_timestamp_seconds", "When the open round ends.", last.deadline)
+        closed = journal.last_closed()
+        if closed is not None and closed.closed is not None:
+            yield _gauge(
+                "edgestill_round_duration_seconds", "Of the last fused round.", max(closed.closed - closed.opened, 0)
+            )
+            stages = GaugeMetricFamily("edgestill_fusion_stage_seconds", "Of the last fusion.", labels=["stage"])
+            for stage, seconds in journal.report(closed.number).get("seconds", {}).items():
+                stages.add_metric([stage], seconds)
+            yield stages
+
+    def _fleet(self, devices: list[DeviceRow]) -> Iterator[Metric]:
+        now = self._now()
+        states = Counter(_state(row, now) for row in devices)
+        found = GaugeMetricFamily("edgestill_devices", "Devices of the fleet.", labels=["state"])
+        for state in STATES:
+            found.add_metric([state], states[state])
+        yield found
+        uploads = CounterMetricFamily("edgestill_uploads", "Updates, by what became of them.", labels=["outcome"])
+        for outcome in ("accepted", "late", "refused"):
+            uploads.add_metric([outcome], sum(getattr(row, outcome) for row in devices))
+        yield uploads
+        size = CounterMetricFamily(
+            "edgestill_upload_bytes", "Accepted updates, since the start of the process.", labels=["precision"]
+        )
+        for precision, count in sorted(self._live.update_bytes.items()):
+            size.add_metric([precision], count)
+        yield size
+
+    def _models(self, journal: Journal) -> Iterator[Metric]:
+        accuracy = GaugeMetricFamily(
+            "edgestill_prototype_accuracy_ratio",
+            "Accuracy of the newest model on [task] validation, as boards run it and with float weights.",
+            labels=["prototype", "weights"],
+        )
+        rounds = GaugeMetricFamily(
+            "edgestill_prototype_round", "Round after which the newest model was fused.", labels=["prototype"]
+        )
+        for name, model in journal.current().items():
+            rounds.add_metric([name], model.round)
+            for weights, key in (("own", "accuracy"), ("float", "accuracy_float")):
+                if key in model.metrics:
+                    accuracy.add_metric([name, weights], model.metrics[key])
+        yield accuracy
+        yield rounds
+
+    def _by_device(self, devices: list[DeviceRow]) -> Iterator[Metric]:
+        few = len(devices) <= self._config.monitor.device_labels
+        yield _gauge("edgestill_device_labels_omitted", "1 if there are too many devices for labels.", not few)
+        if not few:
+            return
+        seen = _labelled("edgestill_device_seen_timestamp_seconds", "When a device was last heard of.")
+        hot = _labelled("edgestill_device_temperature_celsius", "As the board reports it.")
+        memory = _labelled("edgestill_device_memory_bytes", "Memory of the agent with its training.")
+        seconds = _labelled("edgestill_device_train_seconds", "Duration of the last local training.")
+        telemetry = self._live.telemetry
+        for row in devices:
+            if row.seen:
+                seen.add_metric([row.id], row.seen)
+            if (metrics := telemetry.get(row.id)) is None:
+                continue
+            if metrics.temperature_c is not None:
+                hot.add_metric([row.id], metrics.temperature_c)
+            if metrics.memory_mb is not None:
+                memory.add_metric([row.id], metrics.memory_mb * 1e6)
+            if metrics.seconds is not None:
+                seconds.add_metric([row.id], metrics.seconds)
+        yield from (seen, hot, memory, seconds)
+
+
+def _state(row: DeviceRow, now: float) -> str:
+    if row.revoked:
+        return "revoked"
+    return "muted" if row.muted_until > now else row.status
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _count(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value=float(value))
+
+
+def _labelled(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=["device"])

@@ -1,0 +1,78 @@
+"""Why a fleet does not go on at this moment, in one line: from the facts of `edgestill status`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.durations import coarse
+
+__all__ = ["waiting_for"]
+
+NAMED = 5  # devices in the line
+_PAUSED = "no further round until `edgestill aggregator resume`"
+
+
+def waiting_for(facts: Mapping[str, Any], now: float) -> str:
+    """
+    >>> device = {"id": "pi-02", "status": "lost", "seen": 100.0, "muted_until": 0.0, "revoked": False, "problem": ""}
+    >>> round = {"awaited": ["pi-02"], "invited": 3, "deadline": 1000.0, "opened": 90.0}
+    >>> facts = {"running": True, "connected": True, "phase": "collecting", "hold": "running", "done": ""}
+    >>> waiting_for({**facts, "round": round, "devices": [device]}, 340.0)
+    'waiting for 1 of 3 devices: pi-02 (lost, last heard of 4 min ago); deadline in 11 min'
+    """
+    if not facts["running"]:
+        return ""
+    if not facts["connected"]:
+        return "waiting for the broker"
+    match facts["phase"]:
+        case "starting":
+            return "the first models are being made"
+        case "collecting":
+            return _for_updates(facts, now)
+        case "fusing":
+            return f"fusing {facts['round']['answered']} updates of round {facts['round']['number']}"
+        case "waiting" if facts["hold"] == "running" and not facts["done"]:
+            return _for_devices(facts, now)
+    return _PAUSED if facts["hold"] == "paused" else ""
+
+
+def _for_updates(facts: Mapping[str, Any], now: float) -> str:
+    row = facts["round"]
+    awaited = row["awaited"]
+    devices = {device["id"]: device for device in facts["devices"]}
+    unknown = {"status": "unknown", "seen": 0.0, "muted_until": 0.0, "revoked": False, "problem": ""}
+    shown = _some([_shown(name, devices.get(name, unknown), now) for name in awaited])
+    left = row["deadline"] - now
+    deadline = f"deadline in {coarse(left)}" if left > 0 else f"the deadline was {coarse(-left)} ago"
+    return f"waiting for {len(awaited)} of {row['invited']} devices{': ' * bool(shown)}{shown}; {deadline}"
+
+
+def _for_devices(facts: Mapping[str, Any], now: float) -> str:
+    ready = [device for device in facts["devices"] if _state(device, now) == "online"]
+    others = [_shown(device["id"], device, now) for device in facts["devices"] if _state(device, now) != "online"]
+    silent = facts["devices_configured"] - len(facts["devices"])
+    if silent > 0:
+        others.append(f"{silent} never heard of")
+    shown = _some(others)
+    return f"waiting for devices: {len(ready)} online, {facts['min_devices']} needed{'; ' * bool(shown)}{shown}"
+
+
+def _shown(name: str, device: Mapping[str, Any], now: float) -> str:
+    state = _state(device, now)
+    if device["problem"]:
+        return f"{name} (failed: {device['problem']})"
+    if not device["seen"]:
+        return f"{name} ({state}, not heard of yet)"
+    return f"{name} ({state}, last heard of {coarse(now - device['seen'])} ago)"
+
+
+def _state(device: Mapping[str, Any], now: float) -> str:
+    if device["revoked"]:
+        return "revoked"
+    return "muted" if device["muted_until"] > now else str(device["status"])
+
+
+def _some(words: Sequence[str]) -> str:
+    more = [f"{len(words) - NAMED} more"] if len(words) > NAMED else []
+    return ", ".join([*words[:NAMED], *more])

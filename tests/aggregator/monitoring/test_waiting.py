@@ -1,0 +1,70 @@
+"""One line that says why a fleet does not go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggregator.monitoring.waiting import waiting_for
+
+pytestmark = pytest.mark.light
+NOW = 1000.0
+
+
+def device(name: str, status: str = "online", **changes: Any) -> dict[str, Any]:
+    facts = {"id": name, "status": status, "seen": NOW - 300, "muted_until": 0.0, "revoked": False, "problem": ""}
+    return {**facts, **changes}
+
+
+def facts(phase: str, **changes: Any) -> dict[str, Any]:
+    base = {"running": True, "connected": True, "phase": phase, "hold": "running", "done": "", "min_devices": 3}
+    return {**base, "devices": [], "devices_configured": 0, "round": None, **changes}
+
+
+def open_round(*awaited: str, invited: int = 3, deadline: float = NOW + 600) -> dict[str, Any]:
+    return {"number": 4, "awaited": list(awaited), "invited": invited, "answered": 1, "deadline": deadline}
+
+
+def test_updates_are_waited_for_by_device() -> None:
+    devices = [device("a"), device("b", "lost"), device("c", seen=0.0, status="unknown")]
+    told = waiting_for(facts("collecting", round=open_round("b", "c"), devices=devices), NOW)
+    assert told == (
+        "waiting for 2 of 3 devices: b (lost, last heard of 5 min ago), c (unknown, not heard of yet);"
+        " deadline in 10 min"
+    )
+
+
+def test_a_deadline_that_is_past_is_told_as_such() -> None:
+    told = waiting_for(facts("collecting", round=open_round("x", deadline=NOW - 5)), NOW)
+    assert told.endswith("x (unknown, not heard of yet); the deadline was 5 s ago")
+
+
+def test_devices_are_waited_for_before_a_round() -> None:
+    devices = [device("a"), device("b", "lost"), device("c", muted_until=NOW + 1), device("d", revoked=True)]
+    told = waiting_for(facts("waiting", devices=devices, devices_configured=6), NOW)
+    assert told.startswith("waiting for devices: 1 online, 3 needed; b (lost, last heard of 5 min ago), c (muted, ")
+    assert "d (revoked, " in told
+    assert told.endswith(", 2 never heard of")
+
+
+def test_only_some_devices_are_named() -> None:
+    names = [f"pi-{i:02}" for i in range(12)]
+    told = waiting_for(facts("collecting", round=open_round(*names, invited=12)), NOW)
+    assert (told.count("pi-"), ", 7 more; deadline" in told) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"running": False}, ""),
+        ({"connected": False}, "waiting for the broker"),
+        ({"phase": "starting"}, "the first models are being made"),
+        ({"phase": "fusing", "round": open_round()}, "fusing 1 updates of round 4"),
+        ({"phase": "waiting", "hold": "paused"}, "no further round until `edgestill aggregator resume`"),
+        ({"phase": "waiting", "done": "all 3 rounds are done"}, ""),
+        ({"phase": "waiting", "hold": "stopped"}, ""),
+    ],
+)
+def test_every_phase_says_what_holds_it(changes: dict[str, Any], told: str) -> None:
+    assert waiting_for({**facts("waiting"), **changes}, NOW) == told
