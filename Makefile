@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
-SLOW_PACKAGES := prometheus
+SLOW_PACKAGES := prometheus chromium-driver:chromedriver
 
 BOARD_PACKAGES := qemu-system-arm:qemu-system-aarch64 qemu-user-static:qemu-aarch64-static mmdebstrap \
 	binfmt-support:update-binfmts arch-test

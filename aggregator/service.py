@@ -230,6 +230,7 @@ class Service:
             "round": state.round,
             "done": state.done,
             "uploads": len(self.inbox.desk.uploads),
+            "transfers": self.inbox.desk.uploads.progress(),
             "limited": (limited := self._limited()),
         }
         self.live.share(

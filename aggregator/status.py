@@ -81,6 +81,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "running": running,
             "connected": bool(running and _live(config.state).get("connected")),
             "phase": _live(config.state).get("phase", "stopped") if running else "stopped",
+            "transfers": _live(config.state).get("transfers", {}) if running else {},
             "hold": journal.get("hold", "running"),
             "done": _live(config.state).get("done", "") if running else "",
             "rounds_completed": completed,

@@ -140,12 +140,18 @@ class MonitorConfig(Settings, frozen=True, kw_only=True):
     metrics: Annotated[str, Meta(description="host:port of /metrics, /healthz and /readyz")] | None = None
     device_labels: Annotated[int, within(0, DEVICES.most, "devices up to which each has metrics of its own")] = 100
 
+    web: Annotated[str, Meta(description="host:port of the page for browsers")] | None = None
+    web_cert: Annotated[Path, Meta(description="its certificate, PEM")] | None = None
+    web_key: Path | None = None
+
     def __post_init__(self) -> None:
-        if self.metrics is not None:
+        for name, address in (("metrics", self.metrics), ("web", self.web)):
             try:
-                parse_address(self.metrics)
+                parse_address("127.0.0.1:0" if address is None else address)
             except ConfigError as error:
-                raise ConfigError(f"'metrics': {error}") from None
+                raise ConfigError(f"'{name}': {error}") from None
+        if (self.web_cert is None) != (self.web_key is None):
+            raise ConfigError("'web_cert' and 'web_key' go together; give the one that is missing")
 
 
 class FleetTables(Settings, frozen=True, kw_only=True):

@@ -108,6 +108,11 @@ class Uploads:
     def __len__(self) -> int:
         return sum(map(len, self._parts.values()))
 
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Bytes received and bytes in all of each device's newest transfer."""
+        newest = ((device, next(reversed(parts.values()))) for device, parts in self._parts.items() if parts)
+        return {device: _progress(part.receiver) for device, part in newest}
+
     def add(self, device: str, chunk: Chunk) -> Finished | Ranges | None:
         """Store a chunk: returns the complete update if this was the last one, else the missing ranges to report, if
         any.
@@ -252,3 +257,8 @@ def _missing(part: _Part) -> Ranges:
 
 def _state_file(path: Path) -> Path:
     return path.with_suffix(".state")
+
+
+def _progress(receiver: Receiver) -> tuple[int, int]:
+    content = receiver.content
+    return min(receiver.held * content.chunk_size, content.size), content.size

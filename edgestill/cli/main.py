@@ -27,7 +27,7 @@ from edgestill.cli.boards.flash import flash
 from edgestill.cli.boards.provision import provision
 from edgestill.cli.boards.push import push
 from edgestill.cli.output import err, print_json
-from edgestill.cli.service import agent, aggregator, config, device, model
+from edgestill.cli.service import agent, aggregator, config, device, model, web
 from edgestill.cli.service import round as rounds
 from edgestill.cli.service.status import status
 from edgestill.cli.simulation import data, prototypes, recipe
@@ -63,6 +63,7 @@ app.add_typer(aggregator.app, name="aggregator")
 app.add_typer(agent.app, name="agent")
 app.add_typer(broker.app, name="broker")
 app.command()(status)
+app.add_typer(web.app, name="web")
 app.add_typer(device.app, name="device")
 app.add_typer(rounds.app, name="round")
 app.add_typer(model.app, name="model")

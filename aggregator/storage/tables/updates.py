@@ -32,6 +32,11 @@ class UpdateTable(DeviceTable, RoundTable):
         rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
         return [UpdateRow(**{**row, "late": late, "metrics": read_json(row["metrics"])}) for row in rows]
 
+    def update_sizes(self) -> dict[int, int]:
+        """Bytes of the updates that count for each round."""
+        sizes = "SELECT round, sum(size) FROM updates WHERE late = 0 AND excluded = '' GROUP BY round"
+        return dict(self.db.execute(sizes).fetchall())
+
     def newest_metrics(self) -> dict[str, dict[str, float]]:
         """What every device said of its training with the newest update of it that was kept."""
         newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"

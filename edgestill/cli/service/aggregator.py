@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgestill.cli.output import err, out, print_json
+from edgestill.cli.service.web import web_server
+
+if TYPE_CHECKING:
+    from aggregator.config.fleet import FleetConfig
 
 __all__ = ["app"]
 
@@ -32,6 +37,9 @@ def serve(
         str | None,
         typer.Option("--metrics", help="Serve /metrics, /healthz and /readyz at host:port, such as 127.0.0.1:9464."),
     ] = None,
+    web: Annotated[
+        str | None, typer.Option("--web", help="Serve the fleet's page at host:port, such as 127.0.0.1:8080.")
+    ] = None,
     new_key: Annotated[
         bool,
         typer.Option("--new-key", help="Confirm that the signing key has changed and all devices have the new one."),
@@ -45,10 +53,23 @@ def serve(
     from aggregator.service import serve as run
     from core.logs import setup_logging
 
-    more = [] if metrics is None else [f"monitor.metrics={metrics}"]
-    loaded = load_fleet_config(config, [*(settings or []), *more])
+    flags = {"monitor.metrics": metrics, "monitor.web": web}
+    given = [*(settings or []), *(f"{key}={value}" for key, value in flags.items() if value is not None)]
+    loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)
-    run(loaded, until_done=until_done, new_key=new_key)
+    with _page(loaded, given):
+        run(loaded, until_done=until_done, new_key=new_key)
+
+
+def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[object]:
+    """The page in a process of its own, if one is asked for."""
+    if loaded.monitor.web is None:
+        return nullcontext()
+    from edgestill.web.beside import PageBeside
+
+    server = web_server()
+    server.check_options(loaded, server.options_of(loaded))
+    return PageBeside(loaded.path, settings)
 
 
 @app.command()
