@@ -18,9 +18,7 @@
     asked = true;
     try {
       if (main.querySelector(".chart")) { await draw(); return; }
-      const url = new URL(location.href);
-      url.searchParams.delete("said");
-      const answer = await fetch(url, { headers: { "X-Fragment": "1" } });
+      const answer = await fetch(location.href, { headers: { "X-Fragment": "1" } });
       if (!answer.ok || answer.redirected) return;
       const text = await answer.text();
       if (busy() || text === refresh.last) return;
