@@ -43,7 +43,7 @@
     const axis = { stroke: ink, grid: { stroke: ink + "33", width: 1 }, ticks: { stroke: ink + "33" } };
     return {
       width: Math.max(box.clientWidth, 200), height: 260, scales: { x: { time: false } },
-      axes: [{ ...axis, label: "round" }, { ...axis, size: 70, values: (_, at) => at.map(shown) }],
+      axes: [{ ...axis, label: "round", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, { ...axis, size: 70, values: (_, at) => at.map(shown) }],
       series: [{ label: "round" }, ...names.map((name, i) => ({
         label: name, stroke: colours[i % colours.length], width: 2, spanGaps: true, points: { show: rounds <= 60, size: 4 },
         dash: i < colours.length ? [] : [6, 4], value: (_, value) => shown(value) }))],
