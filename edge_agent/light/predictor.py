@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import ModelError
-from quant.float16 import HALF_MAX, HALF_MIN, as_wire
+from quant.float16 import as_wire
+from quant.levels import quantized, two_values
 from quant.precision import Precision
 from wire.tensors import Tensor
 from wire.tensors.packed import Packed
@@ -58,7 +59,7 @@ class LightPredictor:
         """W_q (C, D)."""
         if not self.binary:
             return self.weight
-        mid, centred, scale = self._two_values()
+        mid, centred, scale = two_values(self.weight, (0, 1))
         return np.copysign(scale, centred) + mid
 
     def logits(self, z: Floats) -> Floats:
@@ -79,20 +80,7 @@ class LightPredictor:
             weight = as_wire(self.weight, floats)
             self.weight[...] = weight
             return {WEIGHT: weight.copy(), BIAS: bias.copy()}
-        mid, centred, scale = self._two_values()
-        levels = np.where(np.signbit(centred), -1, 1).astype(np.int8)
-        packed = Packed(bits=1, levels=levels, scale=np.asarray(scale, np.float16), mean=np.asarray(mid, np.float16))
-        return {WEIGHT: packed, BIAS: bias.copy()}
-
-    def _two_values(self) -> tuple[np.float32, Floats, np.float32]:
-        """Midpoint, centred weight, scale, as in `quant/binary.py`; midpoint and scale are rounded to float16."""
-        mean = self.weight.mean()
-        centred = self.weight - np.float32(np.float16(np.clip(mean, -HALF_MAX, HALF_MAX)))
-        tilt = np.copysign(np.float32(1), centred).mean()
-        rms = np.sqrt(np.mean(np.square(centred)))
-        least = np.float32(1 / centred.size)
-        scale = np.float32(np.float16(np.clip(rms / np.sqrt(max(1 - tilt * tilt, least)), HALF_MIN, HALF_MAX)))
-        return np.float32(np.float16(np.clip(mean - scale * tilt, -HALF_MAX, HALF_MAX))), centred, scale
+        return {WEIGHT: quantized(self.weight, 1, per_channel=False), BIAS: bias.copy()}
 
 
 def _floats(value: Tensor) -> Floats:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from core.errors import ModelError, TensorError
+from quant.levels import quantized
 from quant.onnx.graph_check import tensor_bytes
 from quant.onnx.lowbit import Storage, levels_of, levels_tensor, storage_of
 from wire.tensors import Packed, Tensor
@@ -68,11 +69,13 @@ class Slot:
         except (TensorError, ValueError) as error:
             raise ModelError(f"weight {self.name!r} in the ONNX graph: {error}") from None
 
-    def write(self, value: Tensor) -> None:
-        """Replace the weight by `value`; shape and bits must be the same."""
+    def write(self, value: Tensor, *, quantize: bool = False) -> None:
+        """Replace the weight by `value`; shape and bits must be the same. With `quantize`, floats become levels."""
         shape = value.levels.shape if isinstance(value, Packed) else value.shape
         if shape != tuple(self.levels.dims):
             raise ModelError(f"weight {self.name!r} is {shape}, the ONNX template has {tuple(self.levels.dims)}")
+        if quantize and self.bits is not None and self.scale is not None and not isinstance(value, Packed):
+            value = quantized(value, self.bits, per_channel=bool(self.scale.dims))
         if self.bits is None:
             _store(self.levels, value.dequantize() if isinstance(value, Packed) else value, self.name)
         elif isinstance(value, Packed) and value.bits == self.bits:

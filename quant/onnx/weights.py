@@ -32,12 +32,15 @@ def read_weights(data: bytes, limits: GraphLimits | None = None) -> dict[str, Te
     return weights
 
 
-def patch_weights(template: bytes, tensors: Mapping[str, Tensor], *, partial: bool = False) -> bytes:
+def patch_weights(
+    template: bytes, tensors: Mapping[str, Tensor], *, partial: bool = False, quantize: bool = False
+) -> bytes:
     """`template` with other weights; the exporter and torch are not needed.
 
     Names and shapes must be the template's, all of them unless `partial`. float16 arrays fit float32 weights, and a
-    `Packed` fits a float weight (its values are stored). BatchNorm's `num_batches_tracked`, which no graph has, is
-    ignored.
+    `Packed` fits a float weight (its values are stored). With `quantize`, an array also fits a weight stored as levels:
+    a published model has full precision, and its quantized layers quantize it in forward (`quant/levels.py`).
+    BatchNorm's `num_batches_tracked`, which no graph has, is ignored.
     """
     model = parse_graph(template)
     slots = {slot.name: slot for slot in find_slots(model)}
@@ -48,7 +51,7 @@ def patch_weights(template: bytes, tensors: Mapping[str, Tensor], *, partial: bo
     if not partial and (missing := [name for name in slots if name not in given]):
         raise ModelError(f"weight {missing[0]!r} of the ONNX template is not given ({len(missing)} missing)")
     for name, value in given.items():
-        slots[name].write(value)
+        slots[name].write(value, quantize=quantize)
     return dump_graph(model)
 
 
