@@ -3,7 +3,8 @@
     python benchmarks/agent_memory.py [--json] [--quick] [--prototypes cnn:w1,resnet8:fp32] [--light cnn:fp32]
 
 A real agent process, connected to a Mosquitto, and real training children: 10 steps on 3x32x32 images, packing,
-sealing and the ONNX export included. A light child has no torch: its extractor is an ONNX graph, its predictor NumPy.
+sealing and the ONNX export included. A light child has no torch: its extractor is the published one in an ONNX graph,
+its predictor NumPy.
 Figures are peaks of resident memory (VmHWM), in MB. `--quick`: one small prototype, in full and light.
 """
 
@@ -29,6 +30,7 @@ from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Child
 from edge_agent.state.store import Store
 from models.build import build
+from models.roles import EXTRACTOR_ROUND
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
 from quant.pack import pack_state
@@ -84,7 +86,13 @@ def training(
     arch, precision = parse_prototype(prototype)
     model = build(PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT), generator=torch.Generator().manual_seed(0))
     header = ModelHeader(
-        round=0, prototype=prototype, input_shape=SHAPE, classes=CLASSES, latent=LATENT, recipe="start"
+        round=1,
+        prototype=prototype,
+        input_shape=SHAPE,
+        classes=CLASSES,
+        latent=LATENT,
+        recipe="fedavg",
+        metrics={EXTRACTOR_ROUND: 1.0},
     )
     payload = encode_model(header, encode(pack_state(model.state_dict())))
     sealed = seal(payload, key=key, kind="model", sender=AGGREGATOR, fleet=FLEET)

@@ -46,6 +46,7 @@ __all__ = [
 ENV = "EDGESTILL_AGENT"
 Kind = Literal["job", "state", "delta", "predictor", "onnx"]
 Mode = Literal["full", "light"]
+Refresh = Literal["always", "offers", "never"]
 HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -78,6 +79,7 @@ class ModelConfig(Settings, frozen=True, kw_only=True):
 
     prototype: str
     graph: Annotated[Path, Meta(description="ONNX of the prototype, whose extractor a light device uses")] | None = None
+    refresh: Annotated[Refresh, Meta(description="when a light device takes the fleet's extractor")] = "always"
 
 
 class DataConfig(Settings, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ class DataConfig(Settings, frozen=True, kw_only=True):
 class TrainConfig(Settings, frozen=True, kw_only=True):
     """The table [train]: the training child, whether it holds torch, and its limits."""
 
-    mode: Annotated[Mode, Meta(description="light: the predictor alone, in NumPy, under a frozen extractor")] = "full"
+    mode: Annotated[Mode, Meta(description="light: the predictor alone, in NumPy, without torch")] = "full"
     threads: Annotated[int, within(1, 1024)] = 1
     memory_mb: Annotated[int, within(64, MEGABYTES.most)] | None = None
     max_seconds: Annotated[float, within(1, SECONDS.most, "without any progress")] = 300.0
@@ -152,6 +154,7 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
     aggregator: str  # the public key in hex, or the path of its file
     prototype: str
     graph: Path | None = None
+    refresh: Refresh = "always"
     data: DataConfig
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()

@@ -103,6 +103,7 @@ class GroupConfig(Settings, frozen=True, kw_only=True):
 #: Tables and keys of agent.toml that a group may set; the rest follows from the manifest and the identity.
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
+    "model": {"refresh": AGENT_TABLES["model"]["refresh"]},
     "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
     "train": AGENT_TABLES["train"],
     "update": {"floats": AGENT_TABLES["update"]["floats"]},
@@ -363,7 +364,7 @@ def _agent_tables(
             "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
         },
         "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
-        "model": {"prototype": prototype, **({"graph": "model.onnx"} if graph else {})},
+        "model": {"prototype": prototype, **({"graph": "model.onnx"} if graph else {}), **settings["model"]},
         "data": {"path": group.data, **settings["data"]},
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},

@@ -11,11 +11,13 @@ from typing import Any, Literal, TypeVar
 
 from core.errors import ModelError
 
-__all__ = ["LABEL_LOGITS", "ROLES", "Role", "merge_state", "role_of", "slice_state", "split_extra"]
+__all__ = ["EXTRACTOR_ROUND", "LABEL_LOGITS", "ROLES", "Role", "merge_state", "role_of", "slice_state", "split_extra"]
 
 Role = Literal["extractor", "predictor"]
 ROLES: tuple[Role, ...] = ("extractor", "predictor")
 LABEL_LOGITS = "label-logits"
+#: Metric of a published model: the last round that changed its extractor; without it no round has.
+EXTRACTOR_ROUND = "extractor_round"
 T = TypeVar("T")
 
 

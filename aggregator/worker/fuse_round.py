@@ -21,13 +21,14 @@ from aggregator.fusion.generator.side_artifact import SideArtifact
 from aggregator.fusion.pipeline.round import fuse_round
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
 from aggregator.recipes.catalogue import Recipe
-from aggregator.storage.artifacts import seal_artifact
+from aggregator.storage.artifacts import open_artifact, seal_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import UpdateRow
 from aggregator.worker.first_model import first_model, wire_floats
 from aggregator.worker.stored_updates import base_arrays, received
 from models.build import build
+from models.roles import EXTRACTOR_ROUND, slice_state
 from models.spec import PrototypeSpec
 from models.split import Prototype
 from quant.pack import pack_state, unpack
@@ -92,11 +93,13 @@ class Fuser:
                 continue  # only late teachers: the prototype's model does not change
             name = str(group.spec)
             parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
+            state = _as_published(fused.states[name], bases[group.base])
             metrics = {**_train_loss(group.rows, fused), **fused.metrics[name]}
+            metrics |= self._extractor_round(group, state, bases[group.base], round_number)
             made.append(
                 self._publish(
                     self._model(group.spec),
-                    _as_published(fused.states[name], bases[group.base]),
+                    state,
                     round=round_number,
                     recipe=recipe.name,
                     parents=parents,
@@ -119,6 +122,16 @@ class Fuser:
         models = _Bases(self.blobs) if bases is None else bases
         taken = [self._group(group, models, label_counts=recipe.uses_label_counts) for group in groups]
         return fuse_round(recipe, taken, self.server, round_number, memory)
+
+    def _extractor_round(
+        self, group: StoredGroup, state: State, base: Mapping[str, NDArray[Any]], round_number: int
+    ) -> dict[str, float]:
+        """The last round that changed the published extractor: this one, or that of the model before, if any."""
+        tensors = pack_state(slice_state(state, "extractor"), floats=wire_floats(group.spec))
+        if any(not np.array_equal(np.asarray(tensor), base[name]) for name, tensor in tensors.items()):
+            return {EXTRACTOR_ROUND: float(round_number)}
+        before = open_artifact(self.blobs.read(group.base))[0].metrics
+        return {EXTRACTOR_ROUND: before[EXTRACTOR_ROUND]} if EXTRACTOR_ROUND in before else {}
 
     def _publish_side_artifact(self, made: SideArtifact, round_number: int, recipe: str) -> tuple[str, ModelHeader]:
         """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""

@@ -1,7 +1,7 @@
-"""The work of a light training child: the predictor trained in NumPy on a frozen extractor. Imports no torch.
+"""The work of a light training child: the predictor trained in NumPy under a fixed extractor. Imports no torch.
 
-The extractor is that of `[model] graph`, an ONNX file of the whole prototype; it is cut before the predictor once per
-round. The result is a predictor update, like that of any device that keeps its extractor.
+The extractor is the fleet's newest or that of the kit (`edge_agent/light/graph.py`), a graph of the whole prototype; it
+is cut before the predictor once per round. The result is a predictor update.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ import numpy as np
 
 from core.crashpoints import reach
 from core.errors import ConfigError, ModelError
+from core.files import write_atomic
 from core.seeds import derive_seed
 from edge_agent.child.current_model import write_current
 from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, stopper
 from edge_agent.child.outbox import leave, spool
 from edge_agent.child.request import Request
 from edge_agent.light.extractor import latents_of
+from edge_agent.light.graph import Graphs, Source
 from edge_agent.light.predictor import LightPredictor
 from edge_agent.light.train import GeneratedTerm, light_batches, train_predictor
 from edge_agent.objectives.fedgen_weights import Guidance
-from edge_agent.state.store import CURRENT, PERSONAL
+from edge_agent.state.folders import set_aside
+from edge_agent.state.store import CURRENT, GRAPH, PERSONAL, learned_path
+from models.roles import EXTRACTOR_ROUND
 from models.samples import Samples
 from quant.onnx.split import extractor_graph
 from quant.onnx.weights import patch_weights, read_weights
@@ -40,16 +44,18 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     if request.hyper is not None and PERSONAL in request.hyper.extra:
         tell("warning", text="personal models need edgestill[train]; this board runs the predictor that it shares")
     work = open_assignment(request)
-    assert request.graph is not None
-    whole = _read_graph(Path(request.graph))
     predictor = LightPredictor.from_tensors(decode(work.published), work.spec.precision)
     before = _accuracy_before(work)
-    work = _with_latents(work, extractor_graph(whole))
+    work, whole, source = _under_an_extractor(work, tell)
+    if source == "fleet":
+        write_atomic(work.folder / GRAPH, whole)
     if request.round is None:
         metrics = _make_current(work, whole, predictor, before, tell)
         leave(work.folder, "ready")
         return metrics
     metrics = _train(work, predictor, tell)
+    if source != "fleet" and _fleet_trained(work):
+        metrics["other_extractor"] = 1.0  # than that of the published model
     reach("child-trained")
     packed = predictor.pack(request.floats)
     try:
@@ -69,6 +75,36 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     return metrics
 
 
+def _fleet_trained(work: Assignment) -> bool:
+    return work.header.metrics.get(EXTRACTOR_ROUND, 0) > 0
+
+
+def _under_an_extractor(work: Assignment, tell: Tell) -> tuple[Assignment, bytes, Source]:
+    """The work with latents in place of its samples, the graph that gave them, and where that is from."""
+    request, root = work.request, Path(work.request.state_dir)
+    assert request.graph is not None
+    kept = learned_path(root, request.prototype, GRAPH)
+    graphs = Graphs(
+        kit=Path(request.graph),
+        kept=kept,
+        refresh=request.refresh,
+        is_job=request.round is not None,
+        fleet_trained=_fleet_trained(work),
+    )
+    for source in graphs.sources():
+        try:
+            whole = graphs.read(source, decode(work.published), work.spec.precision)
+            return _with_latents(work, extractor_graph(whole)), whole, source
+        except ModelError as error:
+            if source == "kit":
+                raise
+            if source == "kept":
+                set_aside(root, kept, str(error))
+            what = "the fleet's extractor" if source == "fleet" else str(kept)
+            tell("warning", text=f"{what} is not used: {error}; this board keeps the extractor that it has")
+    raise AssertionError("the kit's graph is the last source")
+
+
 def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
     """Replace samples by their latents; the inputs, which take the most memory, are freed."""
 
@@ -76,13 +112,6 @@ def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
         return Samples(latents_of(extractor, samples.x, work.header.latent), samples.y)
 
     return replace(work, train=answered(work.train), held=None if work.held is None else answered(work.held))
-
-
-def _read_graph(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"[model] graph: {path}: {error.strerror or error}") from None
 
 
 def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str, float]:
@@ -120,7 +149,7 @@ def _make_current(
 ) -> dict[str, float]:
     """The graph with the predictor's weights in place of its own, unless the board's model is better."""
     tell("exporting")
-    graph = patch_weights(whole, predictor.pack(work.request.floats), partial=True)
+    graph = patch_weights(whole, predictor.pack(work.request.floats), partial=True, quantize=True)
     metrics = dict(before)
     if work.held is not None:
         metrics["accuracy"] = float(np.mean(predictor.logits(work.held.x).argmax(1) == work.held.y))

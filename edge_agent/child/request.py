@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bits: int | None = None
     side_artifact: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
     graph: str | None = None  # of a light device, which trains its predictor without torch
+    refresh: str = "always"  # when it takes the fleet's extractor: edge_agent/light/graph.py
     count_epsilon: float | None = None  # of label counts
     count_bins: int | None = None
     stop_at: float | None = None  # of the system's monotonic clock, which parent and child share
@@ -92,6 +93,7 @@ def make_request(
         bits=bits,
         side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,
+        refresh=config.refresh,
         count_epsilon=config.data.count_epsilon,
         count_bins=config.data.count_bins,
         stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),

@@ -1,1 +1,1 @@
-"""Light mode: trains a predictor on latents of a frozen ONNX extractor, with NumPy and ONNX Runtime. No torch."""
+"""Light mode: trains a predictor on latents of an ONNX extractor, with NumPy and ONNX Runtime. No torch."""

@@ -1,4 +1,4 @@
-"""The frozen extractor of a light device: an ONNX graph through ONNX Runtime. Imports no torch."""
+"""The extractor of a light device: an ONNX graph through ONNX Runtime. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 8  # larger batches would dominate the memory
 
 
 def latents_of(graph: Path | bytes, x: NDArray[Any], width: int) -> NDArray[np.float32]:
-    """z (N, D) of all inputs `x` (N, ...); a graph whose output is not D = `width` wide is refused."""
+    """z (N, D) of all inputs `x` (N, ...); a graph whose output is not D = `width` wide, or not finite, is refused."""
     session = open_session(graph, lean=True)
     if session.get_inputs()[0].type == "tensor(float)":
         x = x.astype(np.float32, copy=False)
@@ -27,4 +27,6 @@ def latents_of(graph: Path | bytes, x: NDArray[Any], width: int) -> NDArray[np.f
         if found.shape[1:] != (width,):
             raise ModelError(f"the extractor's graph gives {found.shape[1:]} per sample, the fleet's latent is {width}")
         z[start : start + BATCH] = found
+    if not np.isfinite(z).all():
+        raise ModelError("the graph gives NaN or infinity for the board's samples")
     return z

@@ -10,7 +10,8 @@
     staging/                   output of the training child; deleted at every start
     learned/<prototype>.*      residual (of deltas, once the update was accepted), extractor (of predictor updates; the
                                whole model if no model is shared), label-logits (of FedDistill), personal (the model
-                               that the board runs, if personal models are on)
+                               that the board runs, if personal models are on), graph (of a light device, with the
+                               fleet's extractor)
     current.onnx, current.safetensors, current.json       the model for the application on the board
     taken                      digest of the model last installed from an offer
     models/, partial/          see edge_agent/state/model_cache.py
@@ -20,11 +21,11 @@ The steps of a job are renames: the child writes and syncs a folder in staging/ 
 other places are renamed there; the answer renames the rest into finished/. A rename is atomic, and needs no space on a
 full disk. After a kill at any point, `Store` finishes the renames that were begun.
 
-A new epoch of the aggregator invalidates all state by round: outbox/, finished/, ready/, taken and the residual, which
-is the rounding error of earlier updates. All of it is removed before newest.json names the epoch: killed in between,
-the agent sees the new epoch again and removes the rest. If a child of the old epoch commits later, its key reveals the
-epoch. Models are kept, because they are identified by digest; so are locally trained weights, and the board's own
-model.
+A new epoch of the aggregator invalidates all state by round: outbox/, finished/, ready/, taken, the residual, which is
+the rounding error of earlier updates, and the graph, whose extractor is an earlier model's. All of it is removed before
+newest.json names the epoch: killed in between, the agent sees the new epoch again and removes the rest. If a child of
+the old epoch commits later, its key reveals the epoch. Models are kept, because they are identified by digest; so are
+locally trained weights, and the board's own model.
 
 Nothing in the folder stops the agent: damaged files are set aside, and fetched or created again.
 """
@@ -51,11 +52,12 @@ from wire.chunks import Content, encode_chunk
 from wire.ids import check_digest, transfer_id
 from wire.messages import MODEL_STAYS
 
-__all__ = ["CURRENT", "EXTRACTOR", "KEEPING", "LABEL_LOGITS", "PERSONAL", "RESIDUAL", "Store", "learned_path"]
+__all__ = ["CURRENT", "EXTRACTOR", "GRAPH", "KEEPING", "LABEL_LOGITS", "PERSONAL", "RESIDUAL", "Store", "learned_path"]
 
 #: The last of them describes the other two.
 CURRENT = ("current.onnx", "current.safetensors", "current.json")
 RESIDUAL, EXTRACTOR, LABEL_LOGITS, PERSONAL = "residual", "extractor", "label-logits", "personal"
+GRAPH = "graph"
 KEEPING = ("predictor", *MODEL_STAYS)  # kinds of updates with which the device continues from its own model
 NEWEST = "newest.json"
 FOLDERS = ("outbox", "finished", "ready", "staging", "learned", "models", "partial")
@@ -129,8 +131,9 @@ class Store:
                 if epoch_of(path.name.partition(".")[0]) != epoch:
                     remove(path)
         remove(self.root / "taken")
-        for path in (self.root / "learned").glob(f"*.{RESIDUAL}"):
-            remove(path)
+        for what in (RESIDUAL, GRAPH):
+            for path in (self.root / "learned").glob(f"*.{what}"):
+                remove(path)
 
     def follow(self, newest: Newest) -> None:
         """Store the newest instruction."""
@@ -241,7 +244,7 @@ class Store:
     def _take(self, folder: Path) -> None:
         for name in CURRENT:
             self._put(folder / name, self.root / name)
-        for name in (EXTRACTOR, LABEL_LOGITS, PERSONAL):
+        for name in (EXTRACTOR, LABEL_LOGITS, PERSONAL, GRAPH):
             self._put(folder / name, learned_path(self.root, self._prototype, name))
 
     def _put(self, source: Path, target: Path) -> None:
@@ -298,5 +301,5 @@ def _entry_of(folder: Path) -> _Entry | None:
 
 
 def learned_path(root: Path, prototype: str, what: str) -> Path:
-    """The path of a prototype's residual or extractor."""
+    """The path of a prototype's residual, extractor or graph."""
     return root / "learned" / f"{prototype.replace(':', '-')}.{what}"

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -56,13 +57,26 @@ KEY = generate_key()  # the aggregator's
 EPOCH = 1_760_000_000
 
 
-def make_artifact(prototype: str = PROTOTYPE, seed: int = 0, number: int = 0) -> tuple[str, bytes]:
+def make_artifact(
+    prototype: str = PROTOTYPE,
+    seed: int = 0,
+    number: int = 0,
+    metrics: Mapping[str, float] = MappingProxyType({}),
+    tensors: Mapping[str, Tensor] | None = None,
+) -> tuple[str, bytes]:
     """A published model: its digest and its sealed bytes."""
     arch, precision = parse_prototype(prototype)
     spec = PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT)
-    tensors = pack_state(build(spec, generator=torch.Generator().manual_seed(seed)).state_dict())
+    if tensors is None:
+        tensors = pack_state(build(spec, generator=torch.Generator().manual_seed(seed)).state_dict())
     header = ModelHeader(
-        round=number, prototype=prototype, input_shape=SHAPE, classes=CLASSES, latent=LATENT, recipe="start"
+        round=number,
+        prototype=prototype,
+        input_shape=SHAPE,
+        classes=CLASSES,
+        latent=LATENT,
+        recipe="start",
+        metrics=dict(metrics),
     )
     payload = encode_model(header, encode(tensors))
     nonce = bytes.fromhex(digest_of(payload))[:12]

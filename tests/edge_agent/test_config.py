@@ -148,6 +148,9 @@ def test_a_light_device_needs_a_graph_and_sends_its_predictor(tmp_path: Path) ->
         read(tmp_path, light)
     whole = light.replace('prototype = "cnn:w1"', 'prototype = "cnn:w1"\ngraph = "cnn.onnx"')
     assert read(tmp_path, whole).graph == tmp_path / "cnn.onnx"
+    assert (read(tmp_path, whole).refresh, read(tmp_path, whole, "model.refresh=never").refresh) == ("always", "never")
+    with pytest.raises(ConfigError, match="REFRESH is 'once'; known: always offers never"):
+        read(tmp_path, whole, "model.refresh=once")
     with pytest.raises(ConfigError, match="a light device sends its predictor alone"):
         read(tmp_path, whole, "update.kind=state")
 

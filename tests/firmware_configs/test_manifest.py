@@ -24,10 +24,12 @@ def test_a_group_becomes_devices_with_the_settings_of_their_board(tmp_path: Path
 def test_a_group_comes_before_its_board(tmp_path: Path) -> None:
     group = PI.replace("count = 2", 'devices = ["attic"]\nos = ["cloud-init"]\nupdate = "delta"\ndelta_bits = 4')
     settings = "[group.settings.train]\nthreads = 1\n[group.settings.data]\nvalidation = 0.1\n"
+    settings += '[group.settings.model]\nrefresh = "offers"\n'
     (device,) = manifest(tmp_path, group + settings).devices
     assert device.id == "attic"
     assert device.os == ("cloud-init",)
     assert device.tables["train"]["threads"] == 1
+    assert device.tables["model"] == {"prototype": "cnn:w1", "refresh": "offers"}
     assert device.tables["data"] == {"path": "/var/lib/edgestill/samples.npz", "validation": 0.1}
     assert device.tables["update"] == {"kind": "delta", "delta_bits": 4}
 
@@ -115,6 +117,8 @@ def test_a_device_is_found_by_name(tmp_path: Path) -> None:
         ('"cnn:w1"', '"cnn:w1"\n[group.settings.train]\nthread = 1', "did you mean 'threads'"),
         ('"cnn:w1"', '"cnn:w1"\n[group.settings.keys]\nprivate = "x"', "settings: unknown table 'keys'"),
         ('"cnn:w1"', '"cnn:w1"\n[group.settings.data]\npath = "/x"', "unknown key 'path'"),
+        ('"cnn:w1"', '"cnn:w1"\n[group.settings.model]\ngraph = "x.onnx"', "unknown key 'graph'"),
+        ('"cnn:w1"', '"cnn:w1"\n[group.settings.model]\nrefresh = "once"', "known: always offers never"),
     ],
 )
 def test_a_mistake_is_refused_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:

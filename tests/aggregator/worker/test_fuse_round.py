@@ -19,6 +19,7 @@ from aggregator.worker.first_model import wire_floats
 from aggregator.worker.fuse_round import Fuser, StoredGroup
 from aggregator.worker.stored_updates import base_arrays
 from models.build import build
+from models.roles import EXTRACTOR_ROUND, slice_state
 from models.seeding import torch_rng
 from models.spec import PrototypeSpec, parse_prototype
 from quant.delta import encode_delta
@@ -72,9 +73,11 @@ def send(
     )
 
 
-def fuse(fuser: Fuser, spec: PrototypeSpec, base: str, rows: list[UpdateRow]) -> tuple[str, ModelHeader]:
+def fuse(
+    fuser: Fuser, spec: PrototypeSpec, base: str, rows: list[UpdateRow], number: int = 1
+) -> tuple[str, ModelHeader]:
     group = StoredGroup(spec=spec, base=base, rows=rows)
-    ((digest, header),), _ = fuser.fuse(find_recipe("fedavg"), 1, [group], Memory())
+    ((digest, header),), _ = fuser.fuse(find_recipe("fedavg"), number, [group], Memory())
     return digest, header
 
 
@@ -152,9 +155,9 @@ def test_the_scores_are_those_of_the_fused_model_at_its_precision_and_with_float
     assert set(header.metrics) == {"accuracy", "loss", "accuracy_float"}
     row = send(fuser, "d0", W1, encode(pack(trained(W1, 0))))
     _, header = fuse(fuser, W1, base, [row])
-    assert set(header.metrics) == {"accuracy", "loss", "accuracy_float", "train_loss"}
+    assert set(header.metrics) == {"accuracy", "loss", "accuracy_float", "train_loss", "extractor_round"}
     without = Fuser(fuser.blobs, fuser.key, FLEET)
-    assert set(fuse(without, W1, base, [row])[1].metrics) == {"train_loss"}
+    assert set(fuse(without, W1, base, [row])[1].metrics) == {"train_loss", "extractor_round"}
 
 
 def test_a_delta_is_added_to_the_model_it_started_from(fuser: Fuser) -> None:
@@ -178,6 +181,22 @@ def test_predictors_alone_leave_the_extractor_as_it_was(fuser: Fuser) -> None:
     for name, array in before.items():
         expected = np.full_like(array, 2) if name in predictor else array
         np.testing.assert_array_equal(fused[name], expected)
+
+
+def test_a_model_names_the_last_round_that_changed_its_extractor(fuser: Fuser) -> None:
+    base, header = fuser.start(W1, SEED)
+    assert EXTRACTOR_ROUND not in header.metrics
+    predictor = send(fuser, "d0", W1, encode(slice_state(pack(trained(W1, 0)), "predictor")), "predictor")
+    for number in (1, 2):  # predictors alone change none
+        base, header = fuse(fuser, W1, base, [predictor], number)
+        assert EXTRACTOR_ROUND not in header.metrics
+    whole = send(fuser, "d1", W1, encode(pack(trained(W1, 1))))
+    base, header = fuse(fuser, W1, base, [predictor, whole], 3)
+    assert header.metrics[EXTRACTOR_ROUND] == 3
+    base, header = fuse(fuser, W1, base, [predictor], 4)
+    assert header.metrics[EXTRACTOR_ROUND] == 3
+    other = send(fuser, "d1", W1, encode(pack(trained(W1, 2))))
+    assert fuse(fuser, W1, base, [other, predictor], 5)[1].metrics[EXTRACTOR_ROUND] == 5
 
 
 def test_in_a_mixed_round_predictors_are_fused_over_all_and_the_rest_over_who_sent_it(fuser: Fuser) -> None:

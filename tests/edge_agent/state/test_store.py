@@ -142,7 +142,7 @@ def old_epoch(root: Path) -> Store:
     store.settle(store.spooled(key_in(OLD, 2)), accepted=True)
     leave(root, key_in(OLD, 3))
     (root / "taken").write_text("a" * 64)
-    for what in ("residual", "extractor", "label-logits"):
+    for what in ("residual", "extractor", "label-logits", "graph"):
         learned_path(root, PROTOTYPE, what).write_bytes(b"learned")
     (root / "current.onnx").write_bytes(b"model")
     return store
@@ -209,7 +209,7 @@ def test_killed_at_any_step_of_a_new_epoch_the_next_start_comes_out_right(
         if done:
             break
         steps += 1
-    assert steps == 5
+    assert steps == 6
 
 
 def test_an_update_that_a_child_of_the_older_epoch_left_after_all_is_dropped_at_the_next_start(tmp_path: Path) -> None:
@@ -246,10 +246,19 @@ def test_what_an_edgestill_without_epochs_has_left_is_kept_until_a_second_epoch(
 
 def test_the_new_model_takes_its_place_and_the_residual_waits_for_acceptance(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    leave(tmp_path, current_onnx=b"o", current_safetensors=b"s", current_json=b"{}", residual=b"r", extractor=b"e")
+    leave(
+        tmp_path,
+        current_onnx=b"o",
+        current_safetensors=b"s",
+        current_json=b"{}",
+        residual=b"r",
+        extractor=b"e",
+        graph=b"g",
+    )
     store.take_job(KEY)
     assert [(tmp_path / name).read_bytes() for name in CURRENT] == [b"o", b"s", b"{}"]
     assert learned_path(tmp_path, PROTOTYPE, "extractor").read_bytes() == b"e"
+    assert learned_path(tmp_path, PROTOTYPE, "graph").read_bytes() == b"g"
     assert not learned_path(tmp_path, PROTOTYPE, "residual").exists()
     store.settle(store.spooled(KEY), accepted=True)
     assert learned_path(tmp_path, PROTOTYPE, "residual").read_bytes() == b"r"
