@@ -112,7 +112,7 @@ def device_facts(
     `fused` is the report of the last fused round on each device's update: its weight, score, and why it was excluded;
     `limited` the number of messages dropped unread of each device over its budget; `metrics` the training metrics of
     each; `problems` why devices have given up the last round. `own_accuracy` is that of the board's model on its
-    held-out samples, as reported.
+    held-out samples, as reported; `other_extractor` is set of a light device whose extractor is not the fleet's.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
     return {
@@ -120,6 +120,7 @@ def device_facts(
         "limited": limited.get(row.id, 0),
         "fused": fused.get(row.id),
         "own_accuracy": own_accuracy(metrics.get(row.id, {})),
+        "other_extractor": metrics.get(row.id, {}).get("other_extractor", 0) > 0,
         "problem": problems.get(row.id, ""),
     }
 

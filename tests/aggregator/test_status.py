@@ -75,6 +75,19 @@ def test_a_device_tells_how_good_its_own_model_is(tmp_path: Path, metrics: dict,
     assert len(rows[0]) == len(columns)
 
 
+def test_a_light_device_under_another_extractor_than_the_fleets_is_told(tmp_path: Path) -> None:
+    config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0", "pi-1"]))
+    config.state.mkdir()
+    journal = Journal(config.state / "journal.db")
+    journal.open_round(a_round(1), asked("pi-0", "pi-1"))
+    journal.add_update(replace(an_update("pi-0", 1), metrics={"other_extractor": 1.0}))
+    journal.add_update(an_update("pi-1", 1))
+    devices = fleet_status(config)["devices"]
+    assert [device["other_extractor"] for device in devices] == [True, False]
+    _, rows = device_table(devices)
+    assert ["other extractor" in row[1] for row in rows] == [True, False]
+
+
 def test_it_tells_what_the_last_fused_round_made_of_each_device(tmp_path: Path) -> None:
     config = load_fleet_config(write_fleet(tmp_path, BrokerConfig(), ["pi-0"]))
     config.state.mkdir()

@@ -19,7 +19,9 @@ from fleet.data import Dataset
 from fleet.mqtt.fleet import MqttSimulation
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.simulation import Simulation
-from quant.pack import pack_state
+from models.build import build
+from quant.onnx.export import export_onnx
+from quant.pack import load_packed, pack_state
 from transport.config import BrokerConfig
 from wire.tensors import Tensor, decode, encode
 
@@ -82,6 +84,18 @@ def fleet(settings: SimulationConfig, folder: Path, broker: BrokerConfig) -> Ite
         yield simulation
     finally:
         simulation.processes.stop()
+
+
+def make_light(simulation: MqttSimulation, device: str, **model: str) -> None:
+    """Let this device train its predictor only, as a kit sets it up; `model` are further keys of [model]."""
+    own = next(d for d in simulation.devices if d.id == device)
+    group = next(g for g in simulation.simulation.groups if g.name == own.prototype)
+    first = build(group.model.spec)
+    load_packed(first, {name: w.numpy() for name, w in group.state.items()})
+    export_onnx(first, first.example_input(2), simulation.folder / device / "model.onnx")
+    path = simulation.folder / device / "agent.toml"
+    keys = "".join(f'{key} = "{value}"\n' for key, value in {"graph": "model.onnx", **model}.items())
+    path.write_text(path.read_text().replace("[model]", f'[train]\nmode = "light"\n[model]\n{keys}'))
 
 
 def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:

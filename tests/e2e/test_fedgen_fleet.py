@@ -4,16 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
-from models.build import build
-from models.spec import PrototypeSpec, parse_prototype
-from quant.onnx.export import export_onnx
-from quant.pack import load_packed
 from tests.brokers import Broker
-from tests.e2e.fleets import assert_equal, config, finals, fleet, run_with_crashes, undisturbed, updates_by_round
+from tests.e2e.fleets import (
+    assert_equal,
+    config,
+    finals,
+    fleet,
+    make_light,
+    run_with_crashes,
+    undisturbed,
+    updates_by_round,
+)
 from wire.tensors import decode
 
 SMALL = {"generator_noise_width": 4, "generator_hidden": 16, "generator_steps": 5}
@@ -51,12 +55,7 @@ def test_a_light_device_takes_part_in_every_round(tmp_path: Path, broker: Broker
     settings = config(2, recipe="edgestill", fusion=SMALL, source="none", prototypes=("mlp:fp32",))
     with fleet(settings, tmp_path / "fleet", broker.config) as simulation:
         board = simulation.folder / "sim-1"
-        model = build(PrototypeSpec(*parse_prototype("mlp"), (1, 8, 8), 3, 8))
-        load_packed(model, {n: t.numpy() for n, t in simulation.simulation.groups[0].state.items()})
-        export_onnx(model, torch.zeros(2, 1, 8, 8), board / "mlp.onnx")
-        text = (board / "agent.toml").read_text()
-        text = text.replace("[model]", '[train]\nmode = "light"\n[model]\ngraph = "mlp.onnx"')
-        (board / "agent.toml").write_text(text)
+        make_light(simulation, "sim-1")
         simulation.start_aggregator()
         for device in simulation.devices:
             simulation.start_agent(device.id)

@@ -48,6 +48,24 @@ def test_filters_of_one_number_are_those_of_the_layer_too(precision: str, value:
     assert np.array_equal(ours.dequantize(), torchs.dequantize().numpy())
 
 
+def test_a_published_filter_of_two_values_differs_by_one_step_of_float16_at_most() -> None:
+    """Half the difference of two float16 numbers is often just between two."""
+    layer, rng = layers_for(parse_precision("w1")).linear(8, 3), np.random.default_rng(0)
+    for _ in range(200):
+        two = rng.normal(0, 0.2, 2).astype(np.float16)
+        w = two[rng.integers(2, size=(3, 8))]
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(w))
+        torchs, ours = quantized_weight(layer), quantized(w, 1, per_channel=False)
+        assert torchs is not None
+        assert torchs.mean is not None
+        assert ours.mean is not None
+        assert np.array_equal(ours.levels, torchs.levels.numpy())
+        step = np.spacing(ours.scale)
+        assert abs(ours.scale - torchs.scale.numpy()) <= step
+        assert abs(np.float32(ours.mean) - np.float32(torchs.mean.numpy())) <= step + np.spacing(np.abs(ours.mean))
+
+
 def test_float16_weights_are_taken_as_they_are() -> None:
     w = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float16)
     assert np.array_equal(

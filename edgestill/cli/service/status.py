@@ -145,8 +145,8 @@ def _state(device: dict[str, Any]) -> str:
         return "revoked"
     if device["muted_until"] > time.time():
         return "muted"
-    words = [device["status"], *(["limited"] if device["limited"] else []), *(["failed"] if device["problem"] else [])]
-    return ", ".join(words)
+    notes = {"limited": device["limited"], "failed": device["problem"], "other extractor": device["other_extractor"]}
+    return ", ".join([device["status"], *(note for note, holds in notes.items() if holds)])
 
 
 def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
