@@ -127,6 +127,19 @@ def test_a_float_weight_takes_half_floats_and_packed_values():
     assert weights["fc.bias"].dtype == np.float32
 
 
+def test_full_precision_becomes_levels_only_on_demand():
+    """Row 0: mean 2, c = (-1, 1, 0), m = 1/3, s = sqrt(2/3 / (8/9)) = 0.866, mu = 2 - s/3."""
+    latent = {"fc.weight": np.array([[1, 3, 2], [-4, 4, 0]], np.float16), "fc.bias": BIAS}
+    with pytest.raises(ModelError, match="is a float16 array, the ONNX template has 1-bit levels"):
+        patch_weights(compact(), latent)
+    weight = read_weights(patch_weights(compact(), latent, quantize=True))["fc.weight"]
+    assert isinstance(weight, Packed)
+    np.testing.assert_array_equal(weight.levels, [[-1, 1, 1], [-1, 1, 1]])
+    np.testing.assert_allclose(weight.scale, [0.866, 3.464], rtol=1e-3)
+    np.testing.assert_allclose(weight.mean, [2 - 0.866 / 3, -3.464 / 3], rtol=1e-3)
+    assert patch_weights(compact(), {"fc.weight": BINARY, "fc.bias": BIAS}, quantize=True) == compact()
+
+
 def test_a_scale_per_tensor_fits_a_template_per_channel_and_a_missing_mean_is_zero():
     flat = Packed(bits=1, levels=SIGNS, scale=np.array(3, np.float16))
     got = read_weights(patch_weights(compact(), {"fc.weight": flat}, partial=True))["fc.weight"]
