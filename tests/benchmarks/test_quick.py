@@ -63,6 +63,11 @@ EXPECTED = {
         {"case", "flooders", "calm_s", "flooded_s", "ratio", "worst", "rounds", "service_s", "service_calm_s"}
         | {"broker_s", "messages_s", "mbytes_s", "dropped", "lost"},
     ),
+    "light_devices": Output(
+        r"^\| `fedavg` \| `cnn:w1` \| never \| +\d+\.\d ± +0\.0 \|",
+        {"rows"},
+        {"recipe", "prototype", "devices", "fused", "light", "trained"},
+    ),
     "mqtt_load": Output(
         r"^ +3 +\d+\.\d\d +\d+\.\d",
         {"seconds_3", "rss_mb_3", "ratio_to_raw", "ratio_to_raw_qos0", "rss_growth_mb", "rows"},

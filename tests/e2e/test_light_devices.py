@@ -148,9 +148,8 @@ def test_a_light_device_killed_in_between_has_a_whole_model_and_goes_on(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         graph = simulation.folder / "sim-3" / "state" / "current.onnx"
-        before = run_graph(open_session(graph), x)
-        assert np.isfinite(before).all()
         if point != "child-trained":  # there only the child dies, and the agent starts another
+            assert np.isfinite(run_graph(open_session(graph), x)).all()
             simulation.start_agent("sim-3")
         list(simulation.rounds())
         wait_for_the_offer(simulation.folder / "sim-3", 3)
