@@ -110,9 +110,7 @@ def test_a_graph_of_other_names_or_shapes_is_refused_by_name() -> None:
     tensors, precision = published(fleets), fleets.spec.precision
     with pytest.raises(ModelError, match=r"weight 'extractor\.body\.conv1\.bias' is not in the ONNX template"):
         refreshed(kit("mlp:fp32"), tensors, precision)
-    with pytest.raises(
-        ModelError, match=r"'extractor\.adapter\.weight' is \(13, 32\), the ONNX template has \(12, 32\)"
-    ):
+    with pytest.raises(ModelError, match=r"'extractor\.adapter\.\w+' is \(13,.*, the ONNX template has \(12,"):
         refreshed(kit("cnn:fp32"), published(model("cnn:fp32", seed=2, latent=13)), precision)
     with pytest.raises(ModelError, match="of the ONNX template is not given"):
         refreshed(kit("cnn:fp32"), {n: t for n, t in tensors.items() if "conv2" not in n}, precision)

@@ -53,6 +53,7 @@ def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
         "refused": 1,
         "fused": None,
         "limited": 0,
+        "other_extractor": False,
         "problem": f"diverged {EVIL}",
     }
     facts = {"running": True, "connected": True, "fleet": "f", "rounds_completed": 0, "rounds_wanted": 1}
