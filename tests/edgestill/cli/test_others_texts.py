@@ -58,6 +58,7 @@ def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
     }
     facts = {"running": True, "connected": True, "fleet": "f", "rounds_completed": 0, "rounds_wanted": 1}
     facts |= {"hold": "running", "done": "", "phase": "collecting", "round": None, "devices": [device]}
+    facts["waiting_for"] = f"waiting for 1 of 1 devices: pi-01 (failed: {EVIL})"
     facts["refusals"] = [{"device": "pi-01", "round": 1, "reason": f"bad\nfleet f: all is well {EVIL}"}]
     assert not any("\n" in line or "\x1b" in line for line in _lines(facts))
     assert not any("\x1b" in cell for cell in device_row(device))
