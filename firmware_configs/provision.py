@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from core.errors import ConfigError
@@ -48,6 +49,7 @@ from firmware_configs.kits.unit import unit
 from firmware_configs.kits.wheel_set import WheelSet, WheelSets
 from firmware_configs.kits.wheels import STORE, WheelStore
 from firmware_configs.manifest import DevicePlan, Manifest
+from firmware_configs.on_board import report_failure
 from wire.enrolment import claim_name
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
@@ -265,6 +267,8 @@ def _files(
         "agent.toml": KitFile(agent_toml(device.tables).encode()),
         "aggregator.pub": KitFile(run.aggregator.public_bytes(*form)),
         "install.sh": KitFile(install_script(_install(device, run, sets)).encode(), 0o755),
+        "report.json": KitFile(_report_to(device.id, run.manifest)),
+        "report_failure.py": KitFile(read_regular(report_failure.__file__, MAX_FILE)),
         "tls/ca.pem": KitFile(run.authority.pem),
         **secrets,
         **{f"locks/py{made.target.python}.txt": KitFile(made.lock().encode()) for made in sets.values()},
@@ -281,6 +285,12 @@ def _files(
         # files with a Wi-Fi key are readable only by their owner
         files |= {f"boot/{family}/{name}": KitFile(text.encode(), 0o600) for name, text in boot.items()}
     return files
+
+
+def _report_to(device: str, manifest: Manifest) -> bytes:
+    """What `report_failure.py` needs to know."""
+    facts = {"fleet": manifest.fleet, "device": device, "host": manifest.host, "port": manifest.port}
+    return msgspec.json.encode(facts) + b"\n"
 
 
 def _install(device: DevicePlan, run: _Run, sets: Mapping[str, WheelSet]) -> Install:

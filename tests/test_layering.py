@@ -57,6 +57,7 @@ ROOMS = {
         "monitoring",
     ],
     "firmware_configs": [
+        "on_board",
         "boards",
         "secrets",
         "identity",
