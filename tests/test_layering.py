@@ -70,6 +70,7 @@ ROOMS = {
         "provision",
         "approve",
         "doctor",
+        "wheel_server",
         "use_cases",
     ],
 }
