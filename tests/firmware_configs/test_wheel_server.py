@@ -1,4 +1,4 @@
-"""What the server gives: wheels, by hash, also parts of them; and nothing else, whatever is asked."""
+"""The server gives wheels by hash, also parts of them, and nothing else, whatever is asked."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     made.thread.join()
 
 
-def test_a_wheel_is_given_to_who_knows_its_hash(served: Served) -> None:
+def test_a_wheel_is_served_by_its_hash(served: Served) -> None:
     status, body, headers = served.ask(PATH)
     assert (status, body) == (200, DATA)
     assert (headers["Server"], headers["Connection"], headers["Accept-Ranges"]) == ("edgestill", "close", "bytes")
@@ -83,7 +83,7 @@ def test_a_wheel_is_given_to_who_knows_its_hash(served: Served) -> None:
         ("lines=1-2", 200, 0, len(DATA)),
     ],
 )
-def test_a_part_is_given_to_who_has_the_rest(served: Served, asked: str, status: int, start: int, end: int) -> None:
+def test_a_range_of_a_wheel_is_served(served: Served, asked: str, status: int, start: int, end: int) -> None:
     found, body, headers = served.ask(PATH, Range=asked)
     assert (found, body) == (status, DATA[start:end])
     if status == 206:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from firmware_configs.kits.lock import Locked, lock_text
 from firmware_configs.on_board import fetch_wheels
 from firmware_configs.on_board.fetch_wheels import FetchError, Wheel, fetch, main, named_wheels
 from tests.brokers import free_port
+from tests.certificates import Authority
 
 pytestmark = pytest.mark.light
 CONTENT = {"torch-2.7.1+k1-py3-none-any.whl": os.urandom(900_000), "rich-1.0-py3-none-any.whl": os.urandom(3000)}
@@ -240,6 +242,18 @@ def test_as_install_sh_runs_it(server: Server, tmp_path: Path) -> None:
     (kit / "kit.json").write_text((kit / "kit.json").read_text().replace("sha256", "sha1"))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+
+
+def test_over_https_the_fleets_own_authority_is_believed_and_no_other(server: Server, tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    url = server.url.replace("http:", "https:")
+    with pytest.raises(FetchError, match="certificate verify failed"):
+        fetch(url, a_wheel(SMALL), tmp_path, other.ca)
+    fetch(url, a_wheel(SMALL), tmp_path, authority.ca)
+    assert (tmp_path / SMALL).read_bytes() == CONTENT[SMALL]
 
 
 def test_without_a_network_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
