@@ -9,6 +9,7 @@ from aggregator.conductor import Conductor
 from aggregator.config.fleet import FleetConfig
 from aggregator.device_notes import DeviceNotes
 from aggregator.downlink.downlink import Downlink
+from aggregator.failed_installs import FailedInstalls
 from aggregator.intake.acceptance import Desk
 from aggregator.intake.access import Gate
 from aggregator.intake.contained import OURS, Complaints, describe
@@ -18,7 +19,7 @@ from aggregator.monitoring.live import Live
 from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
 from aggregator.storage.rows import UpdateRow
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
-from wire.messages import About, Metrics, Rejected, Reported, State
+from wire.messages import About, Installing, Metrics, Rejected, Reported, State
 from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
 from wire.uplink import addressed
@@ -26,7 +27,12 @@ from wire.uplink import addressed
 __all__ = ["Inbox"]
 
 log = logging.getLogger("edgestill.aggregator")
-LIVE = ("chunk", "enrol", "metrics")  # kinds that nobody retains but to have them read again at every start
+LIVE = (
+    "chunk",
+    "enrol",
+    "installing",
+    "metrics",
+)  # kinds that nobody retains but to have them read again at every start
 MOST_EXAMPLES = 2**53
 
 
@@ -42,11 +48,12 @@ class Inbox:
         gate: Gate,
         limiter: RateLimiter,
         notes: DeviceNotes,
+        installs: FailedInstalls,
         stale: Callable[[], None],
         live: Live,
     ) -> None:
         self._config, self._conductor, self._downlink, self._gate = config, conductor, downlink, gate
-        self._notes, self._stale, self._live = notes, stale, live
+        self._notes, self._installs, self._stale, self._live = notes, installs, stale, live
         self._complaints = Complaints()
         limits = config.limits
         self.desk = Desk(
@@ -136,6 +143,9 @@ class Inbox:
                 self._notes.note(device, live=live, status=seen.status, session=seen.session)
                 if status == "online":
                     self._downlink.enrolments.online(device)
+                    self._installs.online(device)
+            case Installing() as report:
+                self._not_installed(device, report)
             case Reported() as reported:
                 self._downlink.desired.heard(device, reported)
             case Metrics(problem=None) as metrics:
@@ -159,6 +169,16 @@ class Inbox:
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):
             log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
         self._notes.note(device, live=live, prototype=about.prototype, board=about.board, examples=examples)
+
+    def _not_installed(self, device: str, report: Installing) -> None:
+        """A board tells why its installer has failed; nothing but what is shown of it follows from that."""
+        seen = self._conductor.state.devices.get(device)
+        online = seen is not None and seen.status == "online"
+        if not self._installs.heard(device, report, online=online):
+            return
+        self._notes.note(device)
+        if self._complaints.new(device, f"installing: {report.reason}"):
+            log.warning("device %r: installing: %s", device, report.reason)
 
     def _stored(self, row: UpdateRow) -> None:
         self._gate.good(row.device)

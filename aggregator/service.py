@@ -27,6 +27,7 @@ from aggregator.conductor import Conductor
 from aggregator.config.fleet import FleetConfig
 from aggregator.device_notes import DeviceNotes
 from aggregator.downlink.downlink import Downlink
+from aggregator.failed_installs import FailedInstalls
 from aggregator.inbox import Inbox
 from aggregator.intake.access import Gate
 from aggregator.intake.quarantine import Quarantine
@@ -91,6 +92,7 @@ class Service:
             self.gate.mute(device, seen.muted_until)
         self.attempts = Attempts(config.state, self.conductor.resync)
         self.notes = DeviceNotes(self.journal, self.now)
+        self.installs = FailedInstalls(self.journal, self.now)
         self.inbox = self._make_inbox()
 
     def _make_downlink(self) -> Downlink:
@@ -113,6 +115,7 @@ class Service:
             gate=self.gate,
             limiter=self.limiter,
             notes=self.notes,
+            installs=self.installs,
             stale=self.attempts.mark_stale,
             live=self.live,
         )
@@ -155,6 +158,7 @@ class Service:
                 self._say,
                 self.downlink.desired.keep,
                 self.notes.keep,
+                self.installs.keep,
                 self._watch_floods,
                 self._tell_status,
             )
@@ -182,6 +186,7 @@ class Service:
             self.inbox.desk.uploads.save()
             self.downlink.desired.keep()
             self.notes.keep(at_once=True)
+            self.installs.keep(at_once=True)
         until = time.monotonic() + GOODBYE_S
         while self.link.pending() and time.monotonic() < until:  # the last offers
             time.sleep(0.01)

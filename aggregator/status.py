@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.failed_installs import failed_installs
 from aggregator.monitoring.waiting import waiting_for
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow, RoundRow
@@ -75,7 +76,10 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         last = journal.last_round()
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
-        limited, metrics, problems = limited_devices(config.state), journal.newest_metrics(), device_problems(journal)
+        known = fused, limited_devices(config.state), journal.newest_metrics(), device_problems(journal)
+        failed = failed_installs(journal)
+        rows = {row.id: row for row in journal.devices()}
+        rows |= {name: DeviceRow(id=name) for name in failed if name not in rows}
         facts = {
             "fleet": config.fleet,
             "running": running,
@@ -88,7 +92,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, fused, limited, metrics, problems) for row in journal.devices()],
+            "devices": [device_facts(row, *known, failed) for row in rows.values()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
@@ -106,13 +110,15 @@ def device_facts(
     limited: Mapping[str, int] = MappingProxyType({}),
     metrics: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
     problems: Mapping[str, str] = MappingProxyType({}),
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
     `fused` is the report of the last fused round on each device's update: its weight, score, and why it was excluded;
     `limited` the number of messages dropped unread of each device over its budget; `metrics` the training metrics of
-    each; `problems` why devices have given up the last round. `own_accuracy` is that of the board's model on its
-    held-out samples, as reported; `other_extractor` is set of a light device whose extractor is not the fleet's.
+    each; `problems` why devices have given up the last round; `failed` why boards could not install their agent.
+    `own_accuracy` is that of the board's model on its held-out samples, as reported; `other_extractor` is set of a
+    light device whose extractor is not the fleet's.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
     return {
@@ -122,6 +128,7 @@ def device_facts(
         "own_accuracy": own_accuracy(metrics.get(row.id, {})),
         "other_extractor": metrics.get(row.id, {}).get("other_extractor", 0) > 0,
         "problem": problems.get(row.id, ""),
+        "installing": failed.get(row.id, ""),
     }
 
 

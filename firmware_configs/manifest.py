@@ -4,7 +4,8 @@
     out = "kits"                     # folder for kits and identities, relative to this file
     host = "broker.example"          # address of the broker for devices; default [broker] host
     secrets = "secrets.toml"         # Wi-Fi passwords
-    wheels = "card"                  # all wheels go with the kits; network: boards fetch them; none: boards have them
+    wheels = "card"                  # or fleet, network, none: kits/wheel_set.py
+    wheels_url = "http://10.0.0.2:8090"    # of `edgestill kit serve`: boards fetch there what their card does not have
     packages = ["./my_models"]       # the user's own: firmware_configs/kits/own_packages.py
 
     [[group]]
@@ -40,6 +41,7 @@ from edge_agent.config import TABLES as AGENT_TABLES
 from edge_agent.config import Kind
 from firmware_configs.boards import FAMILIES, Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
+from firmware_configs.kits.kit import KitFetch
 from firmware_configs.kits.resolve import Target
 from firmware_configs.kits.torch_source import TorchSource, torch_source
 from firmware_configs.secrets import Wifi, read_wifi
@@ -53,8 +55,8 @@ STATE_DIR = "/var/lib/edgestill"
 #: Keys in the kit; keys generated on the board, certified after approval, or for the claim alone.
 Enrol = Literal["off", "approve", "claim"]
 ENROL = get_args(Enrol)
-#: All wheels go with the kits; boards fetch them by the kit's lock; boards have edgestill already.
-Wheels = Literal["card", "network", "none"]
+#: All wheels go with the cards; boards fetch them from the fleet's machine, or from pip's index; they have edgestill.
+Wheels = Literal["card", "fleet", "network", "none"]
 Python = Literal["3.10", "3.11", "3.12", "3.13"]
 
 
@@ -69,6 +71,7 @@ class ProvisionConfig(Settings, frozen=True, kw_only=True):
     authority_days: Annotated[int, within(1, 36500)] = 3650
     secrets: Annotated[Path, Meta(description="Wi-Fi passwords: firmware_configs/secrets.py")] | None = None
     wheels: Annotated[Wheels, Meta(description="where boards get what they install")] = "card"
+    wheels_url: Annotated[str, Meta(description="of `edgestill kit serve`, as boards see it")] | None = None
     packages: Annotated[tuple[str, ...], Meta(description="folders, wheels and requirements of the user's own")] = ()
     torch: Annotated[str, Meta(description="an index, a folder, or system: kits/torch_source.py")] | None = None
     boards_dir: Annotated[Path, Meta(description="board profiles of the user's own")] | None = None
@@ -167,7 +170,8 @@ class Manifest:
     authority_days: int
     claim_days: int
     broker_mb: int  # memory of the broker, in addition to retained messages of devices
-    wheels: str  # card, network or none
+    wheels: str  # card, fleet, network or none
+    fetch: KitFetch | None  # where boards fetch wheels that their card does not have
     packages: tuple[str, ...]
     aggregator_key: Path
     first_models: FirstModels
@@ -184,6 +188,7 @@ class Manifest:
     def facts(self) -> dict[str, dict[str, Any]]:
         """The resolved manifest, device by device, without secrets."""
         own = {"out": str(self.out), "broker": f"{self.host}:{self.port}", "days": self.days, "wheels": self.wheels}
+        own |= {"wheels_url": self.fetch.url} if self.fetch else {}
         return {"provision": own, **{f"device {device.id}": device.facts() for device in self.devices}}
 
 
@@ -231,6 +236,7 @@ def load_manifest(
         claim_days=own.claim_days,
         broker_mb=own.broker_mb,
         wheels=own.wheels,
+        fetch=_fetch(own, path),
         packages=own.packages,
         aggregator_key=state.key,
         first_models=FirstModels(
@@ -262,6 +268,20 @@ def certificate_days(path: Path | str) -> int:
 def _provision(file: Mapping[str, Any], path: Path, wheels: str | None = None) -> ProvisionConfig:
     table, base = sub_table(file, "provision", str(path)), path.resolve().parent
     return read(ProvisionConfig, table, f"{path} [provision]", base=base, flags={"wheels": wheels})
+
+
+def _fetch(own: ProvisionConfig, path: Path) -> KitFetch | None:
+    where = f"{path} [provision]"
+    if own.wheels_url is None:
+        if own.wheels == "fleet":
+            raise ConfigError(f"{where}: wheels = 'fleet' needs 'wheels_url', the address of `edgestill kit serve`")
+        return None
+    if own.wheels not in ("card", "fleet"):
+        raise ConfigError(f"{where}: 'wheels_url' is not used with wheels = {own.wheels!r}; remove one of them")
+    try:
+        return KitFetch(own.wheels_url, always=own.wheels == "fleet")
+    except ConfigError as error:
+        raise ConfigError(f"{where}: 'wheels_url': {error}") from None
 
 
 def _groups(file: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from core.errors import ConfigError
@@ -48,6 +49,7 @@ from firmware_configs.kits.unit import unit
 from firmware_configs.kits.wheel_set import WheelSet, WheelSets
 from firmware_configs.kits.wheels import STORE, WheelStore
 from firmware_configs.manifest import DevicePlan, Manifest
+from firmware_configs.on_board import fetch_wheels, report_failure
 from wire.enrolment import claim_name
 from wire.ids import AGGREGATOR, digest_of
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, generate_key, save_public_key
@@ -107,7 +109,8 @@ def provision(manifest: Manifest, *, renew: Collection[str] = ()) -> Provisioned
         finally:
             authority.save()  # record issued certificates, even after an error
         publish_revocations(out, authority)
-    _forget_own_wheels(out)
+    if manifest.fetch is None:  # boards with an earlier kit still ask for the wheels of that
+        _forget_own_wheels(out)
     known = {device.id for device in manifest.devices}
     done.strangers = sorted(p.parent.name for p in out.glob(f"*/{MANIFEST}") if p.parent.name not in known)
     return done
@@ -151,7 +154,7 @@ def _wheel_sets(manifest: Manifest) -> WheelSets | None:
     if manifest.wheels == "none":
         return None
     store, base = WheelStore(manifest.out / STORE), manifest.path.resolve().parent
-    return WheelSets(store, manifest.packages, base, carry_all=manifest.wheels == "card")
+    return WheelSets(store, manifest.packages, base, carry_all=manifest.wheels in ("card", "fleet"))
 
 
 def _forget_own_wheels(out: Path) -> None:
@@ -196,6 +199,7 @@ def _kit(device: DevicePlan, run: _Run, secrets: Mapping[str, KitFile]) -> Kit:
         created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         files=_files(device, run, secrets, sets),
         wheels={} if run.sets is None else run.sets.kit_wheels(sets),
+        fetch=run.manifest.fetch,
     )
 
 
@@ -265,11 +269,15 @@ def _files(
         "agent.toml": KitFile(agent_toml(device.tables).encode()),
         "aggregator.pub": KitFile(run.aggregator.public_bytes(*form)),
         "install.sh": KitFile(install_script(_install(device, run, sets)).encode(), 0o755),
+        "report.json": KitFile(_report_to(device.id, run.manifest)),
+        "report_failure.py": KitFile(read_regular(report_failure.__file__, MAX_FILE)),
         "tls/ca.pem": KitFile(run.authority.pem),
         **secrets,
         **{f"locks/py{made.target.python}.txt": KitFile(made.lock().encode()) for made in sets.values()},
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
+    if run.manifest.fetch is not None:
+        files["fetch_wheels.py"] = KitFile(read_regular(fetch_wheels.__file__, MAX_FILE))
     if device.graph is not None:
         files["model.onnx"] = KitFile(_graph(device.graph))
     elif device.first_graph:
@@ -283,14 +291,21 @@ def _files(
     return files
 
 
+def _report_to(device: str, manifest: Manifest) -> bytes:
+    """What `report_failure.py` needs to know."""
+    facts = {"fleet": manifest.fleet, "device": device, "host": manifest.host, "port": manifest.port}
+    return msgspec.json.encode(facts) + b"\n"
+
+
 def _install(device: DevicePlan, run: _Run, sets: Mapping[str, WheelSet]) -> Install:
     torch = device.torch
     need = 0
-    if run.manifest.wheels == "card":
+    if run.manifest.wheels in ("card", "fleet"):
         need = max(made.unpacked for made in sets.values()) // 10**6 + VENV_MB
     return Install(
         arch=device.board.arch,
         wheels=run.manifest.wheels,
+        fetch=run.manifest.fetch is not None,
         index=None if torch is None else torch.index,
         system_packages=torch is not None and torch.requirement is None,
         need_mb=need,

@@ -57,6 +57,7 @@ ROOMS = {
         "monitoring",
     ],
     "firmware_configs": [
+        "on_board",
         "boards",
         "secrets",
         "identity",
@@ -69,6 +70,7 @@ ROOMS = {
         "provision",
         "approve",
         "doctor",
+        "wheel_server",
         "use_cases",
     ],
 }

@@ -48,7 +48,18 @@ MAX_ROUND = 2**32 - 1
 MAX_ENVELOPE = 257 * 2**20
 
 Kind: TypeAlias = Literal[
-    "state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled", "update", "model"
+    "state",
+    "about",
+    "job",
+    "ack",
+    "metrics",
+    "desired",
+    "reported",
+    "installing",
+    "enrol",
+    "enrolled",
+    "update",
+    "model",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 

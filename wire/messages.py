@@ -14,6 +14,7 @@ the code of a `Rejected`, it is sent only to a reader that has announced support
         Metrics    up    telemetry of the device
     Desired    down  settings that a device should apply
     Reported   up    which of them it applied or refused
+    Installing up    why a board could not install its agent
     Enrol      up    a board requests its certificate, see `wire/enrolment.py`
     Enrolled   down  the answer
         UpdateHeader     precedes the tensors of an update, see `wire/headers.py`
@@ -41,6 +42,7 @@ __all__ = [
     "Enrol",
     "Enrolled",
     "Hyper",
+    "Installing",
     "Job",
     "Message",
     "Metrics",
@@ -234,6 +236,17 @@ class Reported(Message, frozen=True, kw_only=True, tag="reported"):
     settings: Settings = {}  # in effect now
     refused: Settings = {}  # and why
     reason: Text = ""  # of a rollback
+
+
+class Installing(Message, frozen=True, kw_only=True, tag="installing"):
+    """Why the installation on a board has failed.
+
+    A script of the board's kit writes it without edgestill: `firmware_configs/on_board/report_failure.py`. The number
+    is the time, or the previous one plus one, whichever is larger, so that a replayed report is known as such.
+    """
+
+    number: Positive
+    reason: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Enrol(Message, frozen=True, kw_only=True, tag="enrol"):

@@ -7,6 +7,7 @@
     edgestill/1/{fleet}/{device}/metrics                 up
     edgestill/1/{fleet}/{device}/desired                 down, retained: settings
     edgestill/1/{fleet}/{device}/reported                up, retained: which were applied
+    edgestill/1/{fleet}/{device}/installing              up: why a board could not install its agent
     edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
     edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
     edgestill/1/{fleet}/{device}/up                      up: chunks of updates, with transfer id and number
@@ -47,7 +48,9 @@ MAX_BYTES = 256
 MAX_NUMBER = 10**9 - 1
 NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
-Leaf = Literal["state", "about", "job", "ack", "metrics", "desired", "reported", "enrol", "enrolled", "up"]
+Leaf = Literal[
+    "state", "about", "job", "ack", "metrics", "desired", "reported", "installing", "enrol", "enrolled", "up"
+]
 LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 
 
@@ -136,7 +139,7 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """The subscriptions of the aggregator: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    ends = ("state", "about", "metrics", "reported", "enrol", "up", "up/+/+")
+    ends = ("state", "about", "metrics", "reported", "installing", "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
 
 

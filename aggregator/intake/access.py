@@ -9,20 +9,21 @@ from collections.abc import Callable, Collection, Mapping
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import Ed25519PublicKey
-from wire.messages import About, Metrics, Reported, State
+from wire.messages import About, Installing, Metrics, Reported, State
 from wire.topics import DeviceTopic
 
 __all__ = ["Gate", "Spoken"]
 
 log = logging.getLogger("edgestill.aggregator")
-KINDS: dict[str, type[State] | type[About] | type[Metrics] | type[Reported]] = {
+Spoken = State | About | Metrics | Reported | Installing
+KINDS: dict[str, type[Spoken]] = {
     "state": State,
     "about": About,
     "metrics": Metrics,
     "reported": Reported,
+    "installing": Installing,
 }
 MAX_BYTES = 256 * 1024  # of a device's report
-Spoken = State | About | Metrics | Reported
 
 
 class Gate:

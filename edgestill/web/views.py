@@ -60,7 +60,8 @@ def _alarms(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list
         if names:
             found.append(f"{len(names)} devices are {text}: {_some(names)}")
     failed = [f"{row['id']}: {row['problem']}" for row in rows if row["problem"]]
-    return [*found, *failed[:5]]
+    installing = [f"{row['id']} could not install its agent: {row['installing']}" for row in rows if row["installing"]]
+    return [*found, *failed[:5], *installing[:5]]
 
 
 def _live(config: FleetConfig, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -128,6 +129,8 @@ def _row(found: Mapping[str, Any], now: float) -> dict[str, Any]:
         state = "revoked"
     else:
         state = "muted" if found["muted_until"] > now else found["status"]
+    if found["installing"] and state != "revoked":
+        state = "installing"
     return {
         **found,
         "state": state,

@@ -2,6 +2,7 @@
 
 Wheels go to `edgestill/wheels` of the boot partition; of a Jetson, beside its kits. If the boot partition has no room
 for them, they go to `/var/lib/edgestill-wheels` of the root file system, which `edgestill flash` can write in images.
+If there is no room either, or always, the board fetches them when it is installed, if the kit has an address for that.
 """
 
 from __future__ import annotations
@@ -32,12 +33,26 @@ def with_wheels(plan: Plan, kit: Kit, paths: Mapping[str, Path], card: Card) -> 
     missing = _size([wheel.bytes for name, wheel in wheels.items() if card.digest(f"{folder}/{name}") != wheel.sha256])
     free = card.free() - SPARE
     if own + missing <= free:
-        return replace(plan, wheels=WheelPlan(folder, wheels)) if wheels else plan
+        if not wheels:
+            return _fetched(plan, kit)
+        return replace(plan, wheels=WheelPlan(folder, wheels))
     root, all_wheels = card.root_free(), _size([wheel.bytes for wheel in wheels.values()])
     if own <= free and root is not None and all_wheels <= root - SPARE:
         note = f"the wheels ({_mb(all_wheels)}) go to /{ROOT_WHEELS}: the boot partition has {_mb(free)} to spare"
         return replace(plan, wheels=WheelPlan(ROOT_WHEELS, wheels, root=True), notes=(*plan.notes, note))
+    if own <= free and kit.fetch is not None:
+        return _fetched(plan, kit)
     raise ConfigError(f"{card.name}: {_too_small(own + missing, free, root)}")
+
+
+def _fetched(plan: Plan, kit: Kit) -> Plan:
+    """The plan of a card without wheels."""
+    wheels = [wheel.bytes for wheel in kit.wheels.values() if plan.family in wheel.os]
+    if kit.fetch is None or not wheels:
+        return plan
+    size = _mb(sum(wheels))
+    note = f"the board fetches {len(wheels)} wheels ({size}) from {kit.fetch.url}; run `edgestill kit serve` there"
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def _too_small(needed: int, free: int, root: int | None) -> str:
@@ -47,7 +62,7 @@ def _too_small(needed: int, free: int, root: int | None) -> str:
     else:
         text += f", its root file system {_mb(max(0, root - SPARE))}"
         remedy = "grow the image and its root file system"
-    return f'{text}; {remedy}, or provision with wheels = "network"'
+    return f'{text}; {remedy}, or provision with wheels = "fleet"'
 
 
 def _size(sizes: list[int]) -> int:

@@ -5,7 +5,8 @@
     jetson       edgestill-firstboot.service              a unit for /etc/systemd/system of the root file system
 
 All three run install.sh of the kit once the network is up, and retry every minute until it succeeds; the reason of a
-failure is in last-error.txt. On a Pi the kit is
+failure is in last-error.txt, and goes to the fleet if there is a network (`on_board/report_failure.py`). Not if an
+agent runs, of an earlier kit: the broker would end its connection, because both have the same name. On a Pi the kit is
 first moved from the boot partition, which anyone with the card can read, to /var/lib/edgestill-kit. `@KIT@` is a
 placeholder for the path of the kit on the running board, filled in when it is flashed.
 """
@@ -18,6 +19,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from firmware_configs.kits.unit import NAME as AGENT
 from firmware_configs.secrets import Wifi
 
 __all__ = ["FIRSTBOOT", "JETSON_ERROR", "KIT", "KIT_FOLDER", "LAST_ERROR", "WIFI_FAMILIES", "boot_files"]
@@ -47,6 +49,8 @@ ExecStartPost=/bin/rm -rf @FOLDER@
 # the reason of a failure, for whoever reads the card elsewhere; gone once the installation has succeeded
 ExecStopPost=-/bin/sh -c 'if [ "$$SERVICE_RESULT" = success ]; then rm -f @ERROR@; else \
     mkdir -p "$$(dirname @ERROR@)" && { date -u; journalctl -u @FIRSTBOOT@ -n 20 -o cat; } > @ERROR@; sync; fi'
+ExecStopPost=-/bin/sh -c '[ "$$SERVICE_RESULT" = success ] || systemctl is-active --quiet @AGENT@ || \
+    journalctl -u @FIRSTBOOT@ -n 20 -o cat | python3 -I @FOLDER@/report_failure.py'
 Restart=on-failure
 RestartSec=60
 
@@ -115,7 +119,7 @@ def boot_files(family: str, *, device: str, wifi: Wifi | None, instance: str) ->
 
 
 def _unit(folder: str, error: str = LAST_ERROR) -> str:
-    return _fill(_UNIT, {"@FOLDER@": folder, "@ERROR@": error, "@FIRSTBOOT@": FIRSTBOOT})
+    return _fill(_UNIT, {"@FOLDER@": folder, "@ERROR@": error, "@FIRSTBOOT@": FIRSTBOOT, "@AGENT@": AGENT})
 
 
 def _take_kit() -> str:

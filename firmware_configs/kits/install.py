@@ -2,7 +2,8 @@
 
 It may be run again, with the same kit or a newer one. What is installed is the kit's lock for the board's Python,
 `locks/py3.11.txt`, and nothing else: pip checks every wheel against its SHA-256. Wheels come from `wheels/` next to the
-script, or from where `edgestill flash` has put them; with a kit for boards that have a network, pip fetches the others.
+script, or from where `edgestill flash` has put them; what is missing then is fetched from the fleet's machine, if the
+kit has its address (`on_board/fetch_wheels.py`), or by pip, if the kit is for boards that have an index.
 An installation that was interrupted begins again in a new virtual environment, because half of a package looks whole
 to pip. Configuration and keys are replaced by one rename; the previous ones stay as /etc/edgestill.old.
 EDGESTILL_ROOT installs everything below another folder without changing users and services: for images prepared in a
@@ -34,6 +35,7 @@ machine=@MACHINE@
 wheels=@WHEELS@
 index=@INDEX@
 site=@SITE@
+fetch=@FETCH@
 need_mb=@NEED@
 unit=@UNIT@
 venv=$root/opt/edgestill
@@ -73,16 +75,26 @@ else
     mkdir -p "$root/opt"
     # half of a package looks whole to pip: what was interrupted begins again
     [ ! -e "$venv.installing" ] || rm -rf "$venv"
+    new=
     if [ ! -x "$venv/bin/python" ]; then
         free_mb=$(($(df -Pk "$root/opt" | awk 'NR == 2 { print $4 }') / 1024))
         [ "$free_mb" -ge "$need_mb" ] || fail "$free_mb MB are free in $root/opt, and the packages take $need_mb MB"
-        : > "$venv.installing"
-        "$python" -m venv $site "$venv"
+        new=1
     fi
+    [ -z "$fetch" ] || mkdir -p "$fetched"
     set --
     for folder in "$here/wheels" "$card" "$jetson" "$fetched"; do
         [ ! -d "$folder" ] || set -- "$@" --find-links "$folder"
     done
+    if [ -n "$fetch" ]; then  # before anything is installed: a board whose network comes late is left as it is
+        by=$venv/bin/python more=--installed
+        [ -z "$new" ] || by=$python more="--spare-mb $need_mb"
+        "$by" -I "$here/fetch_wheels.py" --lock "$lock" --to "$fetched" $more "$@"
+    fi
+    if [ -n "$new" ]; then
+        : > "$venv.installing"
+        "$python" -m venv $site "$venv"
+    fi
     pip="-m pip --quiet --disable-pip-version-check --no-input"
     if [ "$wheels" = network ]; then
         say "fetching what $lock names"
@@ -137,7 +149,8 @@ class Install:
     """What the script of one kit does."""
 
     arch: str
-    wheels: str  # card: all wheels are there; network: pip fetches the others; none: the package is installed already
+    wheels: str  # card, fleet: wheels alone; network: pip fetches the others; none: the package is installed already
+    fetch: bool = False  # wheels that are not there come from the fleet's machine, whose address kit.json has
     index: str | None = None  # a further one for pip, besides the board's
     system_packages: bool = False  # the virtual environment sees those of the board's system
     need_mb: int = 0  # of the disk, for a new installation
@@ -149,6 +162,7 @@ def install_script(install: Install) -> str:
         "@MACHINE@": ARCHS[install.arch],
         "@WHEELS@": install.wheels,
         "@INDEX@": shlex.quote(install.index or ""),
+        "@FETCH@": "1" if install.fetch else "",
         "@SITE@": "--system-site-packages" if install.system_packages else "",
         "@NEED@": str(install.need_mb),
         "@ROOT_WHEELS@": ROOT_WHEELS,

@@ -13,6 +13,8 @@ checked: `load_kit` returns exactly the bytes that it has hashed.
 The wheels that the board installs are beside the kits, one copy for all: `wheels` of kit.json names each with its
 SHA-256, its size and the families that need it, {"torch-2.7.1-….whl": {"sha256": "...", "bytes": 98946649, "os":
 ["bookworm"]}}. They are large, so `kits/wheels.py` checks them when they are used. A kit without the field has none.
+`fetch`, {"url": "http://192.168.1.10:8090", "always": true}, is where boards fetch those that their card does not have
+(`on_board/fetch_wheels.py`): all of them, or, if not `always`, when a card has no room for them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -39,8 +42,10 @@ __all__ = [
     "MANIFEST",
     "SIGNATURE",
     "Kit",
+    "KitFetch",
     "KitFile",
     "KitWheel",
+    "check_url",
     "load_kit",
     "read_part",
     "recover_kit",
@@ -53,6 +58,7 @@ MAX_MANIFEST = 256 * 1024
 MAX_FILE = 64 * 1024 * 1024  # an ONNX graph for a light device may be one of the files
 PART = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")
 WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\.whl")
+URL = re.compile(r"[\x21-\x7e]{1,200}")
 MODE = re.compile(r"0[0-7]{3}")
 CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -83,6 +89,28 @@ class KitWheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("a wheel of fewer than 0 bytes")
 
 
+class KitFetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a board fetches the wheels that it lacks."""
+
+    url: str
+    always: bool  # no card gets them
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+
+
+def check_url(url: str) -> str:
+    """The address of `edgestill kit serve`, or of a server before it; ConfigError if it is none."""
+    try:
+        place = urlsplit(url)
+        fine = place.scheme in ("http", "https") and place.hostname and place.port != 0 and URL.fullmatch(url)
+    except ValueError:
+        fine = False
+    if not fine or place.username is not None or place.query or place.fragment:
+        raise ConfigError(f"{url[:80]!r} is not an address such as http://192.168.1.10:8090")
+    return url
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """One device's kit, verified."""
@@ -94,6 +122,7 @@ class Kit:
     created: str  # UTC, 2026-11-16T10:00:00Z
     files: Mapping[str, KitFile]
     wheels: Mapping[str, KitWheel] = field(default_factory=dict)
+    fetch: KitFetch | None = None
 
     def __post_init__(self) -> None:
         check_id(self.fleet, "fleet")
@@ -116,6 +145,7 @@ class Kit:
         facts = {"schema": SCHEMA, "fleet": self.fleet, "device": self.device, "board": self.board}
         facts |= {"os": list(self.os), "created": self.created, "files": files}
         facts |= {"wheels": dict(sorted(self.wheels.items()))} if self.wheels else {}
+        facts |= {"fetch": self.fetch} if self.fetch else {}
         return msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n"
 
     def boot(self, family: str) -> dict[str, KitFile]:
@@ -142,6 +172,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     created: str
     files: dict[str, _Entry]
     wheels: dict[str, KitWheel] = {}
+    fetch: KitFetch | None = None
 
 
 def write_kit(folder: Path | str, kit: Kit, key: Ed25519PrivateKey) -> None:
@@ -194,6 +225,7 @@ def load_kit(folder: Path | str, public_key: Ed25519PublicKey) -> Kit:
             created=facts.created,
             files=files,
             wheels=facts.wheels,
+            fetch=facts.fetch,
         )
     except SignatureError:
         raise

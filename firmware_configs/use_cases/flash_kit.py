@@ -126,7 +126,8 @@ def _flash(folder: Path, to: Path, options: FlashOptions, report: Callable[[str]
     family = detect_family(card, options.family)
     _check_holder(card, family, kit, options)
     plan = make_plan(kit, signed, family, card)
-    plan = with_wheels(plan, kit, kit_wheels(kit, folder.resolve().parent, [family]), card)
+    left_out = kit.fetch is not None and kit.fetch.always
+    plan = with_wheels(plan, kit, {} if left_out else kit_wheels(kit, folder.resolve().parent, [family]), card)
     overwritten = frozenset(put.path for put in plan.puts if card.read(put.path) is not None)
     if not options.dry_run:
         card.write(plan)

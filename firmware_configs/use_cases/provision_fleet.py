@@ -53,8 +53,8 @@ def provision_fleet(
 ) -> FleetKits:
     """Make what is missing or has changed, with new certificates or claims for the devices of `renew`.
 
-    `out` is where kits and identities go; None: [provision] out of the manifest, or kits/. `wheels`: card, network or
-    none, instead of the manifest's.
+    `out` is where kits and identities go; None: [provision] out of the manifest, or kits/. `wheels`: card, fleet,
+    network or none, instead of the manifest's.
     """
     manifest = load_manifest(file, out=out, wheels=wheels)
     done = provision(manifest, renew=renew)

@@ -42,6 +42,7 @@ class VerifiedKit:
             "files": len(kit.files),
             "wheels": len(kit.wheels),
             "wheel_bytes": self.wheel_bytes,
+            "fetch": None if kit.fetch is None else {"url": kit.fetch.url, "always": kit.fetch.always},
             f"{self.proof}_until": self.until,
             "revoked": self.revoked,
         }

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aggregator.failed_installs import failed_installs
+from aggregator.rounds.engine import Seen
 from aggregator.service import Service
 from tests.aggregator.journals import HYPER
 from tests.aggregator.running import Aggregator, wait_until
@@ -24,7 +26,7 @@ from wire.chunks import Content, encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
 from wire.ids import digest_of, transfer_id
-from wire.messages import About, Job, State
+from wire.messages import About, Installing, Job, State
 from wire.topics import DeviceTopic, UpdateChunk
 
 DEVICE = "evil-0"
@@ -205,3 +207,30 @@ def test_a_retained_update_is_not_read_at_a_restart_and_a_live_one_is(broker: Br
         service.until(lambda journal: [row.device for row in journal.updates(1)] == [DEVICE])
         journal.close()
         assert service.end() == 0
+
+
+def test_why_a_board_could_not_install_is_kept_if_it_has_said_so_itself_and_is_not_online(service: Service) -> None:
+    def report(reason: str, number: int, signer: str = DEVICE) -> bytes:
+        message = encode_message(Installing(number=number, reason=reason))
+        return seal(message, key=key_of(signer), kind="installing", sender=DEVICE, fleet=FLEET)
+
+    def known() -> dict[str, str]:
+        service.installs.keep(at_once=True)
+        return failed_installs(service.journal)
+
+    service.inbox.receive(topic("installing"), report("forged", 9, "evil-1"))
+    service.inbox.receive(topic("installing"), report("retained", 9), retained=True)
+    service.inbox.receive(topic("installing"), b"")
+    assert known() == {}
+    recorded = report("no room", 10)
+    service.inbox.receive(topic("installing"), recorded)
+    assert known() == {DEVICE: "no room"}
+    assert service.conductor.state.devices.get(DEVICE, Seen()).status != "online"  # it is invited to nothing
+    service.inbox.receive(topic("state"), said(ONLINE))
+    assert known() == {}
+    service.inbox.receive(topic("installing"), report("while it runs", 11))
+    service.inbox.receive(topic("state"), said(State(status="lost", session=1)))
+    service.inbox.receive(topic("installing"), recorded)
+    assert known() == {}
+    service.inbox.receive(topic("installing"), report("once more", 12))
+    assert known() == {DEVICE: "once more"}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aggregator.storage.journal import Journal
 from core.errors import ConfigError
+from core.processes.process import last_line
 from firmware_configs.manifest import load_manifest
 from firmware_configs.provision import provision
 from fleet.mqtt.processes import Processes
@@ -71,9 +72,9 @@ class Fleet:
             with suppress(ConfigError), closing(self.journal()) as journal:  # it may not be there yet
                 if true(journal):
                     return
-            assert self.children.running["aggregator"].poll() in (None, 0), self.children.last_line("aggregator")
+            assert self.children.running["aggregator"].poll() in (None, 0), last_line(self.folder / "aggregator.log")
             time.sleep(0.1)
-        raise AssertionError(self.children.last_line("aggregator"))
+        raise AssertionError(last_line(self.folder / "aggregator.log"))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import pytest
 from aggregator.config.fleet import load_fleet_config
 from core.errors import ConfigError
 from firmware_configs.boards import FOLDER
+from firmware_configs.kits.kit import KitFetch
 from firmware_configs.manifest import load_manifest
 from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
 
@@ -176,5 +177,41 @@ def test_the_option_goes_before_the_file_and_profiles_of_the_user_are_found(tmp_
     (tmp_path / "boards/rock-5.toml").write_text((FOLDER / "rpi-5.toml").read_text())
     found = load_manifest(path, wheels="none", environ={})
     assert (found.wheels, found.devices[0].board.name) == ("none", "rock-5")
-    with pytest.raises(ConfigError, match="--wheels is 'usb'; known: card network none"):
+    with pytest.raises(ConfigError, match="--wheels is 'usb'; known: card fleet network none"):
         load_manifest(path, wheels="usb", environ={})
+
+
+URL = "http://192.168.1.10:8090"
+
+
+def test_boards_fetch_their_wheels_where_the_manifest_says(tmp_path: Path) -> None:
+    found = manifest(tmp_path, provision=f'wheels = "fleet"\nwheels_url = "{URL}"')
+    assert found.fetch == KitFetch(URL, always=True)
+    assert found.facts()["provision"]["wheels_url"] == URL
+    assert manifest(tmp_path, provision=f'wheels = "card"\nwheels_url = "{URL}"').fetch == KitFetch(URL, always=False)
+    assert manifest(tmp_path).fetch is None
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ('wheels = "fleet"', r"wheels = 'fleet' needs 'wheels_url', the address of `edgestill kit serve`"),
+        (f'wheels = "network"\nwheels_url = "{URL}"', r"'wheels_url' is not used with wheels = 'network'; remove one"),
+        *(
+            (f'wheels = "fleet"\nwheels_url = "{url}"', r"'wheels_url': '.*' is not an address such as http://192")
+            for url in (
+                "",
+                "192.168.1.10:8090",
+                "ftp://a",
+                "http://",
+                "http://a:b",
+                "http://a b",
+                "http://a/?x",
+                "http://u:p@a",
+            )
+        ),
+    ],
+)
+def test_an_address_that_boards_cannot_use_is_refused(tmp_path: Path, table: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=rf"fleet\.toml \[provision\]: {why}"):
+        manifest(tmp_path, provision=table)

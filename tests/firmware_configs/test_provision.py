@@ -1,5 +1,6 @@
 """Kits and identities: made once, changed when the manifest is, renewed when asked."""
 
+import json
 import stat
 import time
 from datetime import timedelta
@@ -12,8 +13,9 @@ from core.errors import ConfigError, SignatureError
 from edge_agent.config import read_agent_config
 from firmware_configs.identity.ca import open_authority
 from firmware_configs.identity.identities import ends
-from firmware_configs.kits.kit import load_kit
+from firmware_configs.kits.kit import KitFetch, load_kit
 from firmware_configs.kits.own_wheel import own_wheel
+from firmware_configs.on_board import fetch_wheels, report_failure
 from firmware_configs.provision import authority_folder, provision
 from tests.firmware_configs.fleets import FLEET, PI, manifest, write_manifest, write_secrets
 from wire.keys import load_private_key, load_public_key, public_key_hex
@@ -176,6 +178,29 @@ def test_edgestills_own_wheel_goes_with_every_kit_once(tmp_path: Path) -> None:
     assert bare.changed == ["pi-01", "pi-02"]
     kit = load_kit(tmp_path / "kits/pi-02", load_public_key(tmp_path / "kits/fleet-kit.pub"))
     assert (kit.wheels, [name for name in kit.files if name.startswith("locks/")]) == ({}, [])
+
+
+def test_a_kit_whose_board_fetches_its_wheels_names_them_and_has_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode: {})
+    older = tmp_path / "kits/_wheels" / ("0" * 64) / "edgestill-0.0-py3-none-any.whl"
+    older.parent.mkdir(parents=True)
+    older.write_bytes(b"of a card that was not booted yet")
+    provision(manifest(tmp_path, provision='wheels = "fleet"\nwheels_url = "http://10.0.0.2:8090"'))
+    kit = load_kit(tmp_path / "kits/pi-01", load_public_key(tmp_path / "kits/fleet-kit.pub"))
+    own = own_wheel()
+    assert kit.fetch == KitFetch("http://10.0.0.2:8090", always=True)
+    assert {name: wheel.sha256 for name, wheel in kit.wheels.items()} == {own.file: own.sha256}
+    assert kit.files["fetch_wheels.py"].data == Path(fetch_wheels.__file__).read_bytes()
+    script = kit.files["install.sh"].data.decode()
+    assert "\nwheels=fleet\n" in script
+    assert "\nfetch=1\n" in script
+    assert older.is_file()  # boards with an earlier kit still ask for the wheels of that
+    kit = load_kit(tmp_path / "kits/pi-02", load_public_key(tmp_path / "kits/fleet-kit.pub"))
+    facts = json.loads(kit.files["report.json"].data)
+    assert facts == {"fleet": "garden", "device": "pi-02", "host": "127.0.0.1", "port": 8883}
+    assert kit.files["report_failure.py"].data == Path(report_failure.__file__).read_bytes()
 
 
 def test_a_package_that_cannot_be_had_is_told_with_the_group(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class Office:
         self.service.inbox.desk.flush()
         self.service.blobs.adopt()
         self.service.notes.keep(at_once=True)
+        self.service.installs.keep(at_once=True)
         self.service.downlink.enrolments.say()
         self.service.downlink.desired.say()
 

@@ -25,6 +25,7 @@ FIELDS = {
     "metrics": "round train_loss seconds temperature_c memory_mb bytes_up bytes_down problem",
     "desired": "device version settings",
     "reported": "version status settings refused reason",
+    "installing": "number reason",
     "enrol": "device csr claim proof",
     "enrolled": "device keys status certificate reason",
     "update": "round device prototype update num_examples label_counts base metrics",

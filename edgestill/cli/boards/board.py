@@ -41,4 +41,6 @@ def show(
         return
     for key, value in facts.items():
         said = " ".join(value) if isinstance(value, tuple) else value
+        if isinstance(value, dict):
+            said = ", ".join(f"{inner} on {family}" for family, inner in value.items())
         out.print(f"{key:12s} {said}".rstrip(), markup=False, soft_wrap=True)

@@ -65,7 +65,15 @@ def broker(
 
 
 BrokerFiles = Annotated[
-    Path, typer.Option("--from", metavar="FOLDER", help="The broker's files, written by `edgestill provision`.")
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FOLDER",
+        help="The broker's files, written by `edgestill provision`; default those of --config, or kits/_fleet/broker.",
+    ),
+]
+FleetFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The fleet.toml, whose [provision] out has the broker's files.")
 ]
 MosquittoFolder = Annotated[Path, typer.Option("--to", help="Mosquitto's configuration folder.")]
 SeenAs = Annotated[
@@ -93,7 +101,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, chang
 
 @app.command()
 def install(
-    folder: BrokerFiles = Path("kits/_fleet/broker"),
+    folder: BrokerFiles = None,
+    config: FleetFile = None,
     to: MosquittoFolder = Path("/etc/mosquitto"),
     seen: SeenAs = None,
     owner: Owner = "mosquitto:mosquitto",
@@ -110,9 +119,11 @@ def install(
     Run it again after `edgestill provision`, `device revoke` or `device approve`: a running Mosquitto then reloads the
     lists. The files are owned by Mosquitto's user and readable by no other. If the command fails, nothing is changed.
 
-    Example:  sudo edgestill broker install --from kits/_fleet/broker
+    Example:  sudo edgestill broker install --config fleet.toml
     """
     from firmware_configs.broker.install import InstallOptions, install_broker
+
+    folder = folder or _broker_files(config)
 
     options = InstallOptions(
         to=to,
@@ -131,3 +142,15 @@ def install(
         return
     for line in done.lines:
         out.print(one_line(line), soft_wrap=True)
+
+
+def _broker_files(config: Path | None) -> Path:
+    """The folder that `edgestill provision` has written for a fleet.toml."""
+    from core.errors import ConfigError
+    from firmware_configs.manifest import kits_folder
+    from firmware_configs.provision import FLEET
+
+    kits = Path("kits") if config is None else kits_folder(config)
+    if kits is None:
+        raise ConfigError(f"{config}: has neither [provision] nor [[group]]; give --from, or a provisioned fleet.toml")
+    return kits / FLEET / "broker"

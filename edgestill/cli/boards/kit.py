@@ -1,4 +1,4 @@
-"""`edgestill kit`: verifies a kit, exports it to a folder with its wheels."""
+"""`edgestill kit`: verifies a kit, exports it to a folder with its wheels, serves wheels to boards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgestill.cli.output import out, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Kits: verify a kit, export it to a folder.")
+app = typer.Typer(no_args_is_help=True, help="Kits: verify a kit, export it to a folder, serve wheels to boards.")
 
 
 @app.command()
@@ -32,6 +32,8 @@ def verify(
     text = f"{of.device} of {of.fleet}, {of.board} ({' '.join(of.os)}), made {of.created}: whole"
     revoked = ", REVOKED" if found.revoked else ""
     wheels = f", {len(of.wheels)} wheels ({found.wheel_bytes / 1e6:.1f} MB)" if of.wheels else ""
+    if of.fetch is not None:
+        wheels += f", fetched {'from' if of.fetch.always else 'if a card has no room from'} {of.fetch.url}"
     out.print(f"{text}, {len(of.files)} files{wheels}; {found.proof} until {found.until}{revoked}", soft_wrap=True)
 
 
@@ -57,3 +59,25 @@ def export(
         return
     text = f"{to}: the kit of {made.device} with {made.wheels} wheels, {made.bytes / 1e6:.1f} MB; it has its keys"
     out.print(text, markup=False, soft_wrap=True)
+
+
+@app.command()
+def serve(
+    kits: Annotated[Path, typer.Argument(metavar="KITS", help="The folder of `provision --out`.")] = Path("kits"),
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; 0.0.0.0:8090 for all networks.")
+    ] = "127.0.0.1:8090",
+) -> None:
+    """Serve the wheels in KITS/_wheels to boards that fetch them when they are installed, until Ctrl-C.
+
+    For kits with [provision] wheels_url. Only wheels are served, to clients that know their SHA-256: no list of them,
+    no kits and no keys. Boards check what they get, so plain HTTP is safe; what is sent can be read on the way.
+    """
+    from firmware_configs.use_cases.serve_wheels import serve_wheels
+
+    serve_wheels(kits, listen, _tell)
+
+
+def _tell(text: str) -> None:
+    out.print(text, markup=False, soft_wrap=True)
+    out.file.flush()  # it may be a log

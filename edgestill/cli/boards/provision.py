@@ -41,8 +41,9 @@ def provision(
         str | None,
         typer.Option(
             "--wheels",
-            metavar="card|network|none",
-            help="Wheels go with the kits, boards fetch them, or have them; default [provision] wheels, or card.",
+            metavar="card|fleet|network|none",
+            help="Wheels go with cards; boards fetch them from `kit serve`, or pip's index; or have them. Default"
+            " [provision] wheels, or card.",
         ),
     ] = None,
     as_json: Json = False,

@@ -10,7 +10,7 @@ import typer
 from edgestill.cli.output import one_line, out, print_json, print_table
 from edgestill.cli.service.device_enrol import approve
 from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
-from edgestill.cli.service.status import device_table, problem_lines
+from edgestill.cli.service.status import device_table, installing_lines, problem_lines
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
@@ -37,7 +37,7 @@ def list_devices(config: Config, as_json: Json = False) -> None:
     if settings:
         columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
     print_table("", columns, rows)
-    for line in problem_lines(facts):
+    for line in (*installing_lines(facts), *problem_lines(facts)):
         say(line)
 
 
@@ -63,6 +63,7 @@ def show(device: Name, config: Config, as_json: Json = False) -> None:
 def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     """The known properties of every device."""
     from aggregator.downlink.device_settings import settings_facts
+    from aggregator.failed_installs import failed_installs
     from aggregator.status import device_facts, device_problems, last_report, limited_devices
     from aggregator.storage.journal import Journal
     from aggregator.storage.rows import DeviceRow
@@ -75,10 +76,8 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     try:
         rows |= {row.id: row for row in journal.devices()}
         known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
-        problems = device_problems(journal)
-        return [
-            {**device_facts(rows[name], *known, problems), **settings_facts(journal, name)} for name in sorted(rows)
-        ]
+        why = device_problems(journal), failed_installs(journal)
+        return [{**device_facts(rows[name], *known, *why), **settings_facts(journal, name)} for name in sorted(rows)]
     finally:
         journal.close()
 

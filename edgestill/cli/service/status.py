@@ -17,7 +17,7 @@ from aggregator.fusion.example_cap import capped_text
 from core.lost_devices import lost_text
 from edgestill.cli.output import one_line, out, print_json
 
-__all__ = ["device_row", "device_table", "problem_lines", "status"]
+__all__ = ["device_row", "device_table", "installing_lines", "problem_lines", "status"]
 
 ROWS = 40  # rows of devices; --json has all
 PROBLEMS = 10  # lines about devices
@@ -86,6 +86,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += [f"capped in the last round: {device}: {capped_text(claim)}" for device, claim in capped[:3]]
     limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
     lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
+    lines += installing_lines(facts["devices"])
     lines += [f"excluded from the last round: {device}: {one_line(why)}" for device, why in excluded[:3]]
     lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
     return lines
@@ -146,12 +147,22 @@ def _state(device: dict[str, Any]) -> str:
     if device["muted_until"] > time.time():
         return "muted"
     notes = {"limited": device["limited"], "failed": device["problem"], "other extractor": device["other_extractor"]}
-    return ", ".join([device["status"], *(note for note, holds in notes.items() if holds)])
+    status = "installing" if device["installing"] else device["status"]
+    return ", ".join([status, *(note for note, holds in notes.items() if holds)])
 
 
 def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
     """The problems of the first few failed devices, one line each."""
     failed = [f"{device['id']}: {one_line(device['problem'])}" for device in devices if device["problem"]]
+    more = len(failed) - PROBLEMS
+    return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
+
+
+def installing_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """Why the first few boards could not install their agent, one line each."""
+    failed = [
+        f"{device['id']}: installing: {one_line(device['installing'])}" for device in devices if device["installing"]
+    ]
     more = len(failed) - PROBLEMS
     return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
 

@@ -55,6 +55,7 @@ def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
         "limited": 0,
         "other_extractor": False,
         "problem": f"diverged {EVIL}",
+        "installing": f"no room {EVIL}",
     }
     facts = {"running": True, "connected": True, "fleet": "f", "rounds_completed": 0, "rounds_wanted": 1}
     facts |= {"hold": "running", "done": "", "phase": "collecting", "round": None, "devices": [device]}

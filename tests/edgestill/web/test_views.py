@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.failed_installs import FailedInstalls
 from aggregator.storage.journal import Journal
 from edgestill.web import views
 from edgestill.web.views import PAGE
+from wire.messages import Installing
 
 
 def test_the_overview_has_states_alarms_and_the_stage_of_every_device(config: FleetConfig) -> None:
@@ -86,6 +88,17 @@ def test_charts_have_a_value_for_every_fused_round(config: FleetConfig) -> None:
         "seconds": {"whole round": [10.0, 10.0], "average": [0.5, 1.0]},
         "weight": {"pi-0": [0.75, 0.75], "pi-1": [0.25, 0.25]},
     }
+
+
+def test_a_board_that_cannot_install_is_an_alarm(config: FleetConfig) -> None:
+    with closing(Journal(config.state / "journal.db")) as journal:
+        installs = FailedInstalls(journal, lambda: 5.0)
+        installs.heard("pi-3", Installing(number=1, reason="the disk is full"), online=False)
+        installs.keep(at_once=True)
+    facts = views.overview(config)
+    assert "pi-3 could not install its agent: the disk is full" in facts["alarms"]
+    (row,) = table(config, state="installing")["rows"]
+    assert (row["id"], row["installing"]) == ("pi-3", "the disk is full")
 
 
 def test_without_a_request_there_is_no_enrolment(config: FleetConfig) -> None:

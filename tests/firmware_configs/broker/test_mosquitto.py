@@ -70,10 +70,18 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
     own = connected(Link(fleet.kit("pi-01"), client_id="pi-01", filters=list(agent_filters("garden", "pi-01"))))
     spied = [f"{BASE}/pi-01/job", f"{BASE}/pi-01/state", f"{BASE}/pi-01/up/#", f"{BASE}/#", f"{BASE}/pi-02/job"]
     curious = connected(Link(fleet.kit("pi-02"), client_id="pi-02", filters=spied))
-    for leaf in ("about", "metrics", "up"):
+    for leaf in ("about", "metrics", "installing", "up"):
         assert own.publish(f"{BASE}/pi-01/{leaf}", b"mine")
-    assert [m.payload for m in messages(aggregator, 3)] == [b"mine"] * 3
-    for topic in ("pi-01/state", "pi-01/up", "pi-02/up/abc/0", "pi-01/job", "pi-02/job", f"all/model/{'0' * 64}/0"):
+    assert [m.payload for m in messages(aggregator, 4)] == [b"mine"] * 4
+    for topic in (
+        "pi-01/state",
+        "pi-01/installing",
+        "pi-01/up",
+        "pi-02/up/abc/0",
+        "pi-01/job",
+        "pi-02/job",
+        f"all/model/{'0' * 64}/0",
+    ):
         assert curious.publish(f"{BASE}/{topic}", b"forged")
     assert curious.publish("edgestill/1/other/pi-02/state", b"another fleet")
     assert eventually(lambda: curious.pending() == 0)
@@ -88,8 +96,8 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
         if link is not curious:  # which hears the model by its wildcard, as it may
             assert link.next_event(0.2) is None
         link.stop()
-    assert eventually(lambda: fleet.broker.log.count("Denied PUBLISH from pi-02") >= 7)
-    assert fleet.broker.log.count("Denied PUBLISH from pi-02") == 7
+    assert eventually(lambda: fleet.broker.log.count("Denied PUBLISH from pi-02") >= 8)
+    assert fleet.broker.log.count("Denied PUBLISH from pi-02") == 8
 
 
 def test_a_device_cannot_throw_another_off_by_its_client_id(fleet: Fleet) -> None:

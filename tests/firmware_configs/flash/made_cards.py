@@ -18,7 +18,7 @@ from firmware_configs.flash.cards.families import detect_family
 from firmware_configs.flash.cards.targets import open_target
 from firmware_configs.flash.plan import make_plan
 from firmware_configs.kits.bootfiles import boot_files
-from firmware_configs.kits.kit import Kit, KitFile, KitWheel, write_kit
+from firmware_configs.kits.kit import Kit, KitFetch, KitFile, KitWheel, write_kit
 from firmware_configs.kits.signed import open_kit
 from firmware_configs.secrets import Wifi
 from wire.keys import Ed25519PrivateKey, save_public_key
@@ -85,7 +85,7 @@ def make_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def add_wheels(kit: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
+def add_wheels(kit: Path, sizes: Mapping[str, int], fetch: KitFetch | None = None) -> dict[str, bytes]:
     """Wheels of these sizes for a kit of `make_kit`, which is signed again; their content by name."""
     opened, _ = open_kit(kit, None)
     data = {name: hashlib.sha256(name.encode()).digest() * (size // 32) for name, size in sizes.items()}
@@ -95,7 +95,7 @@ def add_wheels(kit: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
         folder = kit.parent / "_wheels" / wheels[name].sha256
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    write_kit(kit, replace(opened, wheels=wheels), KEY)
+    write_kit(kit, replace(opened, wheels=wheels, fetch=fetch), KEY)
     return data
 
 

@@ -14,6 +14,7 @@ from firmware_configs.flash.cards.ext import Ext
 from firmware_configs.flash.cards.image import Image
 from firmware_configs.flash.cards.mounted import Mounted
 from firmware_configs.flash.cards.partitions import ext_partitions
+from firmware_configs.kits.kit import KitFetch
 from firmware_configs.use_cases.flash_kit import FlashOptions, flash_kit
 from tests.firmware_configs.flash.made_cards import (
     BOOKWORM,
@@ -72,6 +73,33 @@ def test_a_card_without_room_is_refused_with_the_numbers(tmp_path: Path, monkeyp
     flash_kit(kit, card, FlashOptions())
     monkeypatch.setattr(Mounted, "free", lambda self: 9 * MB)
     flash_kit(kit, card, FlashOptions())  # the wheels are there already
+
+
+@pytest.mark.light
+@pytest.mark.parametrize(("always", "free"), [(True, 500), (False, 10)])
+def test_a_card_without_wheels_is_flashed_if_its_board_fetches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: bool, free: int
+) -> None:
+    kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", BOOKWORM)
+    add_wheels(kit, {"torch-2.whl": 3 * MB, "rich-1.whl": 100}, KitFetch("http://10.0.0.2:8090", always))
+    monkeypatch.setattr(Mounted, "free", lambda self: free * MB)
+    if always:
+        shutil.rmtree(tmp_path / "kits/_wheels")  # it may be on another machine
+    done = flash_kit(kit, card, FlashOptions())
+    assert not (card / "edgestill/wheels").exists()
+    assert (done.facts()["wheels"], done.facts()["wheels_in"]) == ({}, None)
+    assert done.plan.notes[-1] == (
+        "the board fetches 2 wheels (3.1 MB) from http://10.0.0.2:8090; run `edgestill kit serve` there"
+    )
+    assert (card / "edgestill").is_dir()
+
+
+@pytest.mark.light
+def test_a_card_with_room_gets_its_wheels_although_its_board_could_fetch_them(tmp_path: Path) -> None:
+    kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", BOOKWORM)
+    data = add_wheels(kit, {"rich-1.whl": 999}, KitFetch("http://10.0.0.2:8090", always=False))
+    flash_kit(kit, card, FlashOptions())
+    assert {path.name: path.read_bytes() for path in (card / "edgestill/wheels").iterdir()} == data
 
 
 @needs_tools

@@ -126,12 +126,17 @@ def test_a_generic_board_has_no_boot_files() -> None:
     assert files("generic") == {}
 
 
+def after_failures(unit: str) -> list[str]:
+    """The commands that systemd runs after the installer."""
+    return re.findall(r"^ExecStopPost=-/bin/sh -c '((?:.|\\\n)*?)'$", unit, re.MULTILINE)
+
+
 @pytest.mark.parametrize(("result", "kept"), [("exit-code", True), ("success", False)])
 def test_a_failed_installation_leaves_its_reason_and_a_good_one_removes_it(
     result: str, kept: bool, tmp_path: Path
 ) -> None:
     """The command that systemd runs after the installer, with its own `$$` for `$`."""
-    (command,) = re.findall(r"^ExecStopPost=-/bin/sh -c '(.*)'$", files("jetson")[FIRSTBOOT], re.MULTILINE)
+    command, _ = after_failures(files("jetson")[FIRSTBOOT])
     error = tmp_path / "boot/edgestill/last-error.txt"
     error.parent.mkdir(parents=True)
     error.write_text("of the attempt before")
@@ -141,6 +146,31 @@ def test_a_failed_installation_leaves_its_reason_and_a_good_one_removes_it(
     subprocess.run(["/bin/sh", "-c", command.replace("$$", "$").replace(JETSON_ERROR, str(error))], env=env, check=True)
     assert error.exists() == kept
     assert not kept or error.read_text().endswith("\nedgestill: no Python 3.10 or newer\n")
+
+
+@pytest.mark.parametrize(
+    ("result", "agent", "told"), [("exit-code", 3, True), ("exit-code", 0, False), ("success", 3, False)]
+)
+def test_a_failed_installation_is_told_to_the_fleet_unless_an_agent_is_connected(
+    result: str, agent: int, told: bool, tmp_path: Path
+) -> None:
+    _, command = after_failures(files("jetson")[FIRSTBOOT])
+    commands = {
+        "journalctl": 'echo "$*"; echo edgestill: no room',
+        "systemctl": f'echo "$*" > {tmp_path}/asked; exit {agent}',
+        "python3": f'echo "$*" > {tmp_path}/told; cat >> {tmp_path}/told',
+    }
+    for name, text in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SERVICE_RESULT": result}
+    subprocess.run(["/bin/sh", "-c", command.replace("$$", "$")], env=env, check=True)
+    assert (tmp_path / "told").exists() == told
+    if told:
+        assert (tmp_path / "asked").read_text() == "is-active --quiet edgestill-agent.service\n"
+        script, asked, log = (tmp_path / "told").read_text().splitlines()
+        assert script == f"-I {KIT}/report_failure.py"
+        assert (asked, log) == (f"-u {FIRSTBOOT} -n 20 -o cat", "edgestill: no room")
 
 
 def test_on_a_pi_the_reason_is_on_the_boot_partition() -> None:

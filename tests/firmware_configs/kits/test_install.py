@@ -26,9 +26,9 @@ def install(kit: Path, root: Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def card_of(folder: Path, wheels: str = "network") -> Path:
+def card_of(folder: Path, wheels: str = "network", more: str = "") -> Path:
     """A kit as it lies on a card, with a folder of wheels."""
-    provision(manifest(folder, own_board(folder), provision=f'wheels = "{wheels}"'))
+    provision(manifest(folder, own_board(folder), provision=f'wheels = "{wheels}"\n{more}'))
     export_kit(folder / "kits/pc", folder / "card")
     for path in (folder / "card").rglob("*"):
         path.chmod(0o755)  # a FAT partition knows no modes
@@ -113,6 +113,49 @@ def test_a_board_with_a_network_fetches_by_the_same_lock_first(tmp_path: Path) -
         f"install --no-deps --no-index --require-hashes --find-links {root}/var/lib/edgestill-wheels"
         f" --requirement {card}/locks/py{PYTHON}.txt",
     ]
+
+
+def fetching(tmp_path: Path, says: int = 0) -> Path:
+    """A kit whose board fetches its wheels; the script that does so writes down what it is asked."""
+    card = card_of(tmp_path, "none")
+    text = install_script(Install(arch=ARCH, wheels="fleet", fetch=True, need_mb=1))
+    (card / "install.sh").write_text(text)
+    (card / "locks").mkdir()
+    (card / f"locks/py{PYTHON}.txt").touch()
+    said = f"import sys; open('{tmp_path}/fetched', 'a').write(' '.join(sys.argv[1:]) + chr(10)); sys.exit({says})\n"
+    (card / "fetch_wheels.py").write_text(said)
+    return card
+
+
+def test_a_board_fetches_what_its_card_lacks_before_anything_is_made(tmp_path: Path) -> None:
+    card, root = fetching(tmp_path, says=1), tmp_path / "root"
+    done = install(card, root)
+    assert done.returncode == 1
+    assert not (root / "opt/edgestill").exists()
+    assert not (root / "opt/edgestill.installing").exists()
+    fetched = root / "var/lib/edgestill-wheels"
+    asked = (
+        f"--lock {card}/locks/py{PYTHON}.txt --to {fetched} {{}} --find-links {card}/wheels --find-links {fetched}\n"
+    )
+    assert (tmp_path / "fetched").read_text() == asked.format("--spare-mb 1")
+    fetched.mkdir(parents=True, exist_ok=True)
+    (fetched / "kept.part").touch()
+    install(card, root)
+    assert (fetched / "kept.part").exists()  # the next run goes on
+
+
+def test_a_board_that_is_installed_fetches_only_what_is_new(tmp_path: Path) -> None:
+    card, root = fetching(tmp_path), tmp_path / "root"
+    asked = environment(root)
+    done = install(card, root)
+    assert done.returncode == 0, done.stderr
+    fetch, pip = asked.read_text().splitlines()
+    fetched = root / "var/lib/edgestill-wheels"
+    links = f"--find-links {card}/wheels --find-links {fetched}"
+    lock = f"{card}/locks/py{PYTHON}.txt"
+    assert fetch == f"-I {card}/fetch_wheels.py --lock {lock} --to {fetched} --installed {links}"
+    assert pip == f"{PIP} install --no-deps --no-index --require-hashes {links} --requirement {lock}"
+    assert not fetched.exists()
 
 
 def test_an_installation_that_was_cut_begins_again(tmp_path: Path, card: Path) -> None:

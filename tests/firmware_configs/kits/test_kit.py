@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, EdgestillError, SignatureError
-from firmware_configs.kits.kit import Kit, KitFile, KitWheel, load_kit, recover_kit, write_kit
+from firmware_configs.kits.kit import Kit, KitFetch, KitFile, KitWheel, load_kit, recover_kit, write_kit
 from wire.keys import generate_key
 
 pytestmark = pytest.mark.light
@@ -158,3 +158,13 @@ def test_a_signed_manifest_that_makes_no_sense_is_refused(tmp_path: Path, change
 def test_a_folder_that_is_no_kit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is it a kit of `edgestill provision`"):
         load_kit(tmp_path, KEY.public_key())
+
+
+def test_where_a_board_fetches_is_signed_too(tmp_path: Path) -> None:
+    fetch = KitFetch("https://wheels.lan/edgestill", always=True)
+    write_kit(tmp_path / "pi-07", a_kit(fetch=fetch), KEY)
+    assert load_kit(tmp_path / "pi-07", KEY.public_key()).fetch == fetch
+    assert "fetch" not in json.loads(a_kit().manifest())
+    resigned(tmp_path / "pi-07", {"fetch": {"url": "file:///etc/passwd", "always": True}})
+    with pytest.raises(ConfigError, match="not an address such as"):
+        load_kit(tmp_path / "pi-07", KEY.public_key())

@@ -17,6 +17,7 @@ def test_boards_are_listed_and_shown(capsys: pytest.CaptureFixture) -> None:
     assert len(json.loads(out)) == 11
     _, out, _ = run(capsys, "board", "show", "rpi-5")
     assert "os           bookworm cloud-init\n" in out
+    assert "python       3.11 on bookworm, 3.13 on cloud-init\n" in out
     code, _, err = run(capsys, "board", "show", "rpi-6")
     assert code == 3
     assert "no board 'rpi-6'; did you mean" in err

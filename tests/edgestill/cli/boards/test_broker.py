@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from firmware_configs.use_cases.provision_fleet import provision_fleet
+from tests.edgestill.cli.typed import run
+from tests.firmware_configs.fleets import write_manifest
 from tests.transport.events import wait_for
 from transport.config import BrokerConfig
 from transport.link import Connected, Link, Received
@@ -71,3 +75,22 @@ def test_a_taken_port_is_told_in_one_line() -> None:
             _, text = process.communicate(timeout=120)
     assert process.returncode == 8
     assert text == f"edgestill: embedded broker: cannot listen on 127.0.0.1:{port}: address already in use\n"
+
+
+def test_the_files_of_a_fleet_are_installed_by_its_fleet_toml(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, to = write_manifest(tmp_path / "fleet", provision='wheels = "none"'), tmp_path / "mosquitto"
+    provision_fleet(file)
+    to.mkdir()
+    (to / "mosquitto.conf").write_text(f"include_dir {to}/conf.d\n")
+    how = ("--to", to, "--form", "2.0", "--no-try", "--dry-run", "--json")
+    code, text, err = run(capsys, "broker", "install", "--config", file, *how)
+    assert (code, err) == (0, "")
+    assert json.loads(text)["from"] == str(tmp_path / "fleet/kits/_fleet/broker")
+    monkeypatch.chdir(tmp_path / "fleet")
+    assert run(capsys, "broker", "install", *how)[0] == 0  # kits/ of this folder
+    (tmp_path / "bare.toml").write_text('[fleet]\nid = "a"\n')
+    code, _, err = run(capsys, "broker", "install", "--config", tmp_path / "bare.toml", *how)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "give --from, or a provisioned fleet.toml" in err

@@ -17,7 +17,7 @@ def test_a_kit_that_was_changed_does_not_verify(tmp_path: Path, capsys: pytest.C
     run(capsys, "provision", write_manifest(tmp_path), "--out", tmp_path / "elsewhere")
     kit = tmp_path / "elsewhere" / "pi-01"
     code, out, _ = run(capsys, "kit", "verify", kit, "--json")
-    assert (code, json.loads(out)["files"], json.loads(out)["wheels"]) == (0, 14, 1)
+    assert (code, json.loads(out)["files"], json.loads(out)["wheels"]) == (0, 16, 1)
     (kit / "agent.toml").write_text("")
     code, _, err = run(capsys, "kit", "verify", kit)
     assert code == 5
@@ -45,3 +45,31 @@ def test_a_revoked_kit_is_whole_and_says_so(tmp_path: Path, capsys: pytest.Captu
     revoke_certificates(kits, "garden", "pi-01")
     code, out, _ = run(capsys, "kit", "verify", kits / "pi-01")
     assert (code, out.rstrip().endswith(", REVOKED")) == (0, True)
+
+
+def test_what_boards_fetch_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode: {})
+    for wheels, said in {"fleet": "fetched from", "card": "fetched if a card has no room from"}.items():
+        text = f'wheels = "{wheels}"\nwheels_url = "http://10.0.0.2:8090"'
+        kit = provision_fleet(write_manifest(tmp_path / wheels, provision=text)).out / "pi-01"
+        assert f"MB), {said} http://10.0.0.2:8090; certificate" in run(capsys, "kit", "verify", kit)[1]
+        facts = json.loads(run(capsys, "kit", "verify", kit, "--json")[1])
+        assert facts["fetch"] == {"url": "http://10.0.0.2:8090", "always": wheels == "fleet"}
+
+
+@pytest.mark.parametrize("listen", ["", "8090", "127.0.0.1", "a b:1", "127.0.0.1:99999", "[::1", "http://x:1"])
+def test_wheels_are_served_at_an_address_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture, listen: str
+) -> None:
+    (tmp_path / "_wheels").mkdir()
+    code, _, err = run(capsys, "kit", "serve", tmp_path, "--listen", listen)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "give an address and a port, such as 0.0.0.0:8090" in err
+
+
+def test_a_folder_without_wheels_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    code, _, err = run(capsys, "kit", "serve", tmp_path)
+    assert (code, err.count("\n")) == (3, 1)
+    assert f"{tmp_path}/_wheels: no such folder; `edgestill provision` makes it" in err

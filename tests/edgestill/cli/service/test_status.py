@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from aggregator.config.fleet import load_fleet_config
+from aggregator.failed_installs import FailedInstalls
 from aggregator.status import only_service, write_status
 from aggregator.storage.journal import Journal
 from tests.aggregator.journals import a_round, asked
 from tests.aggregator.scripted import write_fleet
 from tests.edgestill.cli.typed import run
 from transport.config import BrokerConfig
+from wire.messages import Installing
 
 
 def test_status_tells_all_of_a_fleet_whose_aggregator_is_down(config: Path, capsys: pytest.CaptureFixture) -> None:
@@ -99,6 +101,28 @@ def test_help_imports_no_torch(command: str) -> None:
     code = f"import sys; from edgestill.cli.main import _run; {call}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
+
+
+def test_a_board_whose_installer_has_failed_is_named_with_the_reason(
+    capsys: pytest.CaptureFixture, config: Path
+) -> None:
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    installs = FailedInstalls(journal, lambda: 5.0)
+    installs.heard("pi-1", Installing(number=1, reason="312 MB are free in /opt\x1b[31m"), online=False)
+    installs.keep(at_once=True)
+    journal.note_device("pi-1", seen=5.0)
+    journal.close()
+    for command in (["status"], ["device", "list"]):
+        code, text, _ = run(capsys, *command, "-c", config)
+        assert code == 0
+        assert "pi-1: installing: 312 MB are free in /opt" in text
+        assert "\x1b[31m" not in text
+        assert re.search(r"^ *pi-1 +installing ", text, re.MULTILINE), text
+    for command in (["status"], ["device", "list"]):
+        _, text, _ = run(capsys, *command, "-c", config, "--json")
+        facts = json.loads(text)
+        devices = facts["devices"] if isinstance(facts, dict) else facts
+        assert [d["installing"] for d in devices if d["id"] == "pi-1"] == ["312 MB are free in /opt\x1b[31m"]
 
 
 def test_devices_that_have_given_up_are_named_with_the_reason(capsys: pytest.CaptureFixture, config: Path) -> None:
