@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.compute_device import CPU
+from models.on_device import device_of, on_device
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state
@@ -39,7 +41,7 @@ class Score:
 
 
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) -> Score:
-    """Score `model` on all of `x`, `y`, in eval mode; the mode it was in is restored."""
+    """Score `model` on all of `x`, `y`, in eval mode, where it is; the mode it was in is restored."""
     return Score.of(count(model, x, y, batch_size=batch_size), len(x))
 
 
@@ -48,10 +50,11 @@ def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) ->
     """Per batch, the correct answers by label and the sum of the cross-entropies."""
     was_training = model.training
     model.eval()
+    device = device_of(model)
     counted: list[Counted] = []
     for start in range(0, len(x), batch_size):
-        labels = y[start : start + batch_size]
-        logits = model(x[start : start + batch_size])  # (B, C)
+        labels = y[start : start + batch_size].to(device)
+        logits = model(x[start : start + batch_size].to(device))  # (B, C)
         hits = labels[logits.argmax(1) == labels]
         correct = torch.bincount(hits, minlength=logits.shape[1]).tolist()
         counted.append((correct, F.cross_entropy(logits, labels, reduction="sum").item()))
@@ -60,19 +63,26 @@ def count(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = BATCH) ->
 
 
 def score_state(
-    model: Prototype, state: Mapping[str, Tensor], x: Tensor, y: Tensor, *, floats: str = "fp32"
+    model: Prototype,
+    state: Mapping[str, Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    floats: str = "fp32",
+    device: torch.device = CPU,
 ) -> dict[str, float]:
     """Accuracy and loss of a state as run by a board: published with `floats`, at the prototype's own precision.
 
     `accuracy_float`, which only quantized prototypes have, is that with the full-precision weights. `model` is any
-    module of the prototype; it has the state loaded afterwards.
+    module of the prototype; it runs on `device` and has the state loaded afterwards.
     """
     load_packed(model, pack_state(state, floats=floats))
-    deployed = evaluate(model, x, y)
+    with on_device(model, device):
+        deployed = evaluate(model, x, y)
     scores = {"accuracy": deployed.accuracy, "loss": deployed.loss}
     if model.spec.precision.quantized:
         load_packed(model, pack_state(state, floats="fp32"))
-        with weights_as_they_are(model):
+        with on_device(model, device), weights_as_they_are(model):
             scores["accuracy_float"] = evaluate(model, x, y).accuracy
     return scores
 

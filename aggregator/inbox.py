@@ -19,7 +19,7 @@ from aggregator.monitoring.live import Live
 from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
 from aggregator.storage.rows import UpdateRow
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
-from wire.messages import About, Installing, Metrics, Rejected, Reported, State
+from wire.messages import COMPUTE, About, Installing, Metrics, Rejected, Reported, State
 from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
 from wire.uplink import addressed
@@ -168,7 +168,8 @@ class Inbox:
         unknown = about.prototype not in self._config.prototypes
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):
             log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
-        self._notes.note(device, live=live, prototype=about.prototype, board=about.board, examples=examples)
+        told = {"board": about.board, "compute": about.versions.get(COMPUTE, "")}
+        self._notes.note(device, live=live, prototype=about.prototype, examples=examples, **told)
 
     def _not_installed(self, device: str, report: Installing) -> None:
         """A board tells why its installer has failed; nothing but what is shown of it follows from that."""

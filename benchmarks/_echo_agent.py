@@ -32,7 +32,7 @@ class EchoChild:
     def __init__(
         self, request: Request, *, max_seconds: float, now: float, wake: Callable[[], None], attempt: int = 1
     ) -> None:
-        self.key, self.warnings, self._said = request.key, list[str](), b""
+        self.key, self.warnings, self._said, self.computes_on = request.key, list[str](), b"", ""
         command = [sys.executable, str(CHILD)]
         self._process = subprocess.Popen(
             command,
@@ -75,7 +75,7 @@ class EchoInline:
     pid = 0
 
     def __init__(self, request: Request, *, wake: Callable[[], None], **_: object) -> None:
-        self.key, self.warnings = request.key, list[str]()
+        self.key, self.warnings, self.computes_on = request.key, list[str](), ""
         self._facts = _echo.run(request)
         wake()
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from core.compute_names import Amp, device_name
 from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
@@ -103,6 +104,10 @@ class TrainConfig(Settings, frozen=True, kw_only=True):
     max_seconds: Annotated[float, within(1, SECONDS.most, "without any progress")] = 300.0
     nice: Annotated[int, within(0, 19)] = 5
     fast: Annotated[Fast, Meta(description="off: local SGD without hand-written fast paths")] = "auto"
+    device: Annotated[
+        str, Meta(description="compute device: auto, cpu, cuda, cuda:1, mps", extra={"parse": device_name})
+    ] = "auto"
+    amp: Annotated[Amp, Meta(description="mixed precision of training: off or bf16")] = "off"
 
 
 class UpdateConfig(Settings, frozen=True, kw_only=True):
@@ -174,6 +179,8 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
             raise ConfigError("[update]: kind is delta, but delta_bits is not given; give 1, 2, 4 or 8")
         if self.train.mode == "light" and self.graph is None:
             raise ConfigError("[train]: mode is light, which needs [model] graph; see edgestill model export")
+        if self.train.mode == "light" and self.train.device not in ("auto", "cpu"):
+            raise ConfigError(f"[train]: device is {self.train.device}, but a light device trains on cpu")
         if self.train.mode == "light" and self.update.kind not in ("job", "predictor"):
             raise ConfigError(f"[update]: kind is {self.update.kind}, but a light device sends its predictor alone")
         if self.data.refuse_worse and not self.data.validation:

@@ -11,7 +11,7 @@ from edge_agent.config import AgentConfig, DataConfig
 from edge_agent.host.telemetry import temperature_c
 from edge_agent.messages import Mail
 from transport.link import Link
-from wire.messages import About, Metrics, Reported, State
+from wire.messages import COMPUTE, About, Metrics, Reported, State
 from wire.refusals import READS_CODES
 
 __all__ = ["Reports"]
@@ -26,6 +26,7 @@ class Reports:
     def __init__(self, mail: Mail, link: Link, session: int) -> None:
         self._mail, self._link, self._session = mail, link, session
         self._labels: tuple[int, ...] = ()
+        self.computes_on = ""  # the compute device of the last training; before the first it is not known
         self.bytes_up = self.bytes_down = 0
 
     def count_labels(self, counts: tuple[int, ...] | None, data: DataConfig) -> None:
@@ -41,11 +42,14 @@ class Reports:
             precision=str(config.precision),
             label_counts=self._labels,
             noised=config.data.count_epsilon is not None or config.data.count_bins is not None,
-            versions={**versions(), READS_CODES[0]: READS_CODES[1]},
+            versions={**versions(), **self._compute(), READS_CODES[0]: READS_CODES[1]},
         )
         for topic, payload in (self._online(), self._mail.about(about)):
             self._link.publish(topic, payload, retain=True)
         reach("agent-announced")
+
+    def _compute(self) -> dict[str, str]:
+        return {COMPUTE: self.computes_on} if self.computes_on else {}
 
     def contradict(self, said: State) -> None:
         """The will of a connection that broke can be published after the next connection's `online`."""

@@ -296,6 +296,9 @@ class Service:
 
     def _watch(self) -> None:
         done = self._trainings.poll(time.monotonic())
+        if self._trainings.computes_on != self._reports.computes_on:
+            self._reports.computes_on = self._trainings.computes_on
+            self._reports.announce(self.config)
         if done is None:
             return
         ended, work = done

@@ -28,6 +28,7 @@ class Trainings:
         self._store, self._aggregator, self._make_child, self._wake = store, aggregator, make_child, wake
         self._child: Child | None = None
         self._work: Job | Offer | None = None  # what the child is at
+        self.computes_on = ""  # the device that the last child trained on, as it said
 
     @property
     def busy(self) -> bool:
@@ -87,6 +88,9 @@ class Trainings:
         for text in child.warnings:
             log.warning("%s", text)
         child.warnings.clear()
+        if child.computes_on and child.computes_on != self.computes_on:
+            self.computes_on = child.computes_on
+            log.info("trains on %s", self.computes_on)
         if ended is None:
             return None
         work, self._child, self._work = self._work, None, None

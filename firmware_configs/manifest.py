@@ -371,7 +371,8 @@ def _agent_tables(
     if not PurePosixPath(group.data).is_absolute():
         raise ConfigError(f"'data' is {group.data!r}; give the absolute path that the file has on the board")
     settings = _settings(group.settings, where)
-    train = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, **settings["train"]}
+    own = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, "device": profile.device}
+    train = {**own, **settings["train"]}
     graph = group.graph is not None or train["mode"] == "light"
     if group.graph is not None and not group.graph.is_file():
         raise ConfigError(f"'graph': there is no file {group.graph}")

@@ -33,6 +33,7 @@ from core.errors import EnvelopeError
 from wire.refusals import RefusalReason
 
 __all__ = [
+    "COMPUTE",
     "MAX_COUNT",
     "MODEL_STAYS",
     "About",
@@ -74,6 +75,8 @@ Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1
 
 #: Everything, a difference to the received model, the predictor only, a graph, logits by label, or no tensor at all.
 UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits", "none"]
+#: Key of `About.versions`: the compute device of the last training, such as `cuda:0 (Orin)`.
+COMPUTE = "compute"
 #: Kinds without any tensor of a model: the device keeps its own model.
 MODEL_STAYS: tuple[UpdateKind, ...] = ("logits", "none")
 

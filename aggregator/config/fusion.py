@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from aggregator.recipes.catalogue import Recipe, find_recipe, recipe_names
 from aggregator.recipes.overrides import KEYS, check_overrides, recipe_text
+from core.compute_names import Amp, device_name
 from core.errors import ConfigError, did_you_mean
 from core.limits import PROCESSES, SAMPLES
 from core.settings import Field, Settings, describe, given, within
@@ -48,7 +49,10 @@ class FusionConfig(Settings, frozen=True, kw_only=True):
     source_classes: Annotated[tuple[int, ...], Meta(extra={"parse": _classes})] = ()
     validation: Annotated[str, Meta(description="labelled samples that have a say: task, none, or a file")] = "task"
     teachers: Annotated[tuple[Path, ...], Meta(description="further teachers, as ONNX files")] = ()
-    device: str = "auto"
+    device: Annotated[
+        str, Meta(description="of teachers, students, generator and scores", extra={"parse": device_name})
+    ] = "auto"
+    amp: Annotated[Amp, Meta(description="mixed precision of students: off or bf16")] = "off"
     processes: Annotated[int, within(1, PROCESSES.most)] = 1
     score_ensemble: bool = True
 

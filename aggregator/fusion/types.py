@@ -88,6 +88,7 @@ class Server:
     test: tuple[Tensor, Tensor] | None = None  # labelled samples only for reports
     score_ensemble: bool = True  # report the ensemble's accuracy on `test`: one more pass of all teachers
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    amp: str = "off"  # mixed precision of students
     processes: int = 1  # number of prototypes distilled in parallel
     teachers: Sequence[bytes] = ()  # further teachers as ONNX graphs
     make_teacher: MakeTeacher | None = None  # of a received model; None: it is frozen (teachers/logits.py)

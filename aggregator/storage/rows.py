@@ -31,6 +31,7 @@ class DeviceRow:
     late: int = 0
     muted_until: float = 0.0
     revoked: bool = False
+    compute: str = ""  # the device that it trains on, such as "cuda:0 (Orin)"; empty before it has trained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

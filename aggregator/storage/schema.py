@@ -7,6 +7,7 @@ service opens it, after saving a copy in the same folder; a newer one is refused
     1   edgestill 0.1
     2   updates.excluded
     3   models.metrics: `accuracy` is that at the prototype's own precision, `accuracy_float` that with float weights
+    4   devices.compute
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from core.errors import ConfigError
 
 __all__ = ["SCHEMA", "connect"]
 
-SCHEMA = 3
+SCHEMA = 4
 #: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
 MIGRATIONS = {
     1: """
@@ -33,6 +34,9 @@ UPDATE models SET metrics = json_remove(
     '$.accuracy_quantized', '$.loss', '$.average_accuracy')
 WHERE json_extract(metrics, '$.accuracy_quantized') IS NOT NULL;
 """,
+    3: """
+ALTER TABLE devices ADD COLUMN compute TEXT NOT NULL DEFAULT '';
+""",
 }
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -40,7 +44,7 @@ CREATE TABLE devices (
     id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
     status TEXT NOT NULL DEFAULT 'unknown', session INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL DEFAULT 0,
     accepted INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0,
-    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
+    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0, compute TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE rounds (
     number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),

@@ -156,7 +156,8 @@ class Fuser:
         """Scores of a model as boards receive it, if there are labelled samples."""
         if self.validation is None:
             return {}
-        return score_state(model, state, *self.validation, floats=wire_floats(model.spec))
+        floats, device = wire_floats(model.spec), self.server.device
+        return score_state(model, state, *self.validation, floats=floats, device=device)
 
     def _publish(
         self,

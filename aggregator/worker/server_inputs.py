@@ -13,6 +13,7 @@ from aggregator.storage.labelled_samples import load_validation
 from core.errors import DataError
 from core.files import read_regular
 from models.build import build
+from models.compute_device import find_device, repeatable_on
 from models.spec import PrototypeSpec
 
 __all__ = ["Labelled", "bring", "load_labelled"]
@@ -30,18 +31,19 @@ def load_labelled(path: str, input_shape: tuple[int, ...], classes: int) -> Labe
 
 def bring(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None) -> Server:
     """`settings` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
-    from aggregator.fusion.numerics.compute import find_device
-
     validation = test if settings["validation"] == "task" else None
     if settings["validation"] not in ("task", "none"):
         validation = load_labelled(settings["validation"], spec.input_shape, spec.classes)
+    device = find_device(settings["device"])
+    repeatable_on(device)
     return Server(
         seed=seed,
         source=_source(settings, spec, seed),
         validation=validation,
         test=test,
         score_ensemble=settings["score_ensemble"],
-        device=find_device(settings["device"]),
+        device=device,
+        amp=settings["amp"],
         processes=settings["processes"],
         teachers=[_read(path) for path in settings["teachers"]],
     )

@@ -24,7 +24,7 @@ from edge_agent.child.request import DISK_FULL, OUT_OF_MEMORY, Request
 
 __all__ = ["main"]
 
-NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "failed to map segment")
+NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "failed to map segment", "out of memory")
 
 
 def main() -> int:
@@ -83,6 +83,8 @@ def _unexpected(error: Exception, request: Request) -> int:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM or any(t in str(error).lower() for t in NO_MEMORY):
         limit = f"memory_mb = {request.memory_mb}" if request.memory_mb else "no limit is set"
+        if "cuda out of memory" in str(error).lower():
+            limit = f"of the GPU, with device = {request.compute}"
         return _fail(f"out of memory ({limit}); a smaller batch or prototype needs less", OUT_OF_MEMORY)
     if number in (errno.ENOSPC, errno.EDQUOT):
         return _fail(f"the disk of {request.state_dir} is full; free some space", DISK_FULL)

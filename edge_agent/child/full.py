@@ -27,6 +27,7 @@ from edge_agent.objectives.select import counts_logits, make_objective
 from edge_agent.state.store import CURRENT, EXTRACTOR, LABEL_LOGITS, PERSONAL, RESIDUAL, learned_path
 from edge_agent.training.local_round import local_update
 from models.build import build
+from models.compute_device import describe, find_device, repeatable_on
 from models.samples import Samples
 from models.split import Prototype
 from quant.onnx.export import export_onnx
@@ -51,14 +52,17 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         metrics = _make_current(work, model, pack(model, floats=request.floats), tell)
         leave(work.folder, "ready")
         return metrics
+    device = find_device(request.compute)
+    repeatable_on(device)
+    tell("computing", device=describe(device, request.compute))
     seen = _label_logits(request, work.header.classes)
-    metrics, packed = _train(work, model, seen, tell)
+    metrics, packed = _train(work, model, seen, tell, device)
     reach("child-trained")
     made = _make_update(work, model, packed, seen)
     assert request.hyper is not None
     asked = Personal.from_extra(request.hyper.extra)
     if asked is not None:
-        packed, kept = _train_personal(work, model, asked, tell)
+        packed, kept = _train_personal(work, model, asked, tell, device)
         made = replace(made, keep={**made.keep, PERSONAL: encode(kept)})
     try:
         metrics |= _make_current(work, model, packed, tell)
@@ -87,7 +91,7 @@ def _label_logits(request: Request, classes: int) -> LabelLogits | None:
 
 
 def _train(
-    work: Assignment, model: Prototype, seen: LabelLogits | None, tell: Tell
+    work: Assignment, model: Prototype, seen: LabelLogits | None, tell: Tell, device: torch.device
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     request = work.request
     assert request.hyper is not None
@@ -100,9 +104,10 @@ def _train(
         start_state(request.update, work.published, own),
         torch.from_numpy(work.train.x),
         torch.from_numpy(work.train.y),
-        local_training(request.hyper, request.fast),
+        local_training(request.hyper, request.fast, request.amp),
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
+        device=device,
         objective=make_objective(
             work.side_artifact,
             request.hyper.extra,
@@ -110,6 +115,7 @@ def _train(
             number=request.round,
             device=request.device,
             seen=seen,
+            compute_device=device,
         ),
         should_stop=stopper(request.stop_at, tell),
     )
@@ -161,7 +167,7 @@ def _personal(request: Request) -> dict[str, Tensor] | None:
 
 
 def _train_personal(
-    work: Assignment, model: Prototype, asked: Personal, tell: Tell
+    work: Assignment, model: Prototype, asked: Personal, tell: Tell, device: torch.device
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The personal model for the board, and its stored form; `model` has the update, afterwards the personal model."""
     request = work.request
@@ -174,8 +180,9 @@ def _train_personal(
         {name: w.clone() for name, w in model.state_dict().items()},
         torch.from_numpy(work.train.x),
         torch.from_numpy(work.train.y),
-        local_training(request.hyper, request.fast),
+        local_training(request.hyper, request.fast, request.amp),
         asked=asked,
+        device=device,
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
         should_stop=stopper(request.stop_at, tell),

@@ -85,8 +85,8 @@ def open_assignment(request: Request) -> Assignment:
     )
 
 
-def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
-    """A job's hyper-parameters for the training loop; `fast` is a setting of the board."""
+def local_training(hyper: Hyper, fast: str = "auto", amp: str = "off") -> LocalTraining:
+    """A job's hyper-parameters for the training loop; `fast` and `amp` are settings of the board."""
     return LocalTraining(
         lr=hyper.lr,
         batch_size=hyper.batch_size,
@@ -99,6 +99,7 @@ def local_training(hyper: Hyper, fast: str = "auto") -> LocalTraining:
         least_steps=int(hyper.extra.get("least_steps", 0)),
         most_steps=int(hyper.extra.get("most_steps", 0)),
         fast=fast,
+        amp=amp,
     )
 
 

@@ -39,6 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nice: int
     memory_mb: int | None
     fast: str = "auto"
+    compute: str = "cpu"  # the device that trains, by its name
+    amp: str = "off"
     round: int | None = None
     hyper: Hyper | None = None
     update: str = "state"
@@ -87,6 +89,8 @@ def make_request(
         nice=config.train.nice,
         memory_mb=config.train.memory_mb,
         fast=config.train.fast,
+        compute=config.train.device,
+        amp=config.train.amp,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
         update=kind,

@@ -53,6 +53,7 @@ class Child:
     ) -> None:
         self.key = request.key
         self.warnings: list[str] = []
+        self.computes_on = ""  # the device that it trains on, once it has said so
         self._max_seconds = max_seconds
         self._alive_at = now
         self._said: SimpleQueue[dict[str, Any]] = SimpleQueue()
@@ -112,6 +113,8 @@ class Child:
             self._alive_at = now
             if said.get("event") == "warning":
                 self.warnings.append(str(said.get("text")))
+            elif said.get("event") == "computing":
+                self.computes_on = str(said.get("device"))[:100]
             else:
                 self._last = said
 

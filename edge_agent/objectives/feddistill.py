@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.compute_device import CPU, widened
+
 __all__ = ["DistilledObjective", "LabelLogits"]
 
 SUMS, COUNTS = "label-logits.sums", "label-logits.counts"
@@ -22,7 +24,7 @@ SUMS, COUNTS = "label-logits.sums", "label-logits.counts"
 
 @dataclass(slots=True)
 class LabelLogits:
-    """Sums of a device's own logits, by label."""
+    """Sums of a device's own logits, by label, on its compute device while it trains."""
 
     sums: Tensor  # (C, C): row y sums the logits of samples of label y
     counts: Tensor  # (C,)
@@ -40,9 +42,13 @@ class LabelLogits:
             return cls.fresh(classes)
         return cls(sums.clone(), counts.clone())
 
+    def to(self, device: torch.device) -> None:
+        """Count on `device` from now on."""
+        self.sums, self.counts = self.sums.to(device), self.counts.to(device)
+
     def state(self) -> dict[str, Tensor]:
         """The tensors to store on the device."""
-        return {SUMS: self.sums, COUNTS: self.counts}
+        return {SUMS: self.sums.cpu(), COUNTS: self.counts.cpu()}
 
     def add(self, logits: Tensor, y: Tensor) -> None:
         """Count a batch."""
@@ -50,20 +56,23 @@ class LabelLogits:
         self.counts += torch.bincount(y, minlength=len(self.counts))
 
     def means(self, *, prior: float = 1.0) -> Tensor:
-        """(C, C); rows of labels that were never seen are 0."""
-        return self.sums / (self.counts + prior).clamp(min=1.0)[:, None]
+        """(C, C), on the CPU; rows of labels that were never seen are 0."""
+        return self.sums.cpu() / (self.counts.cpu() + prior).clamp(min=1.0)[:, None]
 
 
 class DistilledObjective:
     """The loss above, which also counts logits; without `teacher` (the first round) it is the cross-entropy."""
 
-    def __init__(self, seen: LabelLogits, teacher: Tensor | None = None, *, weight: float = 1.0) -> None:
+    def __init__(
+        self, seen: LabelLogits, teacher: Tensor | None = None, *, weight: float = 1.0, device: torch.device = CPU
+    ) -> None:
         self.seen, self._weight = seen, weight
-        self._log_targets = None if teacher is None else teacher.log_softmax(1)
+        self.seen.to(device)
+        self._log_targets = None if teacher is None else teacher.log_softmax(1).to(device)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits: Tensor = model(x)
+        logits = widened(model(x))
         self.seen.add(logits, y)
         loss = F.cross_entropy(logits, y)
         if self._log_targets is None:

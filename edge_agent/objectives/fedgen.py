@@ -15,13 +15,16 @@ So a guided step costs little more than a plain one (benchmarks/fedgen_step.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from edge_agent.objectives.fedgen_weights import Guidance
+from models.compute_device import CPU, widened
 from models.latents import Drawer, Draws, Latents
 from models.split import Prototype
 
@@ -31,15 +34,18 @@ __all__ = ["GeneratedObjective"]
 class GeneratedObjective:
     """The loss of round `number`; called once per step, in order. `rng` draws labels and noise, as in light mode.
 
-    It does not affect the batch order, so guided and plain training see the same batches.
+    It does not affect the batch order, so guided and plain training see the same batches. The draws of a few steps are
+    moved to `device` at once.
     """
 
-    def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
-        self._how, self._steps = how, 0
+    def __init__(
+        self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator, device: torch.device = CPU
+    ) -> None:
+        self._how, self._steps, self._device = how, 0, device
         self._a, self._b = how.weights(number)
         self._drawer = Drawer(latents, how.batch, mirrors=bool(self._b), rng=rng)
         self._of_noise, self._of_label, self._out, self._bias = (
-            torch.from_numpy(array) for array in (latents.of_noise, latents.of_label, latents.out, latents.bias)
+            self._tensor(array) for array in (latents.of_noise, latents.of_label, latents.out, latents.bias)
         )
         self._block: _Block | None = None
         self._rows: dict[int, Tensor] = {}  # weights of real rows (B, 1) by B: a few sizes at most
@@ -48,7 +54,7 @@ class GeneratedObjective:
         """The loss of one batch."""
         self._steps += 1
         if self._how.steps and self._steps > self._how.steps:
-            return F.cross_entropy(model(x), y)
+            return F.cross_entropy(widened(model(x)), y)
         at, draws = self._drawer.step(len(y))
         if self._block is None or self._block.draws is not draws:
             self._block = self._decoded(draws)
@@ -56,7 +62,10 @@ class GeneratedObjective:
         if self._b:
             generated.append(self._mirrored(self._block.mirrored[at, : len(y)], y))
         logits = model.predictor(torch.cat((model.extractor(x), *generated)))
-        return self._loss(logits.log_softmax(1), y, self._block.targets[at])
+        return self._loss(widened(logits).log_softmax(1), y, self._block.targets[at])
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
 
     def _loss(self, log_p: Tensor, y: Tensor, drawn: Tensor) -> Tensor:
         real, end = len(y), len(y) + len(drawn)
@@ -74,21 +83,21 @@ class GeneratedObjective:
 
     def _row_weights(self, real: int) -> Tensor:
         if real not in self._rows:
-            self._rows[real] = torch.full((real, 1), 1 / real)
+            self._rows[real] = torch.full((real, 1), 1 / real, device=self._device)
         return self._rows[real]
 
     @torch.no_grad()
     def _decoded(self, draws: Draws) -> _Block:
         """Everything that does not depend on the real batch, for a block of steps at once."""
-        labels, noise = torch.from_numpy(draws.labels), torch.from_numpy(draws.noise)
+        labels, noise = self._tensor(draws.labels), self._tensor(draws.noise)
         hidden = torch.addmm(self._of_label[labels.flatten()], noise.flatten(0, 1), self._of_noise).relu_()
-        targets = torch.zeros(*labels.shape, len(self._of_label))
+        targets = torch.zeros(*labels.shape, len(self._of_label), device=self._device)
         targets.scatter_(2, labels[:, :, None], self._a / labels.shape[1])
         return _Block(
             draws=draws,
             drawn=torch.addmm(self._bias, hidden, self._out).view(*labels.shape, -1),
             targets=targets,
-            mirrored=torch.from_numpy(draws.mirrored) @ self._of_noise,
+            mirrored=self._tensor(draws.mirrored) @ self._of_noise,
         )
 
     @torch.no_grad()

@@ -28,6 +28,8 @@ from core.errors import ModelError
 from edge_agent.training.local_round import packed_update, repeatable
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import train_local
+from models.compute_device import CPU, widened
+from models.on_device import device_of, on_device
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed, pack_state, unpack
@@ -62,7 +64,7 @@ class PersonalObjective:
 
     def __call__(self, model: nn.Module, x: Tensor, numbers: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits = model(x)
+        logits = widened(model(x))
         targets = self.teacher[numbers].log_softmax(1)
         told = F.kl_div(logits.log_softmax(1), targets, reduction="batchmean", log_target=True)
         return F.cross_entropy(logits, self.y[numbers]) + self.weight * told
@@ -70,11 +72,12 @@ class PersonalObjective:
 
 @torch.no_grad()
 def teacher_logits(model: Prototype, published: Mapping[str, WireTensor], x: Tensor) -> Tensor:
-    """Logits of the published model for all of `x`, at full precision; `model` has its weights afterwards."""
+    """Logits of the published model for all of `x`, at full precision, where `model` is; it has these weights
+    afterwards."""
     load_packed(model, published)
     model.eval()
     with weights_as_they_are(model):
-        return torch.cat([model(part) for part in x.split(BATCH)])
+        return torch.cat([model(part.to(device_of(model))) for part in x.split(BATCH)])
 
 
 def mixed(own: Mapping[str, WireTensor], published: Mapping[str, WireTensor], keep: float) -> dict[str, WireTensor]:
@@ -111,22 +114,22 @@ def train_personal(
     floats: str,
     generator: torch.Generator,
     should_stop: Callable[[], bool] = lambda: False,
+    device: torch.device = CPU,
 ) -> tuple[dict[str, WireTensor], dict[str, WireTensor]]:
     """The personal model in two forms: for the board, at its precision; and as stored, with its latent weights.
 
     `kept` is that of the previous round; without one that fits, or if it diverges, it starts as `update`, the state of
-    the model that the device has just trained. `model` has its weights afterwards.
+    the model that the device has just trained. It is trained on `device`; `model` has its weights afterwards.
     """
     objective, labels = None, y
     if asked.weight and kept is not None:
-        objective, labels = (
-            PersonalObjective(y, teacher_logits(model, published, x), asked.weight),
-            torch.arange(len(y)),
-        )
+        with on_device(model, device):
+            teacher = teacher_logits(model, published, x)
+        objective, labels = PersonalObjective(y.to(device), teacher, asked.weight), torch.arange(len(y))
     begun = load_personal(model, None if kept is None else mixed(kept, published, asked.keep))
     if begun:
         alone = replace(how, prox=0.0)
-        with repeatable(model, generator):
+        with on_device(model, device), repeatable(model, generator):
             train_local(model, x, labels, alone, generator=generator, objective=objective, should_stop=should_stop)
     if not begun or not all(bool(w.isfinite().all()) for w in model.state_dict().values()):
         load_packed(model, pack_state(update, floats="fp32"))

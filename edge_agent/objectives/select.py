@@ -20,6 +20,7 @@ from edge_agent.objectives.fedgen import GeneratedObjective
 from edge_agent.objectives.fedgen_weights import Guidance
 from edge_agent.objectives.side_artifact import SideArtifact
 from edge_agent.training.sgd import Objective
+from models.compute_device import CPU
 from models.roles import LABEL_LOGITS
 
 __all__ = ["WEIGHT", "counts_logits", "guidance_rng", "make_objective"]
@@ -45,13 +46,16 @@ def make_objective(
     number: int,
     device: str,
     seen: LabelLogits | None = None,
+    compute_device: torch.device = CPU,
 ) -> Objective | None:
-    """The objective; `seen` counts the logits if the job requests them, and is updated by training."""
+    """The objective, whose tensors are on `compute_device`; `seen` counts the logits if the job requests them, and is
+    updated by training."""
     if counts_logits(extra):
         assert seen is not None, f"{LABEL_LOGITS} are counted somewhere"
         teacher = None if side_artifact.label_logits is None else torch.from_numpy(side_artifact.label_logits)
-        return DistilledObjective(seen, teacher, weight=extra[WEIGHT])
+        return DistilledObjective(seen, teacher, weight=extra[WEIGHT], device=compute_device)
     if side_artifact.latents is None:
         return None
     rng = guidance_rng(seed, number, device)
-    return GeneratedObjective(side_artifact.latents, Guidance.from_extra(extra), number, rng=rng)
+    how = Guidance.from_extra(extra)
+    return GeneratedObjective(side_artifact.latents, how, number, rng=rng, device=compute_device)

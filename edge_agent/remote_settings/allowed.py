@@ -23,6 +23,8 @@ SETTABLE = (
     "train.memory_mb",
     "train.max_seconds",
     "train.nice",
+    "train.device",
+    "train.amp",
     "update.kind",
     "update.delta_bits",
     "update.floats",
@@ -73,9 +75,10 @@ def sort_out(config: AgentConfig, settings: Mapping[str, str]) -> tuple[dict[str
             good[name] = text
         except ConfigError as error:
             refused[name] = str(error)[:200]
-    try:
-        with_settings(config, good)
-    except ConfigError as error:  # each is valid, but conflicts with others or with agent.toml
-        refused |= {name: str(error)[:200] for name in good if name.startswith("update.")}
-        good = {name: text for name, text in good.items() if name not in refused}
-    return good, refused
+    for part in ("update.", "train.device"):
+        some = {name: text for name, text in good.items() if name.startswith(part)}
+        try:
+            with_settings(config, some)
+        except ConfigError as error:  # each is valid, but conflicts with others or with agent.toml
+            refused |= dict.fromkeys(some, str(error)[:200])
+    return {name: text for name, text in good.items() if name not in refused}, refused

@@ -12,7 +12,9 @@ from torch.nn import functional as F
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.sgd import Objective, Trained, train_local
 from edge_agent.training.trainer import LossFunction
-from models.seeding import followed, seeded
+from models.compute_device import CPU
+from models.on_device import device_of, on_device, seeded_on
+from models.seeding import followed
 from quant.pack import load_packed, pack, snap_
 from wire.tensors import Tensor, decode
 
@@ -32,15 +34,17 @@ def local_update(
     objective: Objective | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     order: Iterable[torch.Tensor] | None = None,
+    device: torch.device = CPU,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and the result of training; `model` has the trained weights afterwards.
 
     The published model is full precision; for a quantized prototype it is the latent weight that training starts from:
     as in FedDF's 1-bit experiment, downloads are float and uploads quantized. The model is snapped to the wire's floats
-    before it is packed, so that the device measures the same model that the aggregator receives.
+    before it is packed, so that the device measures the same model that the aggregator receives. It is trained on
+    `device`, and is on the CPU afterwards.
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
-    with repeatable(model, generator):
+    with on_device(model, device), repeatable(model, generator):
         trained = train_local(
             model,
             x,
@@ -62,9 +66,9 @@ def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
 
 
 def repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
-    """Seed torch's global random state, used by dropout, from `generator`'s seed, which is not advanced."""
+    """Draw the masks of dropout from `generator`'s seed; `generator` is not advanced."""
     drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
-    return seeded(_of_dropout(generator)) if drops else nullcontext()
+    return seeded_on(device_of(model), _of_dropout(generator), model) if drops else nullcontext()
 
 
 def dropout_rng(generator: torch.Generator) -> torch.Generator:

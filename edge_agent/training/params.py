@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from core.compute_names import AMP
 from core.errors import ConfigError
 from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT
 from core.local_defaults import FAST, check_bounds, check_momentum, with_defaults
@@ -27,6 +28,7 @@ class LocalTraining:
     least_steps: int = 0  # minimum number of mini-batches with `epochs`; 0: none
     most_steps: int = 0  # maximum number of mini-batches with `epochs`; 0: none
     fast: str = "auto"  # or off: no hand-written fast path (edge_agent/training/trainer.py), for comparison
+    amp: str = "off"  # or bf16: mixed precision around forward and backward
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -45,6 +47,8 @@ class LocalTraining:
                 STEPS.check(value, f"local training: {name}")
         if self.fast not in FAST:
             raise ConfigError(f"local training: fast is {self.fast!r}; give {' or '.join(FAST)}")
+        if self.amp not in AMP:
+            raise ConfigError(f"local training: amp is {self.amp!r}; give {' or '.join(AMP)}")
         check_bounds(self.steps, self.least_steps, self.most_steps)
 
 

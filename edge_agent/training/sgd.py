@@ -1,7 +1,7 @@
 """Local training on a device: a flat loop, tensors in, tensors out.
 
 No DataLoader and no `torch.optim`: the first use of the latter imports 70 MB and takes a second, too much for a board
-with 1 GB. Steps are taken by a trainer (`edge_agent/training/trainer.py`).
+with 1 GB. Steps are taken by a trainer (`edge_agent/training/trainer.py`), on the device where the model is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from core.errors import ConfigError
+from edge_agent.training.batches import Samples
 from edge_agent.training.fast.select import fast_trainer
 from edge_agent.training.params import LocalTraining
 from edge_agent.training.schedule import Trained, schedule
 from edge_agent.training.trainer import Autograd, LossFunction, Objective, Trainer
+from models.on_device import device_of
 from quant.spectral import torchs_own
 
 __all__ = ["Objective", "Trained", "batches", "train_local"]
@@ -51,7 +53,7 @@ def train_local(
     should_stop: Callable[[], bool] = lambda: False,
     order: Iterable[Tensor] | None = None,
 ) -> Trained:
-    """Train `model` in place on `x`, `y`.
+    """Train `model` in place on `x`, `y`, which may lie on the CPU or on the model's device.
 
     w <- w - eta * v,  v <- beta * v + clipped(grad) + lambda * w + mu * (w - w_received)
 
@@ -63,16 +65,17 @@ def train_local(
     if len(x) == 0:
         raise ConfigError("local training: the device has no samples")
     model.train()
+    samples = Samples(x, y, device_of(model))
     off = how.fast == "off"
     fast = None if off else fast_trainer(model, x, y, how, loss_fn, objective)
     trainer: Trainer = Autograd(model, how, loss_fn, objective) if fast is None else fast
-    total, counted, steps = torch.zeros((), dtype=torch.float64), 0, 0
+    total, counted, steps = samples.zero(), 0, 0
     shuffled = schedule(lambda: batches(len(x), how.batch_size, generator), how)
     with torchs_own() if off else nullcontext():
         for counts, chosen in shuffled if order is None else ((True, chosen) for chosen in order):
             if should_stop():
                 return Trained(total.item() / max(counted, 1), steps, True)
-            trainer.step(x.index_select(0, chosen), y.index_select(0, chosen), total if counts else None)
+            trainer.step(*samples.take(chosen), total if counts else None)
             steps += 1
             counted += counts
     return Trained(total.item() / max(counted, 1), steps, False)

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from edge_agent.training.clipping import clip_
 from edge_agent.training.params import LocalTraining
 from models.channels import channels_last_
+from models.compute_device import autocast, widened
+from models.on_device import device_of
 
 __all__ = ["Autograd", "LossFunction", "Objective", "Trainer"]
 
@@ -46,7 +48,7 @@ class Autograd:
         objective: Objective | None,
     ) -> None:
         self._model, self._how, self._loss_fn, self._objective = model, how, loss_fn, objective
-        self._channels_last = channels_last_(model)
+        self._channels_last, self._device = channels_last_(model), device_of(model)
         self._params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self._received = [p.detach().clone() for p in self._params] if how.prox else []
         self._velocity = [torch.zeros_like(p) for p in self._params] if how.momentum else []
@@ -56,10 +58,11 @@ class Autograd:
         if self._channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         with self._within_step() as moved:
-            if self._objective is None:
-                loss = self._loss_fn(self._model(x), y)
-            else:
-                loss = self._objective(self._model, x, y)
+            with autocast(self._device, self._how.amp):
+                if self._objective is None:
+                    loss = self._loss_fn(widened(self._model(x)), y)
+                else:
+                    loss = self._objective(self._model, x, y)
             found = torch.autograd.grad(loss, self._params, allow_unused=True)
         rest = [(p, g) for p, g in zip(self._params, found, strict=True) if id(p) not in moved]
         if rest:

@@ -69,6 +69,11 @@ class Board(Settings, frozen=True, kw_only=True):
             raise ConfigError("mode is full, but there is no torch for this board; set mode to light")
 
     @property
+    def device(self) -> str:
+        """[train] device of its agents: a GPU where the board has one and torch finds it."""
+        return "auto" if self.accelerator == "cuda" else "cpu"
+
+    @property
     def extra(self) -> str:
         """The extra of the package that an agent on this board needs; empty for the base install."""
         return "train" if self.mode == "full" else ""

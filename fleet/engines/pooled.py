@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+import torch
 
 from core.errors import RoundError
 from fleet.engines.base import Scoring, Task
@@ -25,6 +26,7 @@ from fleet.engines.channel import Frame
 from fleet.engines.work import Bench, Tally
 from fleet.simulation.device import Answer
 from fleet.simulation.round_message import Artifact, News
+from models.compute_device import devices_of
 
 __all__ = ["Link", "Pooled", "Worker"]
 
@@ -81,6 +83,19 @@ class Pooled(ABC):
     @abstractmethod
     def _start(self) -> Worker:
         """A new worker."""
+
+    def _devices(self) -> list[torch.device]:
+        """The compute devices over which the workers are spread; none if each has its own already."""
+        device = self._bench.device
+        return [] if device.type == "cpu" else devices_of(device)
+
+    def _begin(self, at: int) -> Worker:
+        """A new worker in place `at`, on its compute device."""
+        worker, devices = self._start(), self._devices()
+        if devices:
+            with suppress(OSError):  # detected by the next receive
+                worker.channel.send("compute", {"device": str(devices[at % len(devices)])})
+        return worker
 
     def open(self, news: News) -> None:
         """Send the round's message to every worker; the first round starts them."""
@@ -244,14 +259,14 @@ class Pooled(ABC):
 
     def _ensure(self) -> None:
         while len(self._workers) < self._count:
-            self._workers.append(self._start())
+            self._workers.append(self._begin(len(self._workers)))
 
     def _replace(self, at: int) -> None:
         with self._lock:
             if at >= len(self._workers):  # `close` was called
                 raise RoundError("the simulation was stopped")
             self._workers[at].end()
-            self._workers[at] = self._start()
+            self._workers[at] = self._begin(at)
         if self._news is not None:
             with suppress(OSError):  # detected by the next receive
                 _tell(self._workers[at], self._news)

@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.engines.channel import Frame
@@ -30,6 +32,7 @@ from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import make_devices
 from fleet.simulation.round_message import Artifact
 from models.build import build
+from models.compute_device import find_device
 from models.spec import PrototypeSpec, parse_prototype
 
 __all__ = ["OnRay"]
@@ -47,8 +50,6 @@ class Actor:
     def __init__(
         self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
     ) -> None:
-        import torch
-
         torch.set_num_threads(1)
         told = SimulationConfig.from_json(config)
         dataset = Dataset(**facts, **dict(zip(ARRAYS, arrays, strict=True)))
@@ -57,6 +58,7 @@ class Actor:
             devices=make_devices(told, dataset),
             models={name: build(_spec(name, told, dataset)) for name in told.prototypes},
             test=(x, y),
+            device=find_device(told.compute),
         )
         self._held: dict[str, Artifact] = {}
 
@@ -127,6 +129,7 @@ class OnRay(Pooled):
         if self._ours:
             _connect(ray, address)
         super().__init__(bench, workers or max(int(ray.cluster_resources().get("CPU", 1)), 1))
+        self._gpus = _gpus_per_actor(bench, dict(ray.cluster_resources()), self._count)
         device = bench.devices[0]
         self._config = device.config.to_json()
         self._facts = {name: getattr(device.dataset, name) for name in FACTS}
@@ -135,13 +138,19 @@ class OnRay(Pooled):
         self._names = itertools.count()
 
     def _start(self) -> Worker:
-        actor = self._ray.remote(num_cpus=1)(_Remote).remote(self._config, self._facts, self._arrays, self._test)
+        actor = self._ray.remote(num_cpus=1, num_gpus=self._gpus)(_Remote).remote(
+            self._config, self._facts, self._arrays, self._test
+        )
 
         def end() -> None:
             with suppress(self._ray.exceptions.RayError):
                 self._ray.kill(actor)
 
         return Worker(next(self._names), _Link(self._ray, actor), end)
+
+    def _devices(self) -> list[torch.device]:
+        """Ray shows each actor its own GPU alone."""
+        return []
 
     def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send the files of the request's folder too: the actor may run on another machine."""
@@ -159,6 +168,16 @@ class OnRay(Pooled):
         super().close()
         if self._ours:
             self._ray.shutdown()
+
+
+def _gpus_per_actor(bench: Bench, resources: Mapping[str, float], actors: int) -> float:
+    """The share of a GPU that each actor asks for: Ray hides the GPUs from actors that ask for none."""
+    asked, gpus = bench.devices[0].config.compute, resources.get("GPU", 0.0)
+    if asked not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"--compute {asked}: Ray assigns its GPUs to actors itself; give auto, cpu or cuda")
+    if asked == "cuda" and not gpus:
+        raise ConfigError("--compute cuda: the Ray cluster has no GPU; give auto or cpu")
+    return 0.0 if asked == "cpu" else min(1.0, gpus / actors)
 
 
 class _Remote(Actor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from fleet.fast.grouping import answers_together
 from fleet.simulation.device import Answer, Kept, SimulatedDevice
 from fleet.simulation.round_message import Artifact, News
 from models.channels import channels_last_
+from models.compute_device import CPU
+from models.on_device import on_device
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed
@@ -32,6 +35,7 @@ class Bench:
     test: tuple[torch.Tensor, torch.Tensor]
     count: Callable[[Prototype, torch.Tensor, torch.Tensor], Tally] = count  # scores a model on a part of the test set
     news: News | None = field(default=None)
+    device: torch.device = CPU  # where this process computes
 
     def open(self, news: News) -> None:
         """Start a round."""
@@ -43,7 +47,7 @@ class Bench:
         devices = [self.devices[index] for index, _ in tasks]
         model = self.models[devices[0].prototype]
         if len(devices) == 1:
-            yield devices[0].answer(model, self.news, tasks[0][1])
+            yield devices[0].answer(model, self.news, tasks[0][1], device=self.device)
         else:
             yield from answers_together(devices, [kept for _, kept in tasks], model, self.news)
 
@@ -55,10 +59,8 @@ class Bench:
         x, y = (part[first * BATCH : last * BATCH] for part in self.test)
         if wide and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        if quantized:
-            return self.count(model, x, y)
-        with weights_as_they_are(model):
-            return self.count(model, x, y)
+        with on_device(model, self.device), nullcontext() if quantized else weights_as_they_are(model):
+            return self.count(model, x.to(self.device), y.to(self.device))
 
     @property
     def batches(self) -> int:

@@ -71,6 +71,8 @@ def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> N
                 del held[digest]
             new = zip(facts["new"], blobs, strict=True)
             held.update({digest: Artifact.known(digest, bytes(blob)) for digest, blob in new})
+        case "compute":
+            bench.device = torch.device(facts["device"])
         case "round":
             bench.open(_news(facts, held))
         case "train":

@@ -28,8 +28,9 @@ def in_batches(
 ) -> list[Sequence[SimulatedDevice]]:
     """Split `devices`, all of the prototype `model`, into batches, balanced over the workers.
 
-    `at_most` devices in a batch; 0: the fastest number. Always one if fast paths are off, devices start from local
-    models, use a side artifact or another loss, have a network that is not a perceptron, or hooks change training.
+    `at_most` devices in a batch; 0: the fastest number. Always one if fast paths are off, in mixed precision, or if
+    devices start from local models, use a side artifact or another loss, have a network that is not a perceptron, or
+    hooks change training.
     """
     if not devices:  # possible in virtual time, where no device may be available
         return []
@@ -37,7 +38,8 @@ def in_batches(
     if size > 1 and at_most:
         size = at_most
     alone = news.update != "state" or news.side_artifact is not None or counts_logits(news.extra)
-    if alone or devices[0].hooks.change_training or devices[0].how(news).fast == "off":
+    how = devices[0].how(news)
+    if alone or devices[0].hooks.change_training or how.fast == "off" or how.amp != "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))
     count = -(-len(devices) // size)

@@ -36,6 +36,7 @@ from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import FLEET, SimulatedDevice
 from fleet.simulation.own_slice import OwnScore, with_scores
 from fleet.simulation.simulation import Group, Simulation
+from models.compute_device import devices_of
 from transport.config import BrokerConfig
 from wire.keys import Ed25519PublicKey, generate_key, public_key_hex, save_private_key
 
@@ -292,19 +293,25 @@ class MqttSimulation:
             "source": "none" if server.source is None else "source.npz",
             "validation": "none" if server.validation is None else "withheld.npz",
             "device": config.compute,
+            "amp": config.training.amp,
             "processes": config.processes,
             "score_ensemble": config.score_ensemble,
             **config.fusion,
         }
 
     def _agent_toml(self, device: SimulatedDevice, aggregator: Ed25519PublicKey) -> str:
+        devices = devices_of(self.simulation.server.device)
         return toml_text(
             {
                 "agent": {"fleet": FLEET, "device": device.id, "state_dir": "state", "board": "simulated"},
                 "broker": self._broker(),
                 "keys": {"private": "device.key", "aggregator": public_key_hex(aggregator)},
                 "model": {"prototype": device.prototype},
-                **({} if self.config.training.fast == "auto" else {"train": {"fast": self.config.training.fast}}),
+                "train": {
+                    "device": str(devices[device.number % len(devices)]),
+                    "fast": self.config.training.fast,
+                    "amp": self.config.training.amp,
+                },
                 "data": {
                     "path": "data.npz",
                     "count_epsilon": self.config.count_epsilon,

@@ -102,7 +102,6 @@ class SimulationConfig:
     attack: Annotated[  # fleet/attacks/builtin.py
         str, in_fusion("Adversarial devices, such as faulty:6,malicious:4 (docs/simulate.md).")
     ] = ""
-    compute: Annotated[str, in_fusion("Compute device of fusion: auto, cpu, cuda, cuda:1, mps.")] = "auto"
     processes: Annotated[int, in_fusion("Prototypes distilled in parallel; at least one per worker.", PROCESSES)] = 1
     score_ensemble: bool = True  # report the ensemble's accuracy; costs one more pass of every teacher
     floats: Annotated[
@@ -110,6 +109,9 @@ class SimulationConfig:
         in_output("Wire dtype of unquantized tensors: fp16, fp32, or auto (fp32 for fp32 prototypes, else fp16)."),
     ] = "auto"
     seed: Annotated[int, in_fleet("Random seed; equal seeds give identical runs.", SEED)] = 0
+    compute: Annotated[
+        str, in_fleet("Compute device of devices, scores and fusion: auto, cpu, cuda, cuda:1, mps (docs/gpu.md).")
+    ] = "auto"
     engine: Annotated[  # fleet/engines/; inline in the API, DEFAULT_ENGINE in settings
         str,
         in_fleet(

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.round_message import Artifact, News
 from fleet.simulation.seeds import numpy_rng, torch_rng
 from fleet.simulation.settings.layers import about
+from models.compute_device import CPU
 from models.split import Prototype
 from quant.pack import pack_state, unpack
 from wire.headers import encode_update
@@ -118,15 +119,17 @@ class SimulatedDevice:
             return {**published.tensors, **own} if own else published.tensors
         return {**decode(with_own(update, published.data, decode(kept[EXTRACTOR]))), **own}
 
-    def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
-        """Train and encode the update; `kept` is the device's local state from the previous round.
+    def answer(
+        self, model: Prototype, news: News, kept: Kept, train: Train | None = None, *, device: torch.device = CPU
+    ) -> Answer:
+        """Train on `device` and encode the update; `kept` is the device's local state from the previous round.
 
         The update has no envelope and no checksum, which protect messages in transit: it goes straight to the parent
         process.
         """
         begun = time.perf_counter()
         try:
-            tensors, loss, seen = (train or self._trained)(model, news, kept)
+            tensors, loss, seen = (train or partial(self._trained, device=device))(model, news, kept)
             done = time.perf_counter()
             extra, counted = {}, {}
             if seen is not None:
@@ -137,7 +140,7 @@ class SimulatedDevice:
             return Answer(message=None, reason=_reason(error), train_s=time.perf_counter() - begun)
         message = encode_update(self._header(news, loss), made.body)
         encoded = time.perf_counter()
-        personal = self._personal(model, news, kept, tensors)
+        personal = self._personal(model, news, kept, tensors, device)
         beside = time.perf_counter() - encoded
         return Answer(
             message=message,
@@ -146,7 +149,9 @@ class SimulatedDevice:
             encode_s=encoded - done,
         )
 
-    def _personal(self, model: Prototype, news: News, kept: Kept, update: Mapping[str, Tensor]) -> dict[str, bytes]:
+    def _personal(
+        self, model: Prototype, news: News, kept: Kept, update: Mapping[str, Tensor], device: torch.device
+    ) -> dict[str, bytes]:
         """Its personal model if the job requests one; `model` holds the update, or `update` is all of it."""
         asked = Personal.from_extra(news.extra)
         if asked is None:
@@ -163,6 +168,7 @@ class SimulatedDevice:
             asked=asked,
             floats=self.floats(model),
             generator=torch_rng(self.config.seed, "personal", news.number, self.id),
+            device=device,
         )
         return {PERSONAL: encode(state)}
 
@@ -175,7 +181,7 @@ class SimulatedDevice:
         """The wire dtype of unquantized tensors."""
         return self.config.floats_of(model.spec.precision.quantized)
 
-    def _trained(self, model: Prototype, news: News, kept: Kept) -> Result:
+    def _trained(self, model: Prototype, news: News, kept: Kept, *, device: torch.device) -> Result:
         config, seen = self.config, None
         if counts_logits(news.extra):
             counted = unpack(decode(kept[LABEL_LOGITS])) if LABEL_LOGITS in kept else {}
@@ -190,8 +196,15 @@ class SimulatedDevice:
             generator=self.rng(news),
             loss_fn=self.hooks.loss or F.cross_entropy,
             objective=make_objective(
-                news.learned_from, news.extra, seed=config.seed, number=news.number, device=self.id, seen=seen
+                news.learned_from,
+                news.extra,
+                seed=config.seed,
+                number=news.number,
+                device=self.id,
+                seen=seen,
+                compute_device=device,
             ),
+            device=device,
             order=None if self.hooks.batches is None else self.hooks.batches(self, news.number),
         )
         return self.to_send(model, news, tensors), trained.loss, seen

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import torch
 
-from aggregator.fusion.numerics.compute import find_device
 from aggregator.fusion.types import Server
 from aggregator.recipes.catalogue import Recipe
 from core.errors import ConfigError
@@ -19,6 +18,7 @@ from fleet.simulation.config import SimulationConfig
 from fleet.simulation.seeds import numpy_rng
 from fleet.simulation.settings.layers import about
 from fleet.simulation.unlabeled import take_source
+from models.compute_device import find_device, repeatable_on
 
 __all__ = ["VALIDATION", "server_side"]
 
@@ -48,6 +48,7 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
                 raise ConfigError(f"recipe {recipe.name} needs unlabeled samples; give --source, such as auto")
     with about("compute"):
         compute = find_device(config.compute)
+        repeatable_on(compute)
     server = Server(
         seed=config.seed,
         source=source,
@@ -55,6 +56,7 @@ def server_side(config: SimulationConfig, recipe: Recipe, dataset: Dataset, test
         test=test,
         score_ensemble=config.score_ensemble,
         device=compute,
+        amp=config.training.amp,
         processes=config.processes,
     )
     return server, left

@@ -95,6 +95,7 @@ class Simulation:
             models={group.name: group.model for group in self.groups},
             test=(self.test_x, self.test_y),
             count=hooks.count or count,
+            device=self.server.device,
         )
         self.engine = make_engine(config.engine, bench, workers=config.workers, address=config.address)
 
@@ -229,6 +230,7 @@ class Simulation:
     def _batches(self, news: News) -> list[list[Task]]:
         """The invited devices, in batches that one worker trains as one stacked computation."""
         workers, at_most = self.engine.workers, self.config.batch_devices
+        at_most = at_most if self.server.device.type == "cpu" else 1  # stacks are written for the CPU
         return [
             [Task(device.number, device.kept) for device in batch]
             for group in self.groups

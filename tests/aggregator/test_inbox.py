@@ -26,7 +26,7 @@ from wire.chunks import Content, encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
 from wire.ids import digest_of, transfer_id
-from wire.messages import About, Installing, Job, State
+from wire.messages import COMPUTE, About, Installing, Job, State
 from wire.topics import DeviceTopic, UpdateChunk
 
 DEVICE = "evil-0"
@@ -71,6 +71,15 @@ def test_whatever_a_handler_raises_is_a_refusal_in_one_line_with_device_and_kind
     service.notes.keep(at_once=True)
     (row,) = [row for row in service.journal.devices() if row.id == DEVICE]
     assert row.refused == 5
+
+
+def test_where_a_device_computes_is_noted_and_forgotten_when_it_does_not_say(service: Service) -> None:
+    for versions, expected in (({COMPUTE: "cuda:0 (Orin)"}, "cuda:0 (Orin)"), ({}, "")):
+        about = About(board="pi", prototype="cnn:fp32", precision="fp32", label_counts=(1,), versions=versions)
+        service.inbox.receive(topic("about"), said(about))
+        service.notes.keep(at_once=True)
+        (row,) = [row for row in service.journal.devices() if row.id == DEVICE]
+        assert row.compute == expected
 
 
 @pytest.mark.parametrize("error", OURS, ids=repr)

@@ -142,6 +142,17 @@ def test_a_checked_config_shows_no_secret(tmp_path: Path, monkeypatch: pytest.Mo
         assert set(facts[name]) == set(keys)
 
 
+def test_the_compute_device_is_checked_without_torch(tmp_path: Path) -> None:
+    assert read(tmp_path, SMALL).train.device == "auto"
+    for device in ("cpu", "cuda", "cuda:1"):
+        assert read(tmp_path, SMALL.replace("[model]", f'[train]\ndevice = "{device}"\n[model]')).train.device == device
+    with pytest.raises(ConfigError, match=r"'device' is 'gpu'.*give auto, cpu, cuda, cuda:1 or mps"):
+        read(tmp_path, SMALL.replace("[model]", '[train]\ndevice = "gpu"\n[model]'))
+    light = SMALL.replace("[model]", '[train]\nmode = "light"\ndevice = "cuda"\n[model]')
+    with pytest.raises(ConfigError, match="device is cuda, but a light device trains on cpu"):
+        read(tmp_path, light.replace('prototype = "cnn:w1"', 'prototype = "cnn:w1"\ngraph = "cnn.onnx"'))
+
+
 def test_a_light_device_needs_a_graph_and_sends_its_predictor(tmp_path: Path) -> None:
     light = SMALL.replace("[model]", '[train]\nmode = "light"\n[model]')
     with pytest.raises(ConfigError, match=r"mode is light, which needs \[model\] graph"):

@@ -14,7 +14,7 @@ from tests.edge_agent.scripted import DEVICE, FLEET, write_device
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import generate_key
-from wire.messages import About, Metrics, State
+from wire.messages import COMPUTE, About, Metrics, State
 
 KEY = generate_key()
 
@@ -65,6 +65,14 @@ def test_it_announces_itself_with_its_label_counts_unless_they_are_noised(
     reports.count_labels(None, config.data)  # not counted yet: what is known stays
     reports.announce(config)
     assert read(link.sent[-1][1], "about", About).label_counts == (3, 4)
+
+
+def test_the_compute_device_is_told_once_it_is_known(reports: Reports, link: Link, config: AgentConfig) -> None:
+    reports.announce(config)
+    assert COMPUTE not in read(link.sent[-1][1], "about", About).versions
+    reports.computes_on = "cuda:0 (Orin)"
+    reports.announce(config)
+    assert read(link.sent[-1][1], "about", About).versions[COMPUTE] == "cuda:0 (Orin)"
 
 
 def test_a_late_will_is_contradicted_and_a_copy_of_the_folder_told(

@@ -38,7 +38,7 @@ class Child:
 
     def __init__(self, request: Any, **how: Any) -> None:
         self.request, self.how, self.killed = request, how, False
-        self.warnings = ["hot"]
+        self.warnings, self.computes_on = ["hot"], ""
         self.ended: Ended | None = None
 
     def poll(self, now: float) -> Ended | None:
@@ -90,6 +90,17 @@ def test_a_child_is_started_watched_and_its_update_put_in_place(bench: Bench, ca
     assert not trainings.busy
     assert trainings.put_in_place(child.ended, job) == TrainingDone("k", SPOOLED)
     assert bench.store.taken == ["job k"]
+
+
+def test_the_device_that_a_child_trains_on_is_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "edgestill.agent")
+    for _ in range(2):
+        bench.start(make_job(DIGEST))
+        bench.children[-1].computes_on = "cuda:0 (Orin)"
+        bench.trainings.poll(1.0)
+        bench.trainings.kill()
+    assert bench.trainings.computes_on == "cuda:0 (Orin)"
+    assert caplog.text.count("trains on cuda:0 (Orin)") == 1
 
 
 def test_an_update_of_a_killed_agents_child_is_not_trained_again(bench: Bench) -> None:

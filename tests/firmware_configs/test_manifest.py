@@ -17,7 +17,7 @@ pytestmark = pytest.mark.light
 def test_a_group_becomes_devices_with_the_settings_of_their_board(tmp_path: Path) -> None:
     found = manifest(tmp_path)
     assert [device.id for device in found.devices] == ["pi-01", "pi-02"]
-    assert found.devices[0].tables["train"] == {"mode": "full", "threads": 3, "memory_mb": 1500}
+    assert found.devices[0].tables["train"] == {"mode": "full", "threads": 3, "memory_mb": 1500, "device": "cpu"}
     assert found.devices[0].os == ("bookworm", "cloud-init")
     assert (found.host, found.port, found.out) == ("127.0.0.1", 8883, tmp_path / "kits")
 

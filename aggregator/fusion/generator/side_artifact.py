@@ -19,8 +19,10 @@ from aggregator.fusion.generator.train import Generated, Teachers, train_generat
 from aggregator.fusion.numerics.adam import Adam
 from aggregator.fusion.types import Memory, Received, Server, State
 from aggregator.recipes.generator import Generation
+from models.compute_device import CPU
 from models.generator import LatentGenerator, build_generator
 from models.latents import LABELS, prototype_of
+from models.on_device import on_device
 from models.roles import LABEL_LOGITS, slice_state
 from models.seeding import torch_rng
 from wire.messages import ModelHeader
@@ -108,16 +110,19 @@ def make_generator(
     if not float((counts if believed is None else counts * believed[:, None]).sum()) > 0:
         return None
     generator, adam, _ = generator_of(how, classes, latent, server, memory)
-    trained = train_generator(
-        generator,
-        adam,
-        teachers,
-        counts,
-        how,
-        round_number=round_number,
-        rng=torch_rng(server.seed, "fusion", round_number, "generator"),
-        trust=believed,
-    )
+    adam = adam.to(server.device)
+    with on_device(generator, server.device):
+        trained = train_generator(
+            generator,
+            adam,
+            teachers,
+            counts,
+            how,
+            round_number=round_number,
+            rng=torch_rng(server.seed, "fusion", round_number, "generator"),
+            trust=believed,
+        )
+    adam = adam.to(CPU)
     state = _travelling(generator)
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         return None

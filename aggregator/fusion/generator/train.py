@@ -59,6 +59,10 @@ class Teachers:
         flat = torch.addmm(self.bias.reshape(-1), z, self.weight.reshape(-1, width).T)  # (B, K C)
         return flat.reshape(len(z), count, classes).transpose(0, 1)
 
+    def to(self, device: torch.device) -> Teachers:
+        """The same predictors on `device`."""
+        return Teachers(self.weight.to(device), self.bias.to(device))
+
     def mean(self, shares: Tensor) -> Teachers:
         """The single teacher whose logits are the mean of theirs, weighted by `shares` (K,), which sum to 1."""
         return Teachers(
@@ -113,22 +117,26 @@ def train_generator(
     rng: torch.Generator,
     trust: Tensor | None = None,
 ) -> Generated:
-    """Train `generator` in place for round `round_number`, continuing from `adam`.
+    """Train `generator` in place for round `round_number`, continuing from `adam`, on the device where both are.
 
-    `counts` (K, C) are the devices' label counts, `trust` (K,) the trust in each: 0 excludes it from the labels and
-    from the loss.
+    Labels and noise are drawn on the CPU, and moved. `counts` (K, C) are the devices' label counts, `trust` (K,) the
+    trust in each: 0 excludes it from the labels and from the loss.
     """
     counts = counts.float()
     labels = label_shares(counts, how, trust)
     teachers, weights = _weighed(teachers, counts, how, trust)
     params = list(generator.parameters())
+    device = params[0].device
+    teachers, weights = teachers.to(device), None if weights is None else weights.to(device)
     lr, batch = how.lr_at(round_number), how.batch_size
-    teacher_total, diversity_total = torch.zeros(()), torch.zeros(())  # as tensors: no synchronization at every step
+    # as tensors: no synchronization at every step
+    teacher_total, diversity_total = torch.zeros((), device=device), torch.zeros((), device=device)
     generator.train()
-    for drawn in torch.multinomial(labels, how.steps * batch, replacement=True, generator=rng).split(batch):
+    everything = torch.multinomial(labels, how.steps * batch, replacement=True, generator=rng).to(device)
+    for drawn in everything.split(batch):
         z, noise = generator(drawn, generator=rng)
         taught = _teacher_loss(teachers, z, drawn, weights)
-        diverse = diversity_loss(noise, z) if how.diversity else torch.zeros(())
+        diverse = diversity_loss(noise, z) if how.diversity else torch.zeros((), device=device)
         grads = torch.autograd.grad(taught + how.diversity * diverse, params)
         adam.step(params, grads, lr=lr, weight_decay=how.weight_decay)
         teacher_total += taught.detach()

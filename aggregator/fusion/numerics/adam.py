@@ -34,6 +34,10 @@ class Adam:
         """Nothing seen yet."""
         return cls([torch.zeros_like(p) for p in params], [torch.zeros_like(p) for p in params])
 
+    def to(self, device: torch.device) -> Adam:
+        """The same moments on `device`."""
+        return Adam([m.to(device) for m in self.first], [v.to(device) for v in self.second], self.steps)
+
     @property
     def steps(self) -> int:
         """Number of steps so far, including those before a restart."""

@@ -127,6 +127,7 @@ def learn(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, ensemble: E
         lesson.how,
         validation=server.validation,
         device=server.device,
+        amp=server.amp,
         processes=server.processes,
     )
     for course, distilled in zip(learning, done, strict=True):
@@ -141,7 +142,7 @@ def report(courses: Sequence[Course], ensemble: Ensemble, server: Server) -> Non
     together = {"ensemble_accuracy": ensemble.accuracy(*server.test)} if server.score_ensemble else {}
     for course in courses:
         if course.counts:
-            own = score_state(build(course.group.spec), course.state, *server.test)["accuracy"]
+            own = score_state(build(course.group.spec), course.state, *server.test, device=server.device)["accuracy"]
             course.metrics |= {"average_accuracy": own, **together}
 
 

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aggregator.fusion.numerics.compute import seeded_on
 from aggregator.fusion.numerics.optimizers import rate
 from aggregator.fusion.students.batches import batches, draw_samples, num_steps
 from aggregator.fusion.students.student import Learner, MeanState
@@ -39,11 +38,11 @@ from aggregator.fusion.types import State
 from aggregator.recipes.catalogue import Distillation
 from core.errors import RoundError
 from core.settings import replace
+from models.compute_device import CPU
+from models.on_device import seeded_on
 from models.split import Prototype
 
 __all__ = ["Distilled", "distill", "draw_samples", "num_steps"]
-
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +66,22 @@ def distill(
     validation: tuple[Tensor, Tensor] | None = None,
     generator: torch.Generator,
     device: torch.device = CPU,
+    amp: str = "off",
 ) -> Distilled:
     """Train `model` from `start` on `targets` (N, C), the teachers' logits for `x`. The weights of `model` are
-    overwritten; equal generators give equal students."""
+    overwritten; equal generators give equal students, on any `device` up to rounding."""
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
     how = how.sized(len(x))
     steps = num_steps(len(x), how)
     at_full_precision = min(round(how.float_share * steps), steps - 1)
-    with seeded_on(device, generator):
+    with seeded_on(device, generator, model):
         if how.student == "own" and model.spec.precision.quantized and at_full_precision > 0:
             first = replace(how, student="float", check_at="float", steps=at_full_precision)
             second = replace(how, steps=steps - at_full_precision)
-            return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device)
+            return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device, amp)
         p = F.softmax(targets / how.temperature, dim=1)
-        return _Loop(Learner(model, start, how, device), x, p, how, validation, generator).run()
+        return _Loop(Learner(model, start, how, device, amp), x, p, how, validation, generator).run()
 
 
 def _in_two_stages(
@@ -93,15 +93,16 @@ def _in_two_stages(
     validation: tuple[Tensor, Tensor] | None,
     generator: torch.Generator,
     device: torch.device,
+    amp: str,
 ) -> Distilled:
     """Train at full precision, then through the quantizer; or return the start, if it is as good."""
     first, second = stages
     p = F.softmax(targets / first.temperature, dim=1)
-    student = Learner(model, start, first, device)
+    student = Learner(model, start, first, device, amp)
     full = _Loop(student, x, p, first, validation, generator).run()
     student.load(full.state)
     p = (p + F.softmax(student.logits(x) / second.temperature, dim=1)) / 2
-    own = _Loop(Learner(model, full.state, second, device), x, p, second, validation, generator).run()
+    own = _Loop(Learner(model, full.state, second, device, amp), x, p, second, validation, generator).run()
     steps = full.steps + own.steps
     if validation is None:
         return dataclasses.replace(own, steps=steps, best_step=full.steps + own.best_step)

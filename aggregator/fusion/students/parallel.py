@@ -2,8 +2,8 @@
 
 The processes are kept for the next round, because importing torch takes a second or two. Tensors are passed as
 safetensors files in a temporary folder, samples and targets once for all students. A student's result depends only on
-its start, its samples and its generator, so one process or many give the same bits. (With dropout on one GPU, streams
-share a random state, and the order of their steps matters.)
+its start, its samples and its generator, so one process or many give the same bits. Masks of
+dropout are drawn on the CPU, for each student by a generator of its own.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from aggregator.fusion.process_pool import shared_pool
 from aggregator.fusion.students.distill import Distilled, distill
 from aggregator.recipes.catalogue import Distillation
 from models.build import build
+from models.compute_device import CPU, devices_of
 from models.spec import PrototypeSpec
 
 __all__ = ["Student", "distill_all"]
 
-CPU = torch.device("cpu")
 Labelled = tuple[Tensor, Tensor]
 _START = "start/"  # prefix of the names of the initial weights
 
@@ -53,30 +53,39 @@ def distill_all(
     *,
     validation: Labelled | None = None,
     device: torch.device = CPU,
+    amp: str = "off",
     processes: int = 1,
 ) -> list[Distilled]:
     """Every student after distillation on the same targets, in the order given, at most `processes` at a time."""
     together = min(processes, len(students))
-    if device.type == "cuda" and together > 1:
-        return _in_streams(students, x, targets, how, validation, _devices(device), together)
+    if device.type not in ("cpu", "mps") and together > 1:
+        return _in_streams(students, x, targets, how, validation, device, amp, together)
     if device.type == "cpu" and together > 1:
-        return _in_processes(students, x, targets, how, validation, together)
-    return [_learn(student, x, targets, how, validation, device) for student in students]
+        return _in_processes(students, x, targets, how, validation, amp, together)
+    return [_learn(student, x, targets, how, validation, device, amp) for student in students]
 
 
 def _learn(
-    student: Student, x: Tensor, targets: Tensor, how: Distillation, validation: Labelled | None, device: torch.device
+    student: Student,
+    x: Tensor,
+    targets: Tensor,
+    how: Distillation,
+    validation: Labelled | None,
+    device: torch.device,
+    amp: str,
 ) -> Distilled:
     model = build(student.spec, generator=torch.Generator().manual_seed(0))
-    generator = student.generator
-    return distill(model, student.start, x, targets, how, validation=validation, generator=generator, device=device)
-
-
-def _devices(device: torch.device) -> list[torch.device]:
-    """`cuda` means all of them, `cuda:1` that one."""
-    if ":" in str(device):
-        return [device]
-    return [torch.device("cuda", n) for n in range(torch.cuda.device_count())] or [device]
+    return distill(
+        model,
+        student.start,
+        x,
+        targets,
+        how,
+        validation=validation,
+        generator=student.generator,
+        device=device,
+        amp=amp,
+    )
 
 
 def _in_streams(
@@ -85,14 +94,16 @@ def _in_streams(
     targets: Tensor,
     how: Distillation,
     validation: Labelled | None,
-    devices: Sequence[torch.device],
+    device: torch.device,
+    amp: str,
     together: int,
 ) -> list[Distilled]:
+    devices = devices_of(device)
+
     def learn(index: int) -> Distilled:
-        device = devices[index % len(devices)]
-        stream = torch.cuda.stream(torch.cuda.Stream(device)) if torch.cuda.is_available() else nullcontext()
-        with stream:
-            return _learn(students[index], x, targets, how, validation, device)
+        mine = devices[index % len(devices)]
+        with torch.cuda.stream(torch.cuda.Stream(mine)) if mine.type == "cuda" else nullcontext():
+            return _learn(students[index], x, targets, how, validation, mine, amp)
 
     with ThreadPoolExecutor(together) as threads:
         return list(threads.map(learn, range(len(students))))
@@ -104,6 +115,7 @@ def _in_processes(
     targets: Tensor,
     how: Distillation,
     validation: Labelled | None,
+    amp: str,
     together: int,
 ) -> list[Distilled]:
     pool = shared_pool(together)
@@ -116,7 +128,7 @@ def _in_processes(
         for index, student in enumerate(students):
             own = {f"{_START}{key}": value.contiguous().clone() for key, value in student.start.items()}
             save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{index}")
-            requests.append(_request(folder, index, student.spec, how))
+            requests.append({**_request(folder, index, student.spec, how), "amp": amp})
         order = _longest_first([student.spec for student in students])
         asked = pool.ask_all("aggregator.fusion.students.parallel:serve", [requests[index] for index in order])
         answers = dict(zip(order, asked, strict=True))
@@ -159,7 +171,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
         validation = labelled["x"], labelled["y"]
     student = Student(spec=spec, start=start, generator=generator)
     how = Distillation(**request["how"])
-    found = _learn(student, samples["x"], samples["targets"], how, validation, CPU)
+    found = _learn(student, samples["x"], samples["targets"], how, validation, CPU, request["amp"])
     save_file(found.state, folder / f"distilled-{index}")
     facts = ("steps", "best_step", "accuracy", "start_accuracy")
     return {**{name: getattr(found, name) for name in facts}, "seconds": time.perf_counter() - begun}

@@ -19,12 +19,12 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from aggregator.evaluate import BATCH, evaluate
-from aggregator.fusion.numerics.compute import autocast
 from aggregator.fusion.numerics.optimizers import Optimizer, make_optimizer
 from aggregator.fusion.types import State
 from aggregator.recipes.catalogue import Distillation
 from core.errors import ModelError
 from models.channels import channels_last_
+from models.compute_device import autocast, widened
 from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.quantized_weight import QuantizedWeight
@@ -35,8 +35,15 @@ __all__ = ["Learner", "MeanState"]
 class Learner:
     """The model on its compute device, at its training precision, with its optimizer."""
 
-    def __init__(self, model: Prototype, start: Mapping[str, Tensor], how: Distillation, device: torch.device) -> None:
-        self.model, self.how, self.device = model, how, device
+    def __init__(
+        self,
+        model: Prototype,
+        start: Mapping[str, Tensor],
+        how: Distillation,
+        device: torch.device,
+        amp: str = "off",
+    ) -> None:
+        self.model, self.how, self.device, self.amp = model, how, device, amp
         for module in model.modules():
             if isinstance(module, QuantizedWeight):
                 module.unfreeze_weight()
@@ -62,9 +69,9 @@ class Learner:
 
     def step(self, x: Tensor, target: Tensor, lr: float) -> None:
         """One step; `target` holds probabilities."""
-        with self._at(self.how.student), autocast(self.device):
+        with self._at(self.how.student), autocast(self.device, self.amp):
             logits = self.model(self.to_device(x))
-        log_p = F.log_softmax(logits.float() / self.how.temperature, dim=1)
+        log_p = F.log_softmax(widened(logits) / self.how.temperature, dim=1)
         loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
         loss.backward()
         if self.how.clip:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.optimization import fuse
 
-from aggregator.fusion.numerics.compute import autocast
 from core.errors import ModelError
 from models.build import build
 from models.spec import PrototypeSpec
@@ -82,8 +81,7 @@ def frozen_module(
         batch = (
             x.to(compute_device, memory_format=torch.channels_last) if images and x.ndim == 4 else x.to(compute_device)
         )
-        with autocast(compute_device):
-            logits: Tensor = module(batch)
+        logits: Tensor = module(batch)
         return logits.float().cpu()
 
     return forward

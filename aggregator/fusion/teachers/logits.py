@@ -18,17 +18,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from aggregator.fusion.numerics.compute import out_of_memory
 from aggregator.fusion.teachers.compiled import frozen_module, graph_template, prepare
 from core.errors import ModelError
+from models.compute_device import CPU, out_of_memory
 from models.spec import PrototypeSpec
 from quant.onnx.graph_check import check_graph
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.weights import patch_weights
 
-__all__ = ["Forward", "OnnxTeacher", "StateTeacher", "Teacher", "all_logits", "cores", "forward_all"]
+__all__ = ["CPU", "Forward", "OnnxTeacher", "StateTeacher", "Teacher", "all_logits", "cores", "forward_all"]
 
-CPU = torch.device("cpu")
 BATCH, GPU_BATCH = 128, 1024  # samples at a time; more than 128 is slower on a CPU
 Forward = Callable[[Tensor], Tensor]  # (B, ...) -> logits (B, C), float32 on the CPU
 

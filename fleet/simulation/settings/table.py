@@ -71,6 +71,9 @@ class LocalFlags(Settings, frozen=True, kw_only=True):
     fast: Annotated[str, in_training("Hand-written fast paths of local training: auto, or off to verify them.")] = (
         DEFAULTS.fast
     )
+    amp: Annotated[str, in_training("Mixed precision of devices and students: off, or bf16 (docs/gpu.md).")] = (
+        DEFAULTS.amp
+    )
 
 
 def _fields(struct: Any) -> dict[str, Field]:

@@ -21,6 +21,15 @@ def loaded(folder: Path, fusion: str, settings: tuple[str, ...] = (), **tables: 
     return load_fleet_config(path, settings, environ={})
 
 
+def test_the_compute_device_is_checked_without_torch(tmp_path: Path) -> None:
+    fusion = loaded(tmp_path, 'device = "cuda:1"\namp = "bf16"').fusion
+    assert (fusion.device, fusion.amp) == ("cuda:1", "bf16")
+    with pytest.raises(ConfigError, match=r"'device' is 'gpu'.*give auto, cpu, cuda, cuda:1 or mps"):
+        loaded(tmp_path, 'device = "gpu"')
+    with pytest.raises(ConfigError, match="'amp' is 'fp16'"):
+        loaded(tmp_path, 'amp = "fp16"')
+
+
 def test_fields_of_the_recipe_are_flat_keys(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,

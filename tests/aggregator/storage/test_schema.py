@@ -89,7 +89,7 @@ def test_the_open_round_is_found_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.light
 def test_commands_that_only_read_do_not_migrate(tmp_path: Path) -> None:
     path = unpack_schema_1(tmp_path) / "journal.db"
-    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 3 when this edgestill's aggregator is"):
+    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 4 when this edgestill's aggregator is"):
         Journal(path, read_only=True)
 
 

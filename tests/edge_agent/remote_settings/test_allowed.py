@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
+from core.settings import replace
 from edge_agent.remote_settings.allowed import SETTABLE, check_setting, sort_out, with_settings
 from tests.edge_agent.remote_settings.test_trial import base
 
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.light
 @pytest.mark.parametrize("name", SETTABLE)
 def test_every_settable_key_is_one_of_agent_toml_and_can_be_set(tmp_path: Path, name: str) -> None:
     text = {"format": "json", "level": "error", "kind": "state", "floats": "fp16", "delta_bits": "8"}
+    text |= {"device": "cuda:1", "amp": "bf16"}
     section, _, key = name.partition(".")
     changed = with_settings(base(tmp_path), {name: text.get(key, "100" if key != "nice" else "1")})
     assert getattr(getattr(changed, section), key) == check_setting(
@@ -22,7 +24,18 @@ def test_every_settable_key_is_one_of_agent_toml_and_can_be_set(tmp_path: Path, 
     assert changed != base(tmp_path)
 
 
+def test_a_light_board_refuses_a_gpu_and_takes_the_rest(tmp_path: Path) -> None:
+    config = base(tmp_path)
+    light = replace(config, graph=tmp_path / "cnn.onnx", train=replace(config.train, mode="light"))
+    good, refused = sort_out(light, {"train.device": "cuda", "train.threads": "2", "update.floats": "fp16"})
+    assert good == {"train.threads": "2", "update.floats": "fp16"}
+    assert refused == {"train.device": "[train]: device is cuda, but a light device trains on cpu"}
+    assert sort_out(light, {"train.device": "cpu"}) == ({"train.device": "cpu"}, {})
+
+
 def test_a_value_of_the_wrong_kind_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"train\.device.*give auto, cpu, cuda, cuda:1 or mps"):
+        check_setting("train.device", "gpu")
     with pytest.raises(ConfigError, match=r"train\.threads is 'many', expected a whole number"):
         check_setting("train.threads", "many")
     with pytest.raises(ConfigError, match=r"update\.delta_bits is 3; give 1, 2, 4 or 8"):

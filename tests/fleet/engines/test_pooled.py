@@ -15,8 +15,9 @@ from fleet.engines.channel import Frame
 from fleet.engines.pooled import AHEAD, SMALL, Pooled, Worker
 from fleet.simulation.device import Answer
 from fleet.simulation.round_message import Artifact, News
+from models.compute_device import CPU
 
-BENCH: Any = SimpleNamespace(devices=[SimpleNamespace(id=f"sim-{n}") for n in range(20)], batches=5)
+BENCH: Any = SimpleNamespace(devices=[SimpleNamespace(id=f"sim-{n}") for n in range(20)], batches=5, device=CPU)
 NEWS = News(number=1, published={"mlp:fp32": Artifact(b"model")})
 
 
