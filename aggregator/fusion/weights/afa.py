@@ -93,7 +93,7 @@ def similarities(products: Tensor, weights: Tensor) -> Tensor:
 def good_updates(
     products: Tensor, weights: Sequence[float], *, xi: float = XI, step: float = XI_STEP, reference: bool = False
 ) -> list[bool]:
-    """Which updates are good (Algorithm 1); those of weight 0 are not, and are ignored.
+    """Masks of the good updates (Algorithm 1); updates of weight 0 are bad, and ignored.
 
         w = sum p_k n_k w_k / sum p_k n_k over the good;   s_k = cos(w_k, w)
         mean(s) < median(s):  bad are those with s_k < median - xi std
