@@ -1,4 +1,4 @@
-"""The parts of a pass of the service, each tried: what the disk refuses has not happened, and is tried again."""
+"""Runs the parts of a pass of the service; a part whose write fails changes nothing, and is retried."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aggregator.storage.state_check import RESTORE
 __all__ = ["Attempts"]
 
 log = logging.getLogger("edgestill.aggregator")
-COMPLAIN_S = 60.0  # between two equal lines about the disk
+COMPLAIN_S = 60.0  # between two equal log lines about the disk
 
 
 class Attempts:
-    """Runs parts of a pass; after a write that failed, `resync` brings memory to where the journal is."""
+    """Runs parts of a pass; after a failed write, `resync` rebuilds the state in memory from the journal."""
 
     def __init__(self, state: Path, resync: Callable[[], None]) -> None:
         self._state, self._resync = state, resync
@@ -26,11 +26,11 @@ class Attempts:
         self._complaint = ("", 0.0)  # and when it was logged
 
     def mark_stale(self) -> None:
-        """Memory may not be what the journal is."""
+        """The state in memory may differ from the journal."""
         self._stale = True
 
     def run(self, parts: Iterable[Callable[[], None]]) -> bool:
-        """Do one part after the other; every one is tried. Whether the disk has let all of them."""
+        """Run all parts in order, even if one fails; returns whether all of their writes succeeded."""
         failures = sum(not self._attempt(part) for part in parts)
         return failures == 0
 

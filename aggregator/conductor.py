@@ -1,12 +1,12 @@
-"""Carries out what the round engine decides: journal, worker, and what the fleet is told.
+"""Executes the actions of the round engine: in the journal, in the worker, and towards the fleet.
 
-    aggregator/fusing.py                    the worker: what it is asked, and what follows from its answers
-    aggregator/intake/open_round.py         what the desk asks of the rounds
+    aggregator/fusing.py                    requests to the worker, and the consequences of its answers
+    aggregator/intake/open_round.py         the open round, as acceptance sees it
     aggregator/downlink/instructions.py     jobs and offers
 
-The journal leads, memory follows: what the actions of an event change is recorded in one transaction, and the engine's
-new state is adopted when that is durable. If it cannot be written, nothing has happened: `resync` takes the round from
-the journal again, and whatever asked for it asks again.
+The journal leads, memory follows: all changes caused by an event are recorded in one transaction, and the engine's new
+state is adopted once it is durable. If the write fails, nothing has happened: `resync` rebuilds the round from the
+journal, and the caller retries.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = ["Conductor"]
 
 log = logging.getLogger("edgestill.aggregator")
 NAMED = 10  # devices in a log line
-#: Events that may change what the fleet is told, though the engine wants nothing done.
+#: Events that may change published messages although the engine returns no action.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
 
 
 class Conductor:
-    """The engine's state and everything that must follow from it; `muted` is told of devices that are set aside."""
+    """Holds the engine's state and executes its actions; `muted` is called with devices that are set aside."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Conductor:
             lambda: self.state, journal=journal, blobs=blobs, classes=config.task.classes, clock=clock
         )
         self.fusing = Fusing(self, config, journal=journal, blobs=blobs, worker=worker, clock=clock, muted=muted)
-        self._before: set[str] = set()  # artifacts of the round before
-        self._points: list[str] = []  # crash points to pass when all is said
-        self.changed = True  # whether the fleet must be told something
+        self._before: set[str] = set()  # artifacts of the previous round
+        self._points: list[str] = []  # crash points to pass after publishing
+        self.changed = True  # whether published messages may be out of date
 
     # the engine
 
     def start(self) -> None:
-        """Go on where the journal stands."""
+        """Resume from the journal."""
         self._collect()
         if self.state.phase is not Phase.STARTING:
             log.info("round %d, %s; %d done", self.state.round, self.state.phase.value, self.state.completed)
@@ -95,7 +95,7 @@ class Conductor:
         reach("aggregator-started")
 
     def feed(self, event: Event, record: Callable[[], None] | None = None) -> None:
-        """Let the engine know, and do what it wants; `record` writes to the journal in the same transaction."""
+        """Step the engine and execute its actions; `record` writes to the journal in the same transaction."""
         state, actions = step(self.state, event)
         if actions or record is not None:
             with self.journal.transaction():
@@ -110,13 +110,13 @@ class Conductor:
             self._follow(action)
 
     def close(self, accuracies: Mapping[str, float], record: Callable[[], None]) -> None:
-        """The open round is fused, `record` adds what came of it; its artifacts stay at the broker for one more."""
+        """The open round is fused; `record` writes its results. Its artifacts stay at the broker for one more round."""
         before = set(named_artifacts(self.state, self.journal))
         self.feed(Fused(self.state.round, accuracies), record)
         self._before = before
 
     def resync(self) -> None:
-        """Take the round from the journal again, after a write that failed: it may have come further than memory."""
+        """Rebuild the round from the journal after a failed write: the journal may be ahead of memory."""
         stored = restore(self.journal, self.state.rules, self.config.devices, self._clock())
         revoked = {device for device, seen in stored.devices.items() if seen.revoked}
         devices = {
@@ -128,7 +128,7 @@ class Conductor:
         self.changed = True
 
     def gave_up(self, device: str, number: int, reason: str) -> None:
-        """A device says that nothing will come of a round: if it is awaited in it, it is no longer."""
+        """A device reports that it gave up a round, which then no longer waits for it."""
         if self.state.phase is not Phase.COLLECTING or number != self.state.round or device not in self.state.awaited:
             return
         asked = len(self.state.invited)
@@ -139,7 +139,7 @@ class Conductor:
 
     @property
     def number(self) -> int:
-        """The open round, or the last one."""
+        """Number of the open round, or of the last one."""
         return self.state.round
 
     def now(self) -> float:
@@ -149,7 +149,7 @@ class Conductor:
     # actions
 
     def _record(self, action: Action) -> None:
-        """What an action changes in the journal, inside a transaction."""
+        """The changes of an action to the journal, inside a transaction."""
         match action:
             case Open():
                 self._record_open(action)
@@ -170,7 +170,7 @@ class Conductor:
                     self.journal.note_device(device, status="unknown")
 
     def _follow(self, action: Action) -> None:
-        """What follows once an action is durable."""
+        """The other effects of an action, once it is durable."""
         match action:
             case Open(number, invited):
                 reach("aggregator-round-opened")
@@ -187,7 +187,7 @@ class Conductor:
             case Fuse(number):
                 reach("aggregator-all-answered")
                 log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
-                self.fusing.cancel()  # of more updates than are left now
+                self.fusing.cancel()  # it was given more updates than remain
                 self.fusing.engage()
             case Close(number):
                 reach("aggregator-round-committed")
@@ -199,7 +199,7 @@ class Conductor:
                 log.info("no further round: %s", reason)
 
     def _collect(self) -> None:
-        """Remove blobs that nothing names; what cannot be removed now is removed later."""
+        """Remove unreferenced blobs; those that cannot be removed now are removed later."""
         try:
             self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
         except OSError as error:
@@ -207,7 +207,7 @@ class Conductor:
 
     def _record_open(self, action: Open) -> None:
         models = self.journal.current()
-        for prototype in sorted(set(action.invited.values())):  # a round whose model is gone could only fail
+        for prototype in sorted(set(action.invited.values())):  # without its model the round could only fail
             self.blobs.check(models[prototype].digest, models[prototype].size)
         config = self.config
         row = RoundRow(
@@ -223,10 +223,10 @@ class Conductor:
         asked = [Invitation(device=d, prototype=p, model=models[p].digest) for d, p in action.invited.items()]
         self.journal.open_round(row, asked)
 
-    # what the fleet is told
+    # publishing
 
     def say(self) -> None:
-        """Tell the fleet what has changed; nothing is lost if nobody hears it."""
+        """Publish what has changed; a message that does not arrive is published again."""
         wanted = named_artifacts(self.state, self.journal)
         self._publisher.say(wanted, instructions(self.state, self.journal, self.epoch))
         for point in self._points:

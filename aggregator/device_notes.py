@@ -1,4 +1,4 @@
-"""What devices said of themselves, and how much of it was unusable, gathered until it is written to the journal."""
+"""Buffers what devices report of themselves, and counts of unusable messages, until they are written to the journal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTES_S = 1.0  # between two writes
 
 
 class DeviceNotes:
-    """Notes that wait; `bad` counts a device's messages that were no update, and unusable."""
+    """Notes that are not yet written; `bad` counts a device's unusable messages other than updates."""
 
     def __init__(self, journal: Journal, clock: Callable[[], float]) -> None:
         self._journal, self._clock = journal, clock
@@ -23,14 +23,14 @@ class DeviceNotes:
         self._kept = 0.0
 
     def note(self, device: str, *, live: bool = True, **facts: Any) -> None:
-        """Columns of the device's row; a retained message is not `live`: the device may have sent it long ago."""
+        """Set columns of the device's row. A retained message is not `live`: the device may have sent it long ago."""
         note = self._notes.setdefault(device, {})
         note.update(facts)
         if live:
             note["seen"] = self._clock()
 
     def keep(self, *, at_once: bool = False) -> None:
-        """Write them: not at once, and not each on its own, because retained messages tell it again."""
+        """Write the notes, in batches unless `at_once`: a lost note is repeated by the retained messages."""
         if not (self._notes or self.bad) or (self._clock() - self._kept < NOTES_S and not at_once):
             return
         with self._journal.transaction():

@@ -1,7 +1,8 @@
-"""The worker's half of a round: it is asked to build or fuse models, and what it answers is recorded.
+"""The worker's part of a round: sends it requests to build or fuse models, and records its answers.
 
-A round that cannot be fused has its updates tried alone: those that fail are set aside and their devices muted for a
-while. Where no update is to blame it is tried again, and then the fleet is paused until the operator says something.
+If a round cannot be fused, each of its updates is tried alone: those that fail are set aside, and their devices are
+muted for a while. If none of them fails, the round is retried; after several attempts the fleet is paused until the
+operator resumes it.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from wire.refusals import RefusalReason
 __all__ = ["Fusing"]
 
 log = logging.getLogger("edgestill.aggregator")
-TRACEBACK = "fusion-error.txt"  # in the state folder: of the last failure that was not foreseen
-TRIES = 3  # of the worker at a round in which no update is to blame, before the fleet is paused
+TRACEBACK = "fusion-error.txt"  # in the state folder: traceback of the last unexpected failure
+TRIES = 3  # attempts at a round in which no update is to blame, before the fleet is paused
 RETRY_S = 2.0  # after the worker could not write
 
 
 class Rounds(Protocol):
-    """What fusing needs of the conductor."""
+    """The part of the conductor that fusing uses."""
 
     state: RoundState
 
     def feed(self, event: Event, record: Callable[[], None] | None = None) -> None:
-        """Let the engine know, and do what it wants; `record` writes to the journal in the same transaction."""
+        """Step the engine and execute its actions; `record` writes to the journal in the same transaction."""
 
     def close(self, accuracies: Mapping[str, float], record: Callable[[], None]) -> None:
-        """The open round is fused; `record` adds what came of it to the journal."""
+        """The open round is fused; `record` writes its results to the journal."""
 
 
 class Fusing:
-    """What the worker is at; `muted(device, until)` is told of devices whose updates were set aside."""
+    """State of the worker; `muted(device, until)` is called with devices whose updates were set aside."""
 
     def __init__(
         self,
@@ -60,27 +61,27 @@ class Fusing:
     ) -> None:
         self._rounds, self.config, self.journal, self.blobs, self.worker = rounds, config, journal, blobs, worker
         self._clock, self._muted = clock, muted
-        self._answer: dict[str, Any] | None = None  # of the worker, until what follows from it is durable
+        self._answer: dict[str, Any] | None = None  # of the worker, until its consequences are durable
         self._failures = 0
-        self._gave_up = False  # at fusing the open round, until the operator says something
-        self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no culprit was found
-        self._ask_after = 0.0  # when the worker may be asked again
+        self._gave_up = False  # fusing the open round failed for good, until a command of the operator
+        self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no update was to blame
+        self._ask_after = 0.0  # time of the next request to the worker
 
     def drive(self) -> None:
-        """Take the worker's answer, if there is one, and give it what is to be done."""
+        """Process the worker's answer, if any, and send it the next request."""
         if self._answer is None:
             self._answer = self.worker.take()
         if self._answer is not None:
             try:
                 self._answered(self._answer)
-            except StorageError as error:  # what it has made is gone again
+            except StorageError as error:  # the results are lost
                 log.error("%s; the worker makes it again", error)
                 self._ask_after = self._clock() + RETRY_S
             self._answer = None
         self.engage()
 
     def engage(self) -> None:
-        """Ask the worker for what the round waits for, if it has time."""
+        """Request from an idle worker what the round waits for."""
         state = self._rounds.state
         if self.worker.busy or self._answer is not None or self._clock() < self._ask_after:
             return
@@ -92,7 +93,7 @@ class Fusing:
             self.worker.ask({"task": "fuse", "round": state.round})
 
     def begin_round(self) -> None:
-        """A round is open: the worker is started while the devices still train."""
+        """A round has opened: start the worker while the devices still train."""
         self._gave_up, self._examined, self._failures = False, None, 0
         try:
             self.worker.warm()
@@ -100,13 +101,13 @@ class Fusing:
             log.warning("the worker process cannot be started yet: %s", error)
 
     def cancel(self) -> None:
-        """Nobody waits for what the worker is fusing."""
+        """Drop the fusion in progress, whose result is no longer needed."""
         self._gave_up, self._failures = False, 0
         if self.worker.busy and self._rounds.state.phase is not Phase.STARTING:
             self.worker.cancel()
 
     def operator_said(self, event: Event) -> None:
-        """The operator has resumed or stopped: a round that could not be fused is tried again, or given up."""
+        """After resume or stop: retry the round that could not be fused, or abandon it."""
         if self._gave_up and isinstance(event, Stop):
             self._rounds.feed(Unfusable("stopped; it could not be fused"))
         self._gave_up, self._examined, self._failures = False, None, 0
@@ -164,7 +165,7 @@ class Fusing:
     # failures
 
     def _keep_traceback(self, text: str | None) -> str:
-        """Write where a user's part, or something not foreseen, failed; the end of the line that names the file."""
+        """Write the traceback of a failure in a user's part, or of an unexpected one; returns a text with its path."""
         if not text:
             return ""
         log.debug("in the worker:\n%s", text)
@@ -209,7 +210,7 @@ class Fusing:
         self._failures, self._gave_up = 0, True
 
     def _set_aside(self, culprits: dict[str, str]) -> None:
-        """Take the updates that cannot be fused out of the round, and mute their devices for a while."""
+        """Remove the updates that cannot be fused from the round, and mute their devices for a while."""
         number = self._rounds.state.round
         if not culprits:
             log.warning("round %d: every update can be fused alone; trying again", number)

@@ -1,4 +1,4 @@
-"""What devices send: each message to the part of the service that it is for; what is wrong with one costs it alone."""
+"""Dispatches each message of a device to its handler; an error in one message affects no other."""
 
 from __future__ import annotations
 
@@ -27,17 +27,13 @@ from wire.uplink import addressed
 __all__ = ["Inbox"]
 
 log = logging.getLogger("edgestill.aggregator")
-LIVE = (
-    "chunk",
-    "enrol",
-    "installing",
-    "metrics",
-)  # kinds that nobody retains but to have them read again at every start
+#: Kinds that honest devices never retain: they would be read again at every start.
+LIVE = ("chunk", "enrol", "installing", "metrics")
 MOST_EXAMPLES = 2**53
 
 
 class Inbox:
-    """All that comes from devices. `stale` is told that memory is not what the journal is."""
+    """All messages from devices. `stale` is called when the state in memory contradicts the journal."""
 
     def __init__(
         self,
@@ -74,7 +70,7 @@ class Inbox:
         )
 
     def receive(self, text: str, payload: bytes, retained: bool = False) -> None:
-        """Handle one message. What its handling raises is a refusal of it, unless our own disk is at fault."""
+        """Handle one message. An exception refuses that message, unless our own disk has failed."""
         try:
             topic = addressed(parse(text), payload)
         except TopicError as error:
@@ -99,13 +95,13 @@ class Inbox:
     def _refused(self, device: str, kind: str, why: str) -> None:
         if kind != "enrol":
             self._garbage(device, f"{kind}: {why}")
-        elif self._complaints.new(device, why):  # anybody may have sent it: the device itself is not muted for it
+        elif self._complaints.new(device, why):  # anyone can send it: the device is not muted for it
             log.warning("from %r: %s: %s", device, kind, why)
 
     def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes, live: bool) -> None:
         if isinstance(topic, UpdateChunk):
             self._chunk(topic, payload)
-        elif topic.leaf == "enrol":  # it has no key that is known yet
+        elif topic.leaf == "enrol":  # its key is not known yet
             revoked = not self._may_speak(topic.device)
             self._downlink.enrolments.heard(topic.device, payload, revoked=revoked, now=self._conductor.now())
         elif self._may_speak(topic.device):
@@ -123,7 +119,7 @@ class Inbox:
         self.desk.chunk(topic, payload, key)
 
     def standing(self, device: str) -> Standing:
-        """How much is heard of a device; also asked by the link, on its thread."""
+        """The access class of a device; also called by the link, on its thread."""
         if self._gate.muted(device):
             return Standing.MUTED
         known = self._gate.knows(device) and self._may_speak(device)
@@ -139,7 +135,7 @@ class Inbox:
             case State(status=status, session=session):
                 conductor.feed(StateHeard(device, status, session))
                 seen = conductor.state.devices[device]
-                live = live and status != "lost"  # which the broker says
+                live = live and status != "lost"  # published by the broker
                 self._notes.note(device, live=live, status=seen.status, session=seen.session)
                 if status == "online":
                     self._downlink.enrolments.online(device)
@@ -159,10 +155,10 @@ class Inbox:
                 self._introduced(device, about, live)
 
     def _introduced(self, device: str, about: About, live: bool) -> None:
-        """A device has said what it is."""
+        """A device has announced its board, prototype and label counts."""
         examples = _examples(about)
         before = self._conductor.state.devices.get(device)
-        if before is None or before.prototype != about.prototype:  # else nothing follows from it
+        if before is None or before.prototype != about.prototype:  # otherwise nothing changes
             self._conductor.feed(AboutHeard(device, about.prototype))
         self._downlink.publisher.reads_codes(device, READS_CODES in about.versions.items())
         unknown = about.prototype not in self._config.prototypes
@@ -192,7 +188,7 @@ class Inbox:
             self._conductor.feed(Stored(row.device, row.round))
         except StorageError:
             raise
-        except RoundError as error:  # memory is not what the journal is: the journal is right
+        except RoundError as error:  # memory contradicts the journal, which is right
             log.error("%s; the round is taken from the journal again", error)
             self._stale()
 
@@ -211,7 +207,7 @@ class Inbox:
 
 
 def _examples(about: About) -> int:
-    """All that a device says to have; no more than a header could say, and the journal's integers hold."""
+    """The number of examples that a device reports; at most what an update's header and the journal's integers hold."""
     total = sum(about.label_counts)
     if total > MOST_EXAMPLES:
         raise DeviceError(f"label counts of {total} examples, at most {MOST_EXAMPLES} are believed")

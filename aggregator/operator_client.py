@@ -1,4 +1,4 @@
-"""A command for the service, from another process: left in the journal, and its answer awaited there."""
+"""Sends a command to the service from another process: writes it to the journal and waits for the answer there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LOOK_S = 0.05
 
 
 def ask_service(config: FleetConfig, verb: str, argument: str = "", *, wait_s: float = ANSWER_S) -> str:
-    """Leave a command in the journal and wait for its answer; what to tell the user."""
+    """Write a command to the journal and wait for its answer; returns the text for the user."""
     path = config.state / "journal.db"
     if not path.is_file():
-        Journal(path, read_only=True)  # says that there is none, and what to do
+        Journal(path, read_only=True)  # raises, with a remedy, if there is none
     with closing(Journal(path)) as journal:
         try:
             number = journal.ask(verb, argument)

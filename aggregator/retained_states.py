@@ -1,7 +1,7 @@
-"""Asks the broker for the states of devices that a new connection has not brought.
+"""Requests retained states of devices that did not arrive on a new connection.
 
 The subscription to all states makes the broker send every retained one at once. Mosquitto drops those beyond its queue
-(1,000 messages by default), without a word. A device in a large fleet would then count as gone until its next
+(1,000 messages by default), silently. A device in a large fleet would then count as gone until its next
 connection. Subscribing to the topic of one device sends its state alone, and a hundred fit in any queue.
 """
 

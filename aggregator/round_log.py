@@ -14,11 +14,11 @@ from wire.messages import Hyper
 __all__ = ["log_closed", "log_lost"]
 
 log = logging.getLogger("edgestill.aggregator")
-CAPPED = 5  # devices that the log names
+CAPPED = 5  # devices that the log line names
 
 
 def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> None:
-    """Once a round when a tenth of those asked is exceeded, and once when half is."""
+    """Log lost devices once a round when they exceed a tenth of those invited, and again when they exceed half."""
     crossed = [share for share in (NOTABLE, FATAL) if len(lost) > share * asked >= len(lost) - 1]
     if not crossed:
         return
@@ -34,14 +34,14 @@ def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> Non
 
 
 def log_closed(number: int, accuracies: Mapping[str, float], report: Mapping[str, Any]) -> None:
-    """A round is closed: its new models' accuracies, and what fusion says of its devices."""
+    """Log a closed round: its new models' accuracies, and devices that fusion excluded or capped."""
     scores = [f"{prototype} {accuracy:.3f}" for prototype, accuracy in accuracies.items()]
     log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
     reports = report.get("devices", {})
     for device, facts in reports.items():
         if facts["screened"]:
             log.warning("round %d: the update of %r was excluded: %s", number, device, facts["screened"])
-    # one line, however many they are: a fleet may have large devices in every round
+    # a single line, because a fleet may have large devices in every round
     capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
     if capped:
         some = "; ".join(f"{device!r} {text}" for device, text in list(capped.items())[:CAPPED])

@@ -1,13 +1,13 @@
 """The aggregator as a service: the loop around the round engine, with MQTT, clock and disk.
 
-One thread does all of this; the link has its own, and fusion a process of its own. Every pass of the loop takes what
-has arrived, makes it durable in one batch, answers, lets the engine go on, and says what has changed. Killed at any
-point, a new process finds the round in the journal and goes on.
+The loop has one thread; the link has its own, and fusion its own process. Every pass takes the messages that have
+arrived, makes them durable in one batch, answers them, steps the engine, and publishes changes. If the process is
+killed at any point, a new one resumes the round from the journal.
 
-    aggregator/inbox.py                 what devices send
-    aggregator/conductor.py             rounds, and what follows from them
-    aggregator/downlink/downlink.py     what is published
-    aggregator/operator_commands.py     what the operator asks
+    aggregator/inbox.py                 messages of devices
+    aggregator/conductor.py             rounds, and the effects of their actions
+    aggregator/downlink/downlink.py     published messages
+    aggregator/operator_commands.py     commands of the operator
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from wire.topics import aggregator_filters
 __all__ = ["Service", "serve"]
 
 log = logging.getLogger("edgestill.aggregator")
-WAIT_S = 0.5  # for events; commands of other processes are noticed as late as that
+WAIT_S = 0.5  # for events; also the delay until a command of another process is noticed
 INBOX = 16 * 2**20  # bytes of messages that wait for a pass
 DRAIN = 256  # events of one pass
 GOODBYE_S = 3.0
 ANSWER_EXPIRY_S = 600  # where the broker knows MQTT 5
-SWITCH_S = 0.0005  # between threads: else the link, which waits for its turn at every read, falls behind a busy service
+SWITCH_S = 0.0005  # between threads: with the default the link, which yields at every read, falls behind
 LOCK_S = 1.0  # to wait for another process that writes to the journal
 PATIENCE_S = 0.5  # after a pass in which the disk has failed
 
@@ -121,7 +121,7 @@ class Service:
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
-        """What is not retained is an answer. One that is lost is asked for again, so it needs no second delivery."""
+        """Messages that are not retained are answers: a device asks again for a lost one, so QoS 0 suffices."""
         if retain:
             return self.link.publish(topic, payload, retain=True)
         return self.link.publish(topic, payload, qos=0, expiry_s=ANSWER_EXPIRY_S)
@@ -137,7 +137,7 @@ class Service:
         self.link.wake()
 
     def run(self) -> None:
-        """Serve until told to stop, or until no round is left to do."""
+        """Serve until `stop`, or until all rounds are done."""
         self.link.start()
         try:
             self.conductor.start()
@@ -196,7 +196,7 @@ class Service:
         self.journal.close()
 
     def _take_events(self) -> None:
-        for number in range(DRAIN):  # each event is taken only when it will be looked at: none may be left in hand
+        for number in range(DRAIN):  # an event is taken only to be handled at once: none is lost if a part fails
             match self.link.next_event(0.0 if number else WAIT_S):
                 case None:
                     return
@@ -252,13 +252,13 @@ class Service:
         write_status(self.config.state, facts)
 
     def _limited(self) -> dict[str, int]:
-        """The devices over their budgets, told to the log too."""
+        """The devices over their budgets, which are logged too."""
         for line in self.limiter.news():
             log.warning("%s", line)
         return self.limiter.limited()
 
     def _watch_floods(self) -> None:
-        """Let the broker keep what is dropped here in masses."""
+        """Unsubscribe from flooding devices, so that their messages stay at the broker."""
         if not self.quarantine.due(self.now()):
             return
         for device, count in self.link.dropped().items():
@@ -311,9 +311,9 @@ def _endpoint(service: Service) -> contextlib.AbstractContextManager[object]:
 
 
 def serve(config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
-    """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until no round is left to do.
+    """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until all rounds are done.
 
-    `new_key`: the fleet has been given another signing key.
+    `new_key`: the fleet has a new signing key.
     """
     sys.setswitchinterval(SWITCH_S)
     with only_service(config.state):

@@ -60,8 +60,8 @@ def run_jobs(jobs: Sequence[Job], *, at_once: int, show: Callable[[Progress], No
 def _progress(
     total: int, waiting: Sequence[Job], running: Running, ended: tuple[Hashable, float, bool] | None = None
 ) -> Progress:
-    said = {str(job.key): last_line(job.log) for job in running}
-    return Progress(total=total, done=total - len(waiting) - len(running), running=said, ended=ended)
+    lines = {str(job.key): last_line(job.log) for job in running}
+    return Progress(total=total, done=total - len(waiting) - len(running), running=lines, ended=ended)
 
 
 def _start(job: Job) -> Child:

@@ -33,7 +33,7 @@ def source_files() -> list[Path]:
     """The tracked Python files outside the tests; all of them where git is not at hand."""
     try:
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "*.py"], cwd=ROOT, capture_output=True, check=True, text=True, timeout=30
+            ["git", "ls-files", "-z", "*.py"], cwd=ROOT, capture_output=True, check=True, text=True, timeout=120
         ).stdout
         files = [ROOT / name for name in listed.split("\0") if name]
     except (OSError, subprocess.SubprocessError):

@@ -30,24 +30,24 @@ class Downlink:
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
     ) -> None:
-        """`ca` is the authority that boards which enrol are certified by; `learn` is told of those approved."""
+        """`ca` is the authority that certifies boards at enrolment; `learn` is called with approved boards."""
         self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
         self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
         self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
 
     def forget(self) -> None:
-        """A new connection: nothing was said."""
+        """A new connection: nothing is published yet."""
         self.publisher.forget()
         self.desired.forget()
         self.enrolments.forget()
 
     def say(self) -> None:
-        """Publish settings and answers that were not said yet; models and instructions follow from the round."""
+        """Publish pending settings and answers; models and instructions are derived from the round."""
         self.desired.say()
         self.enrolments.say()
 
     def run(self, command: Command, now: float) -> bool:
-        """Do what the operator has asked, if it is about settings or enrolment; False if it is not."""
+        """Execute a command of the operator about settings or enrolment; False if it is about something else."""
         if command.verb == SET:
             self.desired.run(command, now)
         elif command.verb == ENROL:

@@ -69,7 +69,7 @@ class Enrolments:
         self._unsaid = self._answered()
 
     def say(self) -> None:
-        """Publish the answers that boards may come back for; those of boards that are online are cleared."""
+        """Publish answers for boards that may reconnect for them; clear those of boards that are online."""
         for device in sorted(self._unsaid):
             entry = self._known[device]
             payload = b"" if entry["status"] == "enrolled" else self._answer(device, entry)
@@ -123,7 +123,7 @@ class Enrolments:
         log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys))
 
     def _refuse(self, device: str, request: Request, first: dict[str, Any]) -> None:
-        """Another board asks, with other keys than the `first`."""
+        """Refuse a board with other keys than those of the `first` request."""
         from wire.enrolment import shown
 
         same = first["claim"] == request.claim
@@ -136,7 +136,7 @@ class Enrolments:
         self._tell(device, {"keys": request.keys, "status": "refused", "reason": reason})
 
     def _tell(self, device: str, entry: dict[str, Any]) -> None:
-        """Answer whoever listens now."""
+        """Publish an answer that is not retained."""
         self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, entry), False)
 
     def run(self, command: Command) -> None:

@@ -1,6 +1,6 @@
-"""What each device is told of a round: a job while it is asked, else an offer of its prototype's newest model.
+"""Instructions of devices in a round: a job for an invited device, otherwise an offer of its prototype's newest model.
 
-Computed anew from the journal and the engine's state; the publisher says only what differs from what it said before.
+Derived from the journal and the engine's state each time; the publisher sends only the differences.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
 
 
 def _side_artifact(row: RoundRow, journal: Journal) -> str | None:
-    """What devices learn from in this round beside their models: made at the end of one before it."""
+    """The side artifact of this round, made at the end of an earlier one."""
     name = read_recipe(row.recipe).side_artifact
     made = None if name is None else journal.current().get(name)
     return None if made is None else made.digest

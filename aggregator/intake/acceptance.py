@@ -39,7 +39,7 @@ STALE_S = 6 * 3600.0
 
 
 class Rounds(Protocol):
-    """What acceptance needs from the rest of the service."""
+    """The interface to the open round."""
 
     def judge(self, device: str, number: int) -> Verdict:
         """Whether an update of that round can be accepted."""

@@ -1,4 +1,4 @@
-"""What the desk asks of the rounds: may this update be taken, and what was its device asked?"""
+"""The open round as acceptance sees it: whether an update is accepted now, and the job of its device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["OpenRound"]
 
 
 class OpenRound:
-    """The open round as updates are judged by it (`aggregator/intake/acceptance.py`: Rounds); `state` is the engine's.
+    """Judges updates by the open round (`aggregator/intake/acceptance.py`: Rounds); `state` is the engine's.
 
-    Keeps the invitations of one round and the tensors of one artifact per prototype, which every update is held to.
+    Caches the invitations of one round, and of one artifact per prototype the reference for checks.
     """
 
     def __init__(
@@ -33,16 +33,16 @@ class OpenRound:
         clock: Callable[[], float],
     ) -> None:
         self._state, self._journal, self._blobs, self._classes, self._clock = state, journal, blobs, classes, clock
-        self._published: dict[str, tuple[str, Published]] = {}  # by prototype: the artifact last asked for
+        self._published: dict[str, tuple[str, Published]] = {}  # by prototype: the last artifact
         self._invitations: tuple[int, dict[str, Invitation]] = (0, {})
 
     def forget(self) -> None:
-        """The journal may hold other invitations than were read."""
+        """The cached invitations may be out of date."""
         self._invitations = (0, {})
 
     @property
     def number(self) -> int:
-        """The open round, or the last one."""
+        """Number of the open round, or of the last one."""
         return self._state().round
 
     def now(self) -> float:
@@ -50,14 +50,14 @@ class OpenRound:
         return self._clock()
 
     def judge(self, device: str, number: int) -> Verdict:
-        """Whether an update of that round can be taken."""
+        """Whether an update of that round can be accepted."""
         verdict = judge(self._state(), device, number)
         if verdict == Verdict(late=True) and self._journal.has_update(device, number):
             return Verdict(RefusalReason.ALREADY_KEPT)
         return verdict
 
     def asked(self, device: str, number: int) -> Asked | None:
-        """What the device was asked in that round."""
+        """The job of the device in that round."""
         if self._invitations[0] != number:
             self._invitations = number, {i.device: i for i in self._journal.invitations(number)}
         invitation = self._invitations[1].get(device)

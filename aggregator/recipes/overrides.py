@@ -61,7 +61,7 @@ class PartOptions(Settings, frozen=True, kw_only=True):
 
 
 class LocalOverrides(Settings, frozen=True, kw_only=True):
-    """What devices are told: edge_agent/objectives/{fedgen_weights,personal}.py, aggregator/recipes/lr_decay.py."""
+    """Parameters for devices: edge_agent/objectives/{fedgen_weights,personal}.py, aggregator/recipes/lr_decay.py."""
 
     generated_weight: Weight | None = None
     generated_kl: Weight | None = None
@@ -77,7 +77,7 @@ class LocalOverrides(Settings, frozen=True, kw_only=True):
     personal_weight: Weight | None = None
 
 
-#: Of personal models, unless the user says otherwise; docs/fusion.md has what they were chosen by.
+#: Defaults for personal models; docs/fusion.md has the measurements behind them.
 PERSONAL_MODELS: Mapping[str, float] = {"personal_keep": 0.5, "personal_weight": 0.3}
 _FIXED = ("name", "title", "paper", "note", "source_optional", "update", "local", "options")  # of Recipe
 _MAY_BE_NONE = ("sample",)  # beside parts, of which `_check_part` knows
@@ -90,7 +90,7 @@ GENERATOR: Mapping[str, Field] = {
 
 
 def _overridable() -> Iterator[Field]:
-    """Fields of a recipe, those of its distillation in their place; no default of theirs counts."""
+    """Fields of a recipe, with those of its distillation instead of `distillation`; without defaults."""
     for name, field in describe(Recipe).items():
         if name == "distill":
             yield from describe(Distillation).values()
@@ -164,7 +164,7 @@ def _personal(told: Mapping[str, float]) -> dict[str, float]:
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str = "fusion") -> dict[str, Any]:
-    """The overrides that are given, each of its type; `ConfigError` names the one that is not, or is unknown."""
+    """The given overrides, checked; `ConfigError` names one that is unknown or of another type."""
     table = {name: list(value) if isinstance(value, tuple) else value for name, value in overrides.items()}
     values = given(KEYS, table, where, environ={})
     if 0 < values.get("max_examples_ratio", 0) < 1:

@@ -7,9 +7,9 @@ The service writes the journal before it notifies the engine (`Stored`: the upda
 of an event in one transaction, adopts the new state when that is durable, and then executes the actions. After a
 restart, or a write that failed, the same state is built from the journal (`aggregator/rounds/restore.py`).
 
-A device is online if it has said so on the current connection to the broker: directly, or by its retained state. After
-a restart, and whenever the connection is lost, nobody is. Devices that were online before are waited for before a round
-is opened, for SETTLE_S seconds at most.
+A device is online if it published `online` on the current connection to the broker, directly or as its retained state.
+After a restart, and whenever the connection is lost, no device is. Before a round is opened, the engine waits up to
+SETTLE_S seconds for devices that were online before.
 
     event        COLLECTING                  FUSING                                     STARTING, a round open
     GaveUp       fuse a quorum if it is the  -                                          -
@@ -139,7 +139,7 @@ class RoundState:
     round: int = 0  # the open one, or the last one
     completed: int = 0  # rounds that were fused
     devices: Mapping[str, Seen] = field(default_factory=dict)
-    unheard: frozenset[str] = frozenset()  # online before the last connection, not heard of since
+    unheard: frozenset[str] = frozenset()  # online before the last connection, without a message since
     settled: float = math.inf  # when they are no longer waited for
     invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
     answered: frozenset[str] = frozenset()

@@ -239,7 +239,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """These devices were online before the last connection, and were not heard of since."""
+    """These devices were online before the last connection, and have sent nothing since."""
 
     devices: tuple[str, ...]
 

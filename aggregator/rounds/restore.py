@@ -42,7 +42,7 @@ def accuracies(journal: Journal) -> dict[str, float]:
 def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) -> RoundState:
     """The state according to the journal; devices that are no longer `known` are omitted.
 
-    None is online before the broker says so.
+    Devices count as online once the broker delivers their states.
     """
     devices = {
         row.id: Seen(

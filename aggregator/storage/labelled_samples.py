@@ -15,7 +15,7 @@ __all__ = ["load_validation"]
 
 
 def load_validation(path: Path, input_shape: tuple[int, ...], classes: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Inputs and labels; `DataError` says what does not fit the task."""
+    """Inputs and labels; `DataError` if they do not fit the task."""
     samples = load_samples(path)
     if samples.x.shape[1:] != input_shape:
         raise DataError(f"{path}: x is {samples.x.shape}, expected (N, {', '.join(map(str, input_shape))})")

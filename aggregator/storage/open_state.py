@@ -1,4 +1,4 @@
-"""Opening a state folder: it is whole, it belongs to this fleet, and its models were signed with this key."""
+"""Opens a state folder: checks that it is intact, of this fleet, and that its models were signed with this key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_state(
 ) -> tuple[Journal, Blobs]:
     """The journal and the blobs of the folder `state`, claimed for `fleet` and the signing key in the file `key`.
 
-    `new_key`: the fleet has been given another key; `timeout`: seconds to wait for another process that writes.
+    `new_key`: the fleet has a new key; `timeout`: seconds to wait for another process that writes.
     """
     public = public_key_hex(load_private_key(key).public_key())
     check_before_opening(state)
@@ -35,14 +35,14 @@ def open_state(
 
 
 def _check_owner(journal: Journal, state: Path, fleet: str) -> None:
-    """A state folder belongs to one fleet for good."""
+    """Refuse the state folder of another fleet."""
     owner = journal.get("fleet", fleet)
     if owner != fleet:
         raise ConfigError(f"{state}: belongs to fleet {owner!r}; give fleet {fleet!r} a folder of its own")
 
 
 def _check_key(journal: Journal, key: Path, public: str) -> None:
-    """Devices trust one signing key, so a fleet goes on with the one that it began with."""
+    """Refuse another signing key than the fleet began with: devices trust only that one."""
     signer = journal.get("key", public)
     if signer != public:
         raise ConfigError(

@@ -23,9 +23,9 @@ class DeviceRow:
     prototype: str | None = None
     board: str = ""
     examples: int = 0
-    status: str = "unknown"  # online, offline, lost, or not heard of since the last connection
+    status: str = "unknown"  # online, offline, lost, or unknown since the last connection
     session: int = 0
-    seen: float = 0.0  # when it has last said anything
+    seen: float = 0.0  # time of its last message
     accepted: int = 0
     refused: int = 0
     late: int = 0
@@ -111,10 +111,10 @@ class ModelRow:
 
     digest: str
     prototype: str
-    round: int  # after which it was fused; 0: the start
+    round: int  # in which it was fused; 0: the first model
     origin: str  # start, fused or rollback
     recipe: str
-    parents: tuple[str, ...]  # the model before, then updates
+    parents: tuple[str, ...]  # the previous model, then updates
     metrics: Mapping[str, float]
     size: int
     created: float

@@ -11,7 +11,7 @@ produces the same bits.
             of a fused round also "report": {"devices": {...}, "seconds": {...}}
             of an examination {"task": ..., "culprits": {device: reason}}
             {"error": "..."}; with "storage": true it is a disk error, and a retry may help; "traceback" of an error
-            that is none of ours: raised by a user's part, or not foreseen
+            raised by a user's part, or unexpected
 
 The first line is the setup: state folder, key, fleet, seed, task, prototypes, fusion.
 """
@@ -110,7 +110,7 @@ def _facts(digest: str, header: ModelHeader) -> dict[str, Any]:
 
 
 def _traceback_of_others(error: EdgestillError) -> dict[str, str]:
-    """Where the code of somebody else raised what became a one-line error; nothing if all of it is ours."""
+    """The traceback of an error that was raised outside of our packages; empty for our own errors."""
     cause = error.__cause__
     if cause is None or isinstance(cause, EdgestillError | OSError):
         return {}

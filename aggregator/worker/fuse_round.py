@@ -134,7 +134,7 @@ class Fuser:
         return {EXTRACTOR_ROUND: before[EXTRACTOR_ROUND]} if EXTRACTOR_ROUND in before else {}
 
     def _publish_side_artifact(self, made: SideArtifact, round_number: int, recipe: str) -> tuple[str, ModelHeader]:
-        """What devices learn from beside their models: an artifact like a model, float16, for all prototypes."""
+        """The side artifact: sealed like a model, float16, the same for all prototypes."""
         header = made.header(round_number, recipe)
         body = encode(pack_state(made.tensors, floats="fp16"))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header

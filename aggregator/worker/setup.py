@@ -1,4 +1,4 @@
-"""What the worker process is told first: where everything is, and what it builds and fuses."""
+"""The setup of the worker process, its first line of input: paths, prototypes, task and fusion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["worker_setup"]
 
 
 def worker_setup(config: FleetConfig) -> dict[str, Any]:
-    """As `aggregator/worker/__main__.py` reads it."""
+    """The line, as `aggregator/worker/__main__.py` reads it."""
     task = config.task
     return {
         "state": str(config.state),

@@ -37,5 +37,5 @@ def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]], *, p
         print_table(f"\neach device's {model} after its training", ["on", "mean", "worst", "best"], rows)
     means = [(words, found.mean) for key, words in SLICES if (found := extremes(others, key)) is not None]
     if means:
-        told = ", ".join(f"{100 * mean:.1f} % on {words}" for words, mean in means)
-        out.print(f"attackers' own models, mean: {told}", soft_wrap=True)
+        text = ", ".join(f"{100 * mean:.1f} % on {words}" for words, mean in means)
+        out.print(f"attackers' own models, mean: {text}", soft_wrap=True)

@@ -43,20 +43,20 @@ class Channel:
     def __init__(self, reading: tuple[Connection, Slots], writing: tuple[Connection, Slots]) -> None:
         (self._reading, self._there), (self._writing, self._here) = reading, writing
 
-    def send(self, kind: str, facts: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> None:
+    def send(self, kind: str, fields: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> None:
         """Write a frame; `OSError` if the other end is closed."""
         slots = [self._here.put(blob) for blob in blobs]
-        where = [(len(blob), slot) for blob, slot in zip(blobs, slots, strict=True)]
-        self._writing.send_bytes(_encoder.encode((kind, facts, where)))
+        layout = [(len(blob), slot) for blob, slot in zip(blobs, slots, strict=True)]
+        self._writing.send_bytes(_encoder.encode((kind, fields, layout)))
         for blob, slot in zip(blobs, slots, strict=True):
             for piece in _pieces(blob) if slot is None else ():
                 self._writing.send_bytes(piece)
 
     def receive(self) -> Frame:
         """Wait for a frame; `EOFError` or `OSError` if the other end is closed."""
-        kind, facts, where = _decoder.decode(self._reading.recv_bytes())
-        blobs = [self._read(size) if slot is None else self._there.get(slot, size) for size, slot in where]
-        return Frame(kind, facts, blobs, lambda: self._free([slot for _, slot in where if slot is not None]))
+        kind, fields, layout = _decoder.decode(self._reading.recv_bytes())
+        blobs = [self._read(size) if slot is None else self._there.get(slot, size) for size, slot in layout]
+        return Frame(kind, fields, blobs, lambda: self._free([slot for _, slot in layout if slot is not None]))
 
     def _read(self, size: int) -> bytearray:
         data, got = bytearray(size), 0

@@ -51,12 +51,12 @@ class Actor:
         self, config: dict[str, Any], facts: dict[str, Any], arrays: Sequence[Any], test: Sequence[Any]
     ) -> None:
         torch.set_num_threads(1)
-        told = SimulationConfig.from_json(config)
+        settings = SimulationConfig.from_json(config)
         dataset = Dataset(**facts, **dict(zip(ARRAYS, arrays, strict=True)))
         x, y = (torch.from_numpy(array.copy()) for array in test)
         self._bench = Bench(
-            devices=make_devices(told, dataset),
-            models={name: build(_spec(name, told, dataset)) for name in told.prototypes},
+            devices=make_devices(settings, dataset),
+            models={name: build(_spec(name, settings, dataset)) for name in settings.prototypes},
             test=(x, y),
             device=find_device(told.compute),
         )

@@ -76,17 +76,17 @@ def obey(frame: Frame, bench: Bench, held: dict[str, Artifact], send: Send) -> N
         case "round":
             bench.open(_news(facts, held))
         case "train":
-            rest = iter(blobs)
-            kept = [{name: bytes(next(rest)) for name in names} for names in facts["kept"]]
+            remaining = iter(blobs)
+            kept = [{name: bytes(next(remaining)) for name in names} for names in facts["kept"]]
             for answer in bench.train(list(zip(facts["devices"], kept, strict=True))):
                 message = b"" if answer.message is None else answer.message
-                told = {
+                report = {
                     "kept": list(answer.kept),
                     "reason": answer.reason,
                     "train_s": answer.train_s,
                     "encode_s": answer.encode_s,
                 }
-                send("answer", told, [message, *answer.kept.values()])
+                send("answer", report, [message, *answer.kept.values()])
         case "call":
             send("called", {"answer": call(facts["call"], facts["request"])}, [])
         case "score":

@@ -26,8 +26,8 @@ INDEX_START = "# Results\n\nPages made by `edgestill experiment`"
 def markdown(experiment: Experiment, facts: Mapping[str, Any]) -> str:
     """The page."""
     template = _templates().get_template("page.md.j2")
-    said = {**facts, "name": facts["experiment"], "title": experiment.title, "about": experiment.about.strip()}
-    return template.render(said)
+    fields = {**facts, "name": facts["experiment"], "title": experiment.title, "about": experiment.about.strip()}
+    return template.render(fields)
 
 
 def index(pages: Sequence[Mapping[str, Any]]) -> str:

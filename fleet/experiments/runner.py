@@ -21,5 +21,5 @@ def run_all(
 
 
 def _job(experiment: str, work: Work, store: Store) -> Job:
-    told = (experiment, work.run, work.fidelity, str(work.seed), str(store.folder))
-    return Job(key=work, arguments=module_arguments("fleet.experiments.worker", *told), log=store.log(work))
+    arguments = (experiment, work.run, work.fidelity, str(work.seed), str(store.folder))
+    return Job(key=work, arguments=module_arguments("fleet.experiments.worker", *arguments), log=store.log(work))

@@ -64,33 +64,33 @@ def size_that_pays(model: nn.Module) -> int:
     return max(1, min(MOST, CACHE // (4 * sum(p.numel() for p in model.parameters()))))
 
 
-def train_stacked(model: nn.Module, pupils: Pupils, how: LocalTraining) -> Stack:
+def train_stacked(model: nn.Module, pupils: Pupils, training: LocalTraining) -> Stack:
     """Train copies of the perceptron `model`, one per device; `model` itself is not changed."""
     sizes = pupils.sizes
     if not all(sizes):
         raise ConfigError("local training: the device has no samples")
     # sorted by size, so that devices with equal batch sizes are mostly adjacent
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
-    stack = Stack(model, how, order, [dropout_rng(pupils.generators[k]) for k in order])
-    for steps in _in_step(pupils, order, how):
+    stack = Stack(model, training, order, [dropout_rng(pupils.generators[k]) for k in order])
+    for steps in _in_step(pupils, order, training):
         at = 0
         for size, group in groupby(steps, key=lambda step: 0 if step is None else len(step[1])):
-            given = cast("list[tuple[bool, Tensor]]", list(group))
+            minibatches = cast("list[tuple[bool, Tensor]]", list(group))
             if size:
-                chosen = torch.cat([samples for _, samples in given])
+                chosen = torch.cat([samples for _, samples in minibatches])
                 rows, labels = pupils.rows.index_select(0, chosen), pupils.y.index_select(0, chosen)
-                stack.step(at, [counts for counts, _ in given], pupils.shelf, rows, labels)
-            at += len(given)
+                stack.step(at, [counts for counts, _ in minibatches], pupils.shelf, rows, labels)
+            at += len(minibatches)
     return stack
 
 
-def _in_step(pupils: Pupils, order: Sequence[int], how: LocalTraining) -> Iterator[list[Step]]:
+def _in_step(pupils: Pupils, order: Sequence[int], training: LocalTraining) -> Iterator[list[Step]]:
     """The next mini-batch of every device, until all have finished."""
     starts = [0, *accumulate(pupils.sizes)]
 
     def of(k: int) -> Iterator[tuple[bool, Tensor]]:
         size, generator = pupils.sizes[k], pupils.generators[k]
-        return schedule(lambda: batches(size, how.batch_size, generator, first=starts[k]), how)
+        return schedule(lambda: batches(size, training.batch_size, generator, first=starts[k]), training)
 
     running = [of(k) for k in order]
     while any(steps := [next(one, None) for one in running]):
@@ -104,11 +104,11 @@ class Stack:
     """
 
     def __init__(
-        self, model: nn.Module, how: LocalTraining, order: Sequence[int], droppers: Sequence[torch.Generator]
+        self, model: nn.Module, training: LocalTraining, order: Sequence[int], droppers: Sequence[torch.Generator]
     ) -> None:
         layers, count = chain_of(model), len(order)
         assert layers is not None, "a perceptron"
-        self._how, self._layers, self._droppers = how, layers, droppers
+        self._training, self._layers, self._droppers = training, layers, droppers
         self._at = {k: at for at, k in enumerate(order)}
         weights = [layer.linear.weight for layer in layers]
         biases = [cast("nn.Parameter | None", layer.linear.bias) for layer in layers]
@@ -119,7 +119,7 @@ class Stack:
         self._names = [names[id(parameter)] for parameter in learned]
         self._start = [parameter.detach() for parameter in learned]
         self._params = [_aligned(count, *p.shape).copy_(p) for p in self._start]
-        self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if how.momentum else []
+        self._velocity = [_aligned(*p.shape).zero_() for p in self._params] if training.momentum else []
         self._totals = torch.zeros(count, dtype=torch.float64)
         self._counted, self._steps = [0] * count, [0] * count
         self._diverged: dict[int, DivergedError] = {}  # by position in the stack
@@ -190,7 +190,7 @@ class Stack:
         factors = []
         for k, value in enumerate(squared.tolist()):
             try:
-                factors.append(clip_factor(value, self._how.clip))
+                factors.append(clip_factor(value, self._training.clip))
             except DivergedError as error:
                 self._diverged.setdefault(first + k, error)
                 factors.append(1.0)
@@ -204,7 +204,7 @@ class Stack:
     def _room(self, count: int, rows: int) -> _Room:
         room = self._rooms.get((count, rows))
         if room is None:
-            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows, clips=self._how.clip > 0)
+            room = self._rooms[count, rows] = _Room.of(self._layers, count, rows, clips=self._training.clip > 0)
         return room
 
     def _part(self, first: int, count: int) -> _Part:
@@ -237,12 +237,15 @@ class Stack:
 
     def _add_gradient(self, at: int, part: _Part, g: Tensor, a: Tensor, *, small: bool) -> None:
         """Add the gradients of layer `at` to its velocities or, without momentum, to its weights and biases."""
-        how = self._how
-        beta, alpha = (how.momentum, 1.0) if self._velocity else (1 - how.lr * (how.weight_decay + how.prox), -how.lr)
+        training = self._training
+        if self._velocity:
+            beta, alpha = training.momentum, 1.0
+        else:
+            beta, alpha = 1 - training.lr * (training.weight_decay + training.prox), -training.lr
         moved = part.velocity or part.params
         if small:
-            for one, own, inputs in zip(moved[at], g, a, strict=True):
-                one.addmm_(own.t(), inputs, beta=beta, alpha=alpha)
+            for one, errors, inputs in zip(moved[at], g, a, strict=True):
+                one.addmm_(errors.t(), inputs, beta=beta, alpha=alpha)
         else:
             moved[at].baddbmm_(g.transpose(1, 2), a, beta=beta, alpha=alpha)
         if (bias := self._bias_at[at]) is not None:
@@ -250,17 +253,17 @@ class Stack:
 
     def _finish(self, part: _Part) -> None:
         """The terms that do not depend on the mini-batch: proximal term, weight decay, and the step of the velocity."""
-        how, params, velocity = self._how, part.params, part.velocity
-        received = [p.expand(q.shape) for p, q in zip(self._start, params, strict=True)] if how.prox else []
+        training, params, velocity = self._training, part.params, part.velocity
+        received = [p.expand(q.shape) for p, q in zip(self._start, params, strict=True)] if training.prox else []
         if not velocity:
-            if how.prox:
-                torch._foreach_add_(params, received, alpha=how.lr * how.prox)
+            if training.prox:
+                torch._foreach_add_(params, received, alpha=training.lr * training.prox)
             return
-        if how.weight_decay or how.prox:
-            torch._foreach_add_(velocity, params, alpha=how.weight_decay + how.prox)
-        if how.prox:
-            torch._foreach_add_(velocity, received, alpha=-how.prox)
-        torch._foreach_add_(params, velocity, alpha=-how.lr)
+        if training.weight_decay or training.prox:
+            torch._foreach_add_(velocity, params, alpha=training.weight_decay + training.prox)
+        if training.prox:
+            torch._foreach_add_(velocity, received, alpha=-training.prox)
+        torch._foreach_add_(params, velocity, alpha=-training.lr)
 
 
 def _multiply(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None, *, small: bool) -> Tensor:

@@ -182,8 +182,10 @@ class MqttSimulation:
             invited, updates = journal.invitations(row.number), journal.updates(row.number)
             report, lost = journal.report(row.number), self._lost(journal, row)
         fused = {m.prototype: m for m in models.values() if m.round == row.number and m.origin == "fused"}
-        told = self.simulation.recipe.side_artifact
-        side_artifact = next((m.size for m in models.values() if m.prototype == told and m.round == row.number - 1), 0)
+        prototype = self.simulation.recipe.side_artifact
+        side_artifact = next(
+            (m.size for m in models.values() if m.prototype == prototype and m.round == row.number - 1), 0
+        )
         own: dict[str, OwnScore] = {}
         if last and self.config.scores_devices(self.config.rounds):
             stored = stored_updates(self.state / "blobs", updates, {i.device: i.model for i in invited})
@@ -249,7 +251,7 @@ class MqttSimulation:
             write_atomic(folder / "agent.toml", self._agent_toml(device, key.public_key()))
 
     def _fleet_toml(self) -> str:
-        config, how = self.config, self.config.training
+        config, training = self.config, self.config.training
         spec = self.simulation.groups[0].model.spec
         return toml_text(
             {
@@ -270,16 +272,16 @@ class MqttSimulation:
                     "min_devices": len(self.devices) if config.fraction == 1 else self.simulation.per_round,
                 },
                 "train": {
-                    "lr": how.lr,
-                    "batch_size": how.batch_size,
-                    "epochs": how.epochs,
-                    "steps": how.steps,
-                    "momentum": how.momentum,
-                    "weight_decay": how.weight_decay,
-                    "prox": how.prox,
-                    "clip": how.clip,
-                    "least_steps": None if how.epochs is None else how.least_steps,
-                    "most_steps": None if how.epochs is None else how.most_steps,
+                    "lr": training.lr,
+                    "batch_size": training.batch_size,
+                    "epochs": training.epochs,
+                    "steps": training.steps,
+                    "momentum": training.momentum,
+                    "weight_decay": training.weight_decay,
+                    "prox": training.prox,
+                    "clip": training.clip,
+                    "least_steps": None if training.epochs is None else training.least_steps,
+                    "most_steps": None if training.epochs is None else training.most_steps,
                 },
                 "fusion": self._fusion(),
                 "devices": {d.id: Inline(key=public_key_hex(d.key.public_key())) for d in self.devices},

@@ -39,8 +39,12 @@ class Processes:
         """Raise if a child has exited with an error, with the last line of its log."""
         for name, process in self.running.items():
             if process.poll() not in (None, 0):
-                said = last_line(self.folder / f"{name}.log") or "its log is empty"
-                raise RoundError(f"{name} {how_it_ended(process.returncode)}: {said}")
+                line = self.last_line(name) or "its log is empty"
+                raise RoundError(f"{name} {how_it_ended(process.returncode)}: {line}")
+
+    def last_line(self, name: str) -> str:
+        """The last line of a child's log; empty if there is none."""
+        return last_line(self.folder / f"{name}.log")
 
     def ended(self, name: str) -> bool:
         """Whether a child has ended."""

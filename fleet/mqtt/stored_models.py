@@ -33,7 +33,7 @@ def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str,
 def read_kept_models(folder: Path, devices: Sequence[SimulatedDevice]) -> None:
     """Load into each device the local state that its agent keeps below `folder`."""
     for device in devices:
-        for what in (EXTRACTOR, PERSONAL):
-            path = learned_path(folder / device.id / "state", device.prototype, what)
+        for kind in (EXTRACTOR, PERSONAL):
+            path = learned_path(folder / device.id / "state", device.prototype, kind)
             if path.is_file():
-                device.kept[what] = path.read_bytes()
+                device.kept[kind] = path.read_bytes()

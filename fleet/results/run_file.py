@@ -136,7 +136,7 @@ class RoundResult:
         try:
             return cls(
                 round=int(facts["round"]),
-                prototypes={n: PrototypeResult(**{**unscored, **told}) for n, told in facts["prototypes"].items()},
+                prototypes={n: PrototypeResult(**{**unscored, **fields}) for n, fields in facts["prototypes"].items()},
                 seconds=float(facts["seconds"]),
                 devices=dict(facts["devices"]),
                 seconds_by={stage: float(seconds) for stage, seconds in facts["seconds_by"].items()},
@@ -263,8 +263,8 @@ def _from_schema_1(facts: dict[str, Any]) -> dict[str, Any]:
     def result(p: Any) -> Any:
         if not isinstance(p, dict) or "accuracy_quantized" not in p:
             return p
-        told = {k: v for k, v in p.items() if k not in ("accuracy_quantized", "loss", "average_accuracy")}
-        return {**told, "accuracy": p["accuracy_quantized"], "accuracy_float": p.get("accuracy")}
+        kept = {k: v for k, v in p.items() if k not in ("accuracy_quantized", "loss", "average_accuracy")}
+        return {**kept, "accuracy": p["accuracy_quantized"], "accuracy_float": p.get("accuracy")}
 
     def one_round(r: Any) -> Any:
         if not isinstance(r, dict) or not isinstance(r.get("prototypes"), dict):

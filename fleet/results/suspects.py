@@ -38,20 +38,20 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
     """
     of = prototypes or {}
     scores: dict[str, list[float]] = {}
-    for name, facts in devices.items():
-        if facts.get("score") is not None:
-            scores.setdefault(of.get(name, ""), []).append(facts["score"])
+    for name, report in devices.items():
+        if report.get("score") is not None:
+            scores.setdefault(of.get(name, ""), []).append(report["score"])
     usual = {group: median(values) for group, values in scores.items() if len(values) >= FEW}
-    averaged = {of.get(name, "") for name, facts in devices.items() if facts.get("weight")}
+    averaged = {of.get(name, "") for name, report in devices.items() if report.get("weight")}
     found = []
-    for name, facts in devices.items():
-        score, weight = facts.get("score"), facts.get("weight")
+    for name, report in devices.items():
+        score, weight = report.get("score"), report.get("weight")
         least = BELOW * usual.get(of.get(name, ""), 0.0)
-        if facts.get("screened") is not None:
-            found.append(Suspect(name, score, f"excluded: {facts['screened']}"))
+        if report.get("screened") is not None:
+            found.append(Suspect(name, score, f"excluded: {report['screened']}"))
         elif weight == 0 and of.get(name, "") in averaged:
             found.append(Suspect(name, score, "no weight"))
-        elif (capped := facts.get("capped")) is not None and capped["claimed"] >= ABSURD * capped["counted"]:
+        elif (capped := report.get("capped")) is not None and capped["claimed"] >= ABSURD * capped["counted"]:
             found.append(Suspect(name, score, f"capped: {capped_text(capped)}"))
         elif score is not None and score < least:
             found.append(Suspect(name, score, "low score"))
@@ -63,10 +63,10 @@ def excluded_in_all(rounds: Sequence[RoundResult], most: int = 8) -> str:
     times: Counter[str] = Counter()
     reasons: dict[str, str] = {}
     for result in rounds:
-        for device, facts in sorted(result.devices.items()):
-            if facts.get("screened") is not None:
+        for device, report in sorted(result.devices.items()):
+            if report.get("screened") is not None:
                 times[device] += 1
-                reasons[device] = facts["screened"]
-    told = [f"{device} in {n} of {len(rounds)} rounds ({reasons[device]})" for device, n in times.most_common(most)]
+                reasons[device] = report["screened"]
+    named = [f"{device} in {n} of {len(rounds)} rounds ({reasons[device]})" for device, n in times.most_common(most)]
     more = [f"and {len(times) - most} more, in run.json and the report"] if len(times) > most else []
-    return ", ".join([*told, *more])
+    return ", ".join([*named, *more])

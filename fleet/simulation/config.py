@@ -201,8 +201,8 @@ class SimulationConfig:
             given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
             given["training"] = LocalTraining(**facts["training"])
             if facts.get("virtual") is not None:
-                told = facts["virtual"]
-                given["virtual"] = VirtualTime(**{**told, "boards": tuple(told["boards"])})
+                virtual = facts["virtual"]
+                given["virtual"] = VirtualTime(**{**virtual, "boards": tuple(virtual["boards"])})
             return cls(**given)
         except (KeyError, TypeError) as error:
             raise ConfigError(f"a configuration of another version: {error}; start a new run") from error

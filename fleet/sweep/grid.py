@@ -62,8 +62,8 @@ class Sweep:
                 own.setdefault(name, dict(self.shared.get(name, {})))[part] = value
             else:
                 own[name] = value
-        told = {key: dict(value) if isinstance(value, dict) else value for key, value in self.shared.items()}
-        return Layer(overlay(Layer(told), Layer(own)).values, self.places)
+        shared = {key: dict(value) if isinstance(value, dict) else value for key, value in self.shared.items()}
+        return Layer(overlay(Layer(shared), Layer(own)).values, self.places)
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -102,27 +102,27 @@ def _table(shared: Settings, key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _axes(table: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
+def _axes(table: Mapping[str, Any], place: str) -> dict[str, list[Any]]:
     axes: dict[str, list[Any]] = {}
     for key, values in table.items():
-        setting, what = find_setting(key, where), f"{where}: {key!r}"
+        setting, label = find_setting(key, place), f"{place}: {key!r}"
         if setting.kind is not dict:
-            axes[setting.name] = [checked(setting, value, what) for value in _several(values, what)]
+            axes[setting.name] = [checked(setting, value, label) for value in _several(values, label)]
         elif isinstance(values, dict):
             for field, several in values.items():
-                inside = f"{where}: '{key}.{field}'"
+                inside = f"{place}: '{key}.{field}'"
                 axes[f"{setting.name}.{field}"] = [scalar(value, inside) for value in _several(several, inside)]
         else:
-            raise ConfigError(f"{where}: write {key!r} as {key}.NAME = [VALUE, ...]")
+            raise ConfigError(f"{place}: write {key!r} as {key}.NAME = [VALUE, ...]")
     return axes
 
 
-def _several(values: Any, what: str) -> list[Any]:
+def _several(values: Any, label: str) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"{what} is {brief(values)}, expected a list of values, such as [0, 1]")
+        raise ConfigError(f"{label} is {brief(values)}, expected a list of values, such as [0, 1]")
     plain = [brief(value, 1000) for value in values]
     if len(set(plain)) < len(plain):
-        raise ConfigError(f"{what}: a value is given twice")
+        raise ConfigError(f"{label}: a value is given twice")
     return values
 
 

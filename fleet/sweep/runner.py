@@ -80,10 +80,10 @@ def plan(sweep: Sweep, out: Path) -> list[Planned]:
     planned, variables = [], from_environment()
     for name, point in names(sweep.points).items():
         own = sweep.layer(point)
-        told = overlay(variables, own)
-        with told.located():
+        settings = overlay(variables, own)
+        with settings.located():
             try:
-                config = configure(told.values)
+                config = configure(settings.values)
             except ConfigError as error:
                 error.args = (f"{error} (run {name})",)
                 raise

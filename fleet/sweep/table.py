@@ -94,7 +94,7 @@ def _all(several: Sequence[dict[str, float]]) -> list[str]:
 def rows_csv(found: Sequence[Row]) -> str:
     """`sweep.csv`: a column per key of the grid, then mean and std of every metric; empty if missing."""
     keys, metrics = list(dict.fromkeys(k for row in found for k in row.point)), _all([row.mean for row in found])
-    head = [*keys, "runs", *(f"{name} {what}" for name in metrics for what in ("mean", "std"))]
+    head = [*keys, "runs", *(f"{name} {statistic}" for name in metrics for statistic in ("mean", "std"))]
     lines = [
         [
             *(row.point.get(key, "") for key in keys),

@@ -26,7 +26,7 @@ from transport.config import BrokerConfig
 from wire.tensors import Tensor, decode, encode
 
 TRAINING = LocalTraining(lr=0.05, batch_size=8, steps=3, momentum=0.9)
-TIMEOUT = 240.0
+TIMEOUT = 240.0  # without progress
 
 
 def toy() -> Dataset:
@@ -107,6 +107,21 @@ def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:
     return {name: decode(open_artifact(blobs.read(current[name].digest))[1]) for name in simulation.config.prototypes}
 
 
+class Patience:
+    """Ends a wait in which nothing happens; how long all of it takes depends on the machine."""
+
+    def __init__(self) -> None:
+        self._progress: object = None
+        self._until = 0.0
+
+    def check(self, progress: object, line: Callable[[], str]) -> None:
+        """Fail if `progress` has been the same for TIMEOUT seconds; `line` is a process's last log line."""
+        now = time.monotonic()
+        if progress != self._progress:
+            self._progress, self._until = progress, now + TIMEOUT
+        assert now < self._until, f"stuck at {progress}: {line()}"
+
+
 def completed(simulation: MqttSimulation) -> int:
     """Rounds that are closed."""
     with simulation.journal() as journal:
@@ -115,10 +130,10 @@ def completed(simulation: MqttSimulation) -> int:
 
 def wait_for_rounds(simulation: MqttSimulation, rounds: int) -> None:
     """Until so many are closed."""
-    deadline = time.monotonic() + TIMEOUT
-    while completed(simulation) < rounds:
+    patience = Patience()
+    while (closed := completed(simulation)) < rounds:
         simulation.processes.check()
-        assert time.monotonic() < deadline, f"stuck: {simulation.processes.last_line('aggregator')}"
+        patience.check(closed, lambda: simulation.processes.last_line("aggregator"))
         time.sleep(0.1)
 
 
@@ -145,10 +160,9 @@ def run_with_crashes(simulation: MqttSimulation, victim: str, points: list[str])
             start_victim()
         else:
             start()
-    deadline = time.monotonic() + TIMEOUT
-    enough = simulation.config.rounds
-    while completed(simulation) < enough:
-        assert time.monotonic() < deadline, f"stuck after {died}: {simulation.processes.last_line(victim)}"
+    patience, enough = Patience(), simulation.config.rounds
+    while (closed := completed(simulation)) < enough:
+        patience.check((closed, len(died)), lambda: simulation.processes.last_line(victim))
         if simulation.processes.ended(victim):
             code = simulation.processes.running[victim].returncode
             assert code == -signal.SIGKILL, f"{victim}: exit {code}: {simulation.processes.last_line(victim)}"

@@ -40,6 +40,11 @@ class Recorder:
                 self.heard.append((decode_instruction(opened.payload), event.payload))
         return self.heard
 
+    def has_offer(self, epoch: int | None = None) -> bool:
+        """Whether the last instruction is an offer, of this epoch."""
+        heard = self.listen()
+        return bool(heard) and isinstance(heard[-1][0], Offer) and epoch in (None, heard[-1][0].epoch)
+
     def replay(self, payload: bytes) -> None:
         for _ in range(3):
             assert self.link.publish(self.topic, payload, retain=True)
@@ -67,7 +72,7 @@ def test_agents_follow_a_restored_backup_at_once_and_refuse_what_was_recorded(tm
         shutil.copytree(simulation.state, backup)
         simulation.start_aggregator()
         wait_for_rounds(simulation, 3)
-        wait_for(lambda: isinstance(recorder.listen()[-1][0], Offer))
+        wait_for(lambda: recorder.has_offer())
         simulation.processes.kill("aggregator")
         recorded = {(type(message), message.round): (message, payload) for message, payload in recorder.listen()}
         old = recorded[Job, 3][0].epoch
@@ -82,7 +87,7 @@ def test_agents_follow_a_restored_backup_at_once_and_refuse_what_was_recorded(tm
         wait_for_rounds(simulation, 3)
         assert_equal(finals(simulation), undisturbed(settings))
         assert log.read_text().count(f"epoch {new}: the aggregator has begun anew") == 1
-        wait_for(lambda: isinstance(recorder.listen()[-1][0], Offer) and recorder.listen()[-1][0].epoch == new)
+        wait_for(lambda: recorder.has_offer(new))
         again = {(type(m), m.round): payload for m, payload in recorder.listen() if m.epoch == new}
         offer = recorder.listen()[-1][0]
         taken = tmp_path / "fleet" / "sim-0" / "state" / "taken"

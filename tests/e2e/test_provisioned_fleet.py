@@ -127,7 +127,7 @@ def test_kits_complete_their_rounds_whatever_others_try_and_all_of_it_is_logged(
         assert eventually(lambda: fleet.children.ended("pi-02"), 120)
         fleet.start("pi-02")  # the round has waited for it
         fleet.until(lambda journal: journal.completed() == 1)
-        assert eventually(lambda: fleet.children.ended("aggregator"), 30)
+        assert eventually(lambda: fleet.children.ended("aggregator"), 120)
         fleet.children.check()
     owner.stop()
     heard = []

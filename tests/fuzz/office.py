@@ -36,7 +36,7 @@ from wire.ids import AGGREGATOR
 from wire.tensors import decode
 from wire.topics import DeviceTopic, UpdateChunk, parse
 
-__all__ = ["Decoders", "Office", "prepare_state"]
+__all__ = ["BUDGETS", "LIMITS", "Decoders", "Office", "prepare_state"]
 
 #: A device that is muted is not looked at any more; nor is one that has spent its budgets, and how soon that is depends
 #: on the machine's speed.

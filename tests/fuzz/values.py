@@ -10,6 +10,9 @@ import msgspec
 
 __all__ = ["encode_mutant", "mutate_value"]
 
+#: Bytes. A message that a device publishes in one packet is never longer: the broker would close its connection.
+MOST = 1_900_000
+
 
 def _nested(depth: int) -> list[Any]:
     value: list[Any] = []
@@ -147,7 +150,7 @@ def _mutate_dict(rng: random.Random, value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def encode_mutant(rng: random.Random, value: Any) -> bytes:
-    """The bytes of a mutated value; now and then something is put into them that is no value at all."""
+    """The bytes of a mutated value, cut to `MOST`; now and then something is put into them that is no value at all."""
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         value = mutate_value(rng, value)
     try:
@@ -157,4 +160,4 @@ def encode_mutant(rng: random.Random, value: Any) -> bytes:
     if rng.random() < 0.1:
         at = rng.randrange(len(data) + 1)
         data = data[:at] + rng.choice(RAW) + data[at + rng.choice([0, 0, 1, 5]) :]
-    return data
+    return data[:MOST]

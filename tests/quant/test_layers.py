@@ -22,23 +22,9 @@ from quant.layers import (
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
 from quant.quantized_weight import QuantizedWeight
 from quant.spectral import Conv2d
+from tests.quant.nets import small_net
 
 QUANTIZED = [p for p in PRECISIONS if p.quantized]
-
-
-def small_net(precision: Precision) -> nn.Sequential:
-    torch.manual_seed(0)
-    layers = layers_for(precision)
-    return nn.Sequential(
-        layers.conv2d(2, 6, 3, padding=1),
-        nn.BatchNorm2d(6),
-        layers.activation(),
-        layers.conv2d(6, 6, 3, stride=2, groups=6, bias=True),
-        nn.BatchNorm2d(6),
-        layers.activation(),
-        nn.Flatten(),
-        layers.linear(24, 3),
-    )
 
 
 @pytest.fixture

@@ -10,28 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from core.errors import ConfigError, ModelError, TensorError
-from quant.layers import effective_weight, layers_for
+from quant.layers import effective_weight
 from quant.pack import load_packed, pack, pack_state, snap_, unpack
 from quant.precision import FP32, PRECISIONS, Precision, parse_precision
 from quant.quantized_weight import QuantizedWeight
+from tests.quant.nets import small_net
 from wire.tensors import Packed, decode, encode
 
 QUANTIZED = [p for p in PRECISIONS if p.quantized]
-
-
-def small_net(precision: Precision, seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    layers = layers_for(precision)
-    return nn.Sequential(
-        layers.conv2d(2, 6, 3, padding=1),
-        nn.BatchNorm2d(6),
-        layers.activation(),
-        layers.conv2d(6, 6, 3, stride=2, groups=6, bias=True),
-        nn.BatchNorm2d(6),
-        layers.activation(),
-        nn.Flatten(),
-        layers.linear(24, 3),
-    )
 
 
 def images(seed: int = 7) -> Tensor:

@@ -22,28 +22,28 @@ __all__ = ["dirichlet_models", "gaussian_models", "sample_models", "sampled_mode
 ALPHA = 0.1  # of the Dirichlet distribution, as in FedRAD's comparison
 
 
-def sampled_models(view: View, weights: Sequence[float], how: str, count: int) -> list[State]:
+def sampled_models(view: View, weights: Sequence[float], method: str, count: int) -> list[State]:
     """`count` models of the prototype's round, without updates of weight 0. Option: `fedbe_alpha`."""
     alpha = number(view, "fedbe_alpha", ALPHA, low=1e-3)
     positive = [weight for weight in weights if weight > 0]
-    return sample_models(trusted(view, weights), positive, how, count, view.rng("fedbe"), alpha=alpha)
+    return sample_models(trusted(view, weights), positive, method, count, view.rng("fedbe"), alpha=alpha)
 
 
 def sample_models(
     states: Sequence[Mapping[str, Tensor]],
     weights: Sequence[float],
-    how: str,
+    method: str,
     count: int,
     generator: torch.Generator,
     *,
     alpha: float = ALPHA,
 ) -> list[State]:
     """`count` models, by `how`: "gaussian" or "dirichlet"."""
-    if how == "gaussian":
+    if method == "gaussian":
         return gaussian_models(states, weights, count, generator)
-    if how == "dirichlet":
+    if method == "dirichlet":
         return dirichlet_models(states, weights, count, generator, alpha=alpha)
-    raise ConfigError(f"sample = {how!r} must be 'gaussian' or 'dirichlet'")
+    raise ConfigError(f"sample = {method!r} must be 'gaussian' or 'dirichlet'")
 
 
 def gaussian_models(

@@ -27,11 +27,11 @@ def by_label(view: View, weights: Sequence[float]) -> State:
     if not any(weights):
         return keep_previous(view)
     state = mean(view, weights)
-    told = [(update, weight) for update, weight in zip(view.updates, weights, strict=True) if weight]
-    counts = label_counts([update for update, _ in told], len(state[BIAS]))  # (K, C)
-    trust = torch.tensor([weight for _, weight in told])[:, None]
+    weighted = [(update, weight) for update, weight in zip(view.updates, weights, strict=True) if weight]
+    counts = label_counts([update for update, _ in weighted], len(state[BIAS]))  # (K, C)
+    trust = torch.tensor([weight for _, weight in weighted])[:, None]
     shares = _shares(trust * counts / counts.sum(1, keepdim=True).clamp(min=1e-30), trust)
-    rows = [update.state() for update, _ in told]
+    rows = [update.state() for update, _ in weighted]
     state[WEIGHT] = torch.einsum("kc,kcd->cd", shares, torch.stack([row[WEIGHT].float() for row in rows]))
     state[BIAS] = torch.einsum("kc,kc->c", shares, torch.stack([row[BIAS].float() for row in rows]))
     return state

@@ -144,7 +144,7 @@ def _published(how: Generation, teachers: Teachers, trained: Generated, state: S
 
 
 def _remember(memory: Memory, state: State, adam: Adam, labels: Tensor) -> None:
-    """What `generator_of` reads in the next round."""
+    """Store the generator and its optimizer in the memory, for `generator_of` in the next round."""
     memory.tensors.update({_STATE + name: tensor for name, tensor in state.items()})
     memory.tensors.update({f"{_FIRST}{i}": m for i, m in enumerate(adam.first)})
     memory.tensors.update({f"{_SECOND}{i}": m for i, m in enumerate(adam.second)})

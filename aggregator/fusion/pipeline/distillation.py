@@ -39,7 +39,7 @@ class Lesson:
 
 
 def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, round_number: int) -> Lesson | None:
-    """What teachers there are, on which samples; None without samples or teachers. Nothing is computed yet."""
+    """The teachers and their samples; None without either. Nothing is computed yet."""
     teachers = _received(courses, round_number, server.make_teacher) + [
         OnnxTeacher(device=f"ONNX teacher {n}", graph=graph) for n, graph in enumerate(server.teachers, start=1)
     ]

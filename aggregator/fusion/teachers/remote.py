@@ -47,30 +47,30 @@ def _request(folder: Path, teachers: Sequence[Teacher], x: Tensor) -> dict[str, 
     """A separate folder, all of whose files are sent to the worker."""
     folder.mkdir()
     save_file({"x": x.contiguous()}, folder / "samples")
-    told: list[dict[str, Any]] = []
+    descriptions: list[dict[str, Any]] = []
     for index, teacher in enumerate(teachers):
         file = folder / f"teacher-{index}"
         if isinstance(teacher, OnnxTeacher):
             file.write_bytes(teacher.graph)
-            told.append({"device": teacher.device})
+            descriptions.append({"device": teacher.device})
             continue
         assert isinstance(teacher, StateTeacher)
         save_file({name: w.detach().cpu().contiguous().clone() for name, w in teacher.state().items()}, file)
-        told.append({"device": teacher.device, **teacher.spec.to_json()})
-    return {"folder": str(folder), "teachers": told}
+        descriptions.append({"device": teacher.device, **teacher.spec.to_json()})
+    return {"folder": str(folder), "teachers": descriptions}
 
 
 def serve(request: Mapping[str, Any]) -> dict[str, Any]:
     """In a worker: some teachers, from files to a file."""
     folder = Path(request["folder"])
-    teachers = [_teacher(folder / f"teacher-{n}", facts) for n, facts in enumerate(request["teachers"])]
+    teachers = [_teacher(folder / f"teacher-{n}", description) for n, description in enumerate(request["teachers"])]
     x = load_file(folder / "samples")["x"]
     save_file({"logits": torch.stack(list(all_logits(teachers, x, workers=1)))}, folder / "logits")
     return {}
 
 
-def _teacher(file: Path, facts: Mapping[str, Any]) -> Teacher:
-    if "prototype" not in facts:
-        return OnnxTeacher(device=facts["device"], graph=file.read_bytes())
+def _teacher(file: Path, description: Mapping[str, Any]) -> Teacher:
+    if "prototype" not in description:
+        return OnnxTeacher(device=description["device"], graph=file.read_bytes())
     state = load_file(file)
-    return StateTeacher(device=facts["device"], spec=PrototypeSpec.from_json(facts), state=lambda: state)
+    return StateTeacher(device=description["device"], spec=PrototypeSpec.from_json(description), state=lambda: state)

@@ -32,7 +32,7 @@ SIZE = 10_000  # default of noise and generators
 
 
 def load_source(
-    what: str | Path | nn.Module,
+    source: str | Path | nn.Module,
     input_shape: tuple[int, ...],
     *,
     tokens: int | None = None,
@@ -48,44 +48,44 @@ def load_source(
     and in the stored order. Noise and generators produce `size` samples; `noise_shape` is the input shape of a torch
     module, an ONNX file has its own.
     """
-    what = str(what) if isinstance(what, Path) else what
-    if isinstance(what, str) and what.endswith(".npz"):
-        path = Path(what).expanduser()
+    source = str(source) if isinstance(source, Path) else source
+    if isinstance(source, str) and source.endswith(".npz"):
+        path = Path(source).expanduser()
         x, y = load_inputs(path, labels=bool(classes))
-        rows = choose(what, len(x), y, size=size, fraction=fraction, classes=classes, seed=seed)
-        return check_inputs(what, torch.from_numpy(x[rows]), input_shape, tokens)
+        rows = choose(source, len(x), y, size=size, fraction=fraction, classes=classes, seed=seed)
+        return check_inputs(source, torch.from_numpy(x[rows]), input_shape, tokens)
     if classes or fraction != 1:
-        raise ConfigError(f"source {_name(what)}: it has no classes and no end; give a source size only")
+        raise ConfigError(f"source {_name(source)}: it has no classes and no end; give a source size only")
     if size is not None and size < 1:
-        raise ConfigError(f"source {_name(what)}: size {size}; give at least 1")
+        raise ConfigError(f"source {_name(source)}: size {size}; give at least 1")
     count, generator = SIZE if size is None else size, torch_rng(seed, "source")
-    made = _make(what, count, generator, input_shape, tokens, noise_shape)
-    return check_inputs(_name(what), made, input_shape, tokens)
+    samples = _make(source, count, generator, input_shape, tokens, noise_shape)
+    return check_inputs(_name(source), samples, input_shape, tokens)
 
 
 def _make(
-    what: str | nn.Module,
+    source: str | nn.Module,
     count: int,
     generator: torch.Generator,
     input_shape: tuple[int, ...],
     tokens: int | None,
     noise_shape: tuple[int, ...],
 ) -> Tensor:
-    if isinstance(what, nn.Module):
-        return from_module(what, noise_shape, count, generator)
-    if what.endswith(".onnx"):
-        return from_onnx(Path(what).expanduser(), count, generator)
-    if what == "noise":
+    if isinstance(source, nn.Module):
+        return from_module(source, noise_shape, count, generator)
+    if source.endswith(".onnx"):
+        return from_onnx(Path(source).expanduser(), count, generator)
+    if source == "noise":
         return uniform_noise(count, input_shape, generator, tokens)
-    if what == "noise:gaussian" and tokens is None:
+    if source == "noise:gaussian" and tokens is None:
         return gaussian_noise(count, input_shape, generator)
-    if what == "noise:gaussian":
+    if source == "noise:gaussian":
         raise ConfigError("source noise:gaussian: token ids have no Gaussian; give noise")
-    raise ConfigError(f"source {what!r}: give an .npz with x, a generator as .onnx, {' or '.join(NOISE)}")
+    raise ConfigError(f"source {source!r}: give an .npz with x, a generator as .onnx, {' or '.join(NOISE)}")
 
 
-def _name(what: str | nn.Module) -> str:
-    return what if isinstance(what, str) else type(what).__name__
+def _name(source: str | nn.Module) -> str:
+    return source if isinstance(source, str) else type(source).__name__
 
 
 def choose(

@@ -45,8 +45,8 @@ def afa(view: View) -> list[float]:
     statistics with similarity 0. Weights are all 0 if only blocked devices answered: no device is trusted.
     """
     reference = flag(view, "afa_reference")
-    facts, prefix = view.memory.facts, f"afa/{view.spec}/"
-    trust: dict[str, list[float]] = dict(facts.get(prefix + "trust", {}))
+    memory, prefix = view.memory.facts, f"afa/{view.spec}/"
+    trust: dict[str, list[float]] = dict(memory.get(prefix + "trust", {}))
     allowed = [why is None for why in blocked(view)]
     weights = _weights(view, trust, allowed, reference)
     if not any(weights):
@@ -58,14 +58,14 @@ def afa(view: View) -> list[float]:
         step=number(view, "afa_xi_step", XI_STEP, low=0),
         reference=reference,
     )
-    barred = dict(facts.get(prefix + "blocked", {}))
+    barred = dict(memory.get(prefix + "blocked", {}))
     for device, may, fine in zip(view.devices, allowed, good, strict=True):
         if may:
             alpha, beta = trust.get(device, PRIOR)
             trust[device] = [alpha + fine, beta + (not fine)]
             if is_untrustworthy(*trust[device]):
                 barred[device] = view.number
-    facts[prefix + "trust"], facts[prefix + "blocked"] = trust, barred
+    memory[prefix + "trust"], memory[prefix + "blocked"] = trust, barred
     return _weights(view, trust, good, reference) if reference else [w * g for w, g in zip(weights, good, strict=True)]
 
 
@@ -93,7 +93,7 @@ def similarities(products: Tensor, weights: Tensor) -> Tensor:
 def good_updates(
     products: Tensor, weights: Sequence[float], *, xi: float = XI, step: float = XI_STEP, reference: bool = False
 ) -> list[bool]:
-    """Which updates are good (Algorithm 1); those of weight 0 are not, and are ignored.
+    """Masks of the good updates (Algorithm 1); updates of weight 0 are bad, and ignored.
 
         w = sum p_k n_k w_k / sum p_k n_k over the good;   s_k = cos(w_k, w)
         mean(s) < median(s):  bad are those with s_k < median - xi std

@@ -79,10 +79,10 @@ def answers_of(logits: Tensor) -> Answers:
     count, inputs, classes = logits.shape
     bounded = logits.float().nan_to_num().clamp(-1e4, 1e4)
     together = bounded.median(0).values.softmax(1)  # (N, C)
-    said = torch.nn.functional.one_hot(bounded.argmax(2), classes).sum(1)  # (K, C)
-    label = said.argmax(1)
-    own = bounded.log_softmax(2).gather(2, label[:, None, None].expand(count, inputs, 1)).squeeze(2)
-    return Answers(said.amax(1) / inputs, rank_correlation(own, together[:, label].t()))
+    votes = torch.nn.functional.one_hot(bounded.argmax(2), classes).sum(1)  # (K, C)
+    label = votes.argmax(1)
+    log_probs = bounded.log_softmax(2).gather(2, label[:, None, None].expand(count, inputs, 1)).squeeze(2)
+    return Answers(votes.amax(1) / inputs, rank_correlation(log_probs, together[:, label].t()))
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> Tensor:

@@ -68,16 +68,16 @@ def _plus(view: View) -> list[float]:
 
 
 def _plusplus(view: View) -> list[float]:
-    facts, prefix = view.memory.facts, f"fedmgda/{view.spec}/"
+    memory, prefix = view.memory.facts, f"fedmgda/{view.spec}/"
     reference = flag(view, "fedmgda_reference")
-    known: dict[str, float] = facts.get(prefix + "lambda", {})
-    barred: dict[str, int] = facts.get(prefix + "blocked", {})
-    pace = _pace(view, facts.get(prefix + "pace"))
-    here = [update for update in view.updates if update.device not in barred]
-    if not here:
+    known: dict[str, float] = memory.get(prefix + "lambda", {})
+    barred: dict[str, int] = memory.get(prefix + "blocked", {})
+    pace = _pace(view, memory.get(prefix + "pace"))
+    allowed = [update for update in view.updates if update.device not in barred]
+    if not allowed:
         return [0.0] * len(view.updates)
-    before = _start(known, [u.device for u in here])
-    far = distances_to(view.previous, States(here))
+    before = _start(known, [u.device for u in allowed])
+    far = distances_to(view.previous, States(allowed))
     if reference:
         stepped = lambda_steps_in_turn(far, before, pace.lr)
     else:
@@ -87,12 +87,12 @@ def _plusplus(view: View) -> list[float]:
         after = before
     if not reference:
         after = after / after[after > 0].mean()
-    found = {u.device: value for u, value in zip(here, after.tolist(), strict=True)}
-    newly = {device: view.number for device, value in found.items() if value == 0}
-    facts[prefix + "lambda"] = {d: v for d, v in {**known, **found}.items() if d not in newly}
-    facts[prefix + "blocked"] = {**barred, **newly}
-    facts[prefix + "pace"] = asdict(replace(pace, newly=len(newly)))
-    return [found.get(device, 0.0) for device in view.devices]
+    shares = {u.device: value for u, value in zip(allowed, after.tolist(), strict=True)}
+    newly = {device: view.number for device, value in shares.items() if value == 0}
+    memory[prefix + "lambda"] = {d: v for d, v in {**known, **shares}.items() if d not in newly}
+    memory[prefix + "blocked"] = {**barred, **newly}
+    memory[prefix + "pace"] = asdict(replace(pace, newly=len(newly)))
+    return [shares.get(device, 0.0) for device in view.devices]
 
 
 def _start(known: dict[str, float], devices: list[str]) -> Tensor:

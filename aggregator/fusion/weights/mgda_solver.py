@@ -73,10 +73,10 @@ def cut_off(weights: Tensor, multiplier: float) -> Tensor:
     """Sets to 0 all that are not positive, then those below mean - multiplier * std of the rest; std divides by K -
     1."""
     kept = weights.clamp(min=0)
-    rest = kept[kept > 0]
-    if len(rest) < 2:
+    positive = kept[kept > 0]
+    if len(positive) < 2:
         return kept
-    cut = rest.mean() * (1 - ROUNDING) - multiplier * rest.std()
+    cut = positive.mean() * (1 - ROUNDING) - multiplier * positive.std()
     return torch.where(kept < cut, 0.0, kept)
 
 
@@ -89,13 +89,13 @@ def common_direction(products: Tensor, start: Tensor, epsilon: float) -> Tensor:
     """
     low, high = (start - epsilon).clamp(min=0), (start + epsilon).clamp(max=1)
     step = 1 / products.trace().clamp(min=torch.finfo(products.dtype).tiny)
-    found = start
+    shares = start
     for _ in range(STEPS):
-        following = nearest_share(found - step * (products @ found), low, high)
-        if bool((following - found).abs().max() < SETTLED):
+        following = nearest_share(shares - step * (products @ shares), low, high)
+        if bool((following - shares).abs().max() < SETTLED):
             return following
-        found = following
-    return found
+        shares = following
+    return shares
 
 
 def nearest_share(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -108,5 +108,5 @@ def nearest_share(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
     after = min(max(int((sums > 1).sum()), 1), len(edges) - 1)  # the first edge whose sum is not above 1
     fall, way = sums[after - 1] - sums[after], edges[after] - edges[after - 1]
     t = edges[after - 1] + ((sums[after - 1] - 1) / fall * way if fall > 0 else 0.0)
-    found = (point - t).clamp(low, high)
-    return found / found.sum()
+    shares = (point - t).clamp(low, high)
+    return shares / shares.sum()

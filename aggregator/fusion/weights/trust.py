@@ -31,12 +31,12 @@ def trust_of(
     `scores` are those of whole models, if there are samples. A device without a score is compared by its predictor with
     all others of the prototype, on the latents `z`.
     """
-    told = {update.device: scores[update.device] for update in updates if update.device in scores}
-    if len(told) == len(updates):
-        return _relative(told), told
-    found = agreement(predictors_of(updates), z).tolist()
-    agreed = dict(zip((update.device for update in updates), found, strict=True))
-    return {**_relative(agreed), **_relative(told)}, {**agreed, **told}
+    scored = {update.device: scores[update.device] for update in updates if update.device in scores}
+    if len(scored) == len(updates):
+        return _relative(scored), scored
+    agreements = agreement(predictors_of(updates), z).tolist()
+    agreed = dict(zip((update.device for update in updates), agreements, strict=True))
+    return {**_relative(agreed), **_relative(scored)}, {**agreed, **scored}
 
 
 def _relative(scores: Mapping[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What all tables of the journal stand on: the SQLite file, transactions, small facts by name, rows and columns."""
+"""The base of all tables of the journal: the SQLite file, transactions, values by name, rows and columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block, durably, or nothing of it; also when it is the commit itself that fails."""
+        """A transaction: all writes of the block, durably, or none of them, even if the commit fails."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -41,22 +41,22 @@ class Table:
                 self._roll_back()
 
     def _roll_back(self) -> None:
-        """End a transaction that failed; where not even that can be written, by a new connection."""
+        """Roll back a failed transaction; if that fails too, open a new connection."""
         try:
             self.db.execute("ROLLBACK")
         except sqlite3.Error:
             self.db.close()
             self.db = self._open()
 
-    # small facts
+    # values by name
 
     def get(self, key: str, default: str = "") -> str:
-        """A fact by name."""
+        """A value by name."""
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return default if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Keep a fact."""
+        """Store a value."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def _rows(self, table: str, where: str, *values: Any) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ class Table:
         self.db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))
 
 
-#: Columns that no record shows.
+#: Columns that are not part of any record.
 _HIDDEN = {"invitations": ("round",), "models": ("retained",)}
 
 
@@ -88,7 +88,7 @@ def columns_of(row: Any) -> dict[str, Any]:
 
 
 def read_json(text: Any) -> Any:
-    """What a column holds; damage is told as such."""
+    """The value of a column; StorageError if it is damaged."""
     try:
         return json.loads(text)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Devices: all that were ever heard of, with their counts."""
+"""Devices: all that ever sent a message, with their counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DeviceTable(Table):
     """Devices by id."""
 
     def devices(self) -> list[DeviceRow]:
-        """All devices ever heard of, by id."""
+        """All devices that ever sent a message, by id."""
         return [DeviceRow(**{**row, "revoked": bool(row["revoked"])}) for row in self._rows("devices", "1 ORDER BY id")]
 
     def note_device(self, device: str, **facts: Any) -> None:

@@ -1,4 +1,4 @@
-"""Models: every one that was published, and which is its prototype's newest."""
+"""Models: all that were published, and the current one of each prototype."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ModelTable(Table):
     """Models by digest, numbered in their order."""
 
     def add_model(self, row: ModelRow) -> None:
-        """A model whose blob is on the disk; it is its prototype's current one from here on."""
+        """Add a model whose blob is on the disk; it becomes its prototype's current one."""
         columns = {**columns_of(row), "parents": json.dumps(row.parents), "metrics": json.dumps(dict(row.metrics))}
         del columns["number"]
         self._insert("models", columns)
@@ -55,7 +55,7 @@ class ModelTable(Table):
         return dict(self.db.execute("SELECT digest, size FROM models WHERE retained").fetchall())
 
     def named_blobs(self, keep_rounds: int) -> set[str]:
-        """Every blob that is still needed: all models, and the updates of the newest rounds."""
+        """All blobs in use: all models, and the updates of the newest rounds."""
         newest = self.db.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
         updates = self.db.execute("SELECT digest FROM updates WHERE round >= ?", (newest - keep_rounds,))
         models = self.db.execute("SELECT digest FROM models")

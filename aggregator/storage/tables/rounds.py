@@ -1,4 +1,4 @@
-"""Rounds and whom they asked; the epoch that jobs and offers carry."""
+"""Rounds and their invitations; the epoch of jobs and offers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["RoundTable"]
 
 
 class RoundTable(Table):
-    """Rounds by number, invitations by round and device; devices refuse what is of an older epoch."""
+    """Rounds by number, invitations by round and device; devices refuse instructions of an older epoch."""
 
     def epoch(self) -> int:
-        """The epoch that jobs and offers carry; 0 if none was begun yet."""
+        """The current epoch; 0 before the first."""
         return int(self.get("epoch", "0"))
 
     def begin_epoch(self, now: float) -> int:
-        """Begin the next epoch: `now`, or one more than before where the clock has gone back; durable on return."""
+        """Begin the next epoch: `now`, or the last one plus one if the clock went back; durable on return."""
         with self.transaction():
             epoch = max(int(now), self.epoch() + 1)
             self.put("epoch", str(epoch))
@@ -37,7 +37,7 @@ class RoundTable(Table):
         return next(iter(self.rounds(1)), None)
 
     def completed(self) -> int:
-        """How many rounds were fused."""
+        """Number of fused rounds."""
         return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
 
     def outcomes(self) -> dict[str, int]:
@@ -50,7 +50,7 @@ class RoundTable(Table):
         return _round(rows[0]) if rows else None
 
     def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
-        """A new round and whom it asks."""
+        """Add a round and its invitations."""
         self._insert("rounds", {**columns_of(row), "hyper": encode_message(row.hyper)})
         for i in invitations:
             self._insert("invitations", {"round": row.number, **columns_of(i)})
@@ -61,11 +61,11 @@ class RoundTable(Table):
         self.db.execute(f"UPDATE rounds SET {changes} WHERE number = ?", (*facts.values(), number))
 
     def invitations(self, number: int) -> list[Invitation]:
-        """Whom a round has asked, by device."""
+        """The invitations of a round, by device."""
         return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
 
     def withdraw(self, number: int, device: str, reason: str) -> None:
-        """Take back an invitation, and an update that answered it."""
+        """Withdraw an invitation, and the update that answered it."""
         self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
         self.db.execute(
             "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)

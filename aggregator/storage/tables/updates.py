@@ -1,4 +1,4 @@
-"""Updates that were accepted, and what is said of them and of the round that they are for; refusals."""
+"""Accepted updates, fusion reports, rounds that devices gave up, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UpdateTable(DeviceTable, RoundTable):
     """Updates by round and device, refusals by device and transfer, reports by round."""
 
     def add_update(self, row: UpdateRow) -> None:
-        """An update whose blob is on the disk."""
+        """Add an update whose blob is on the disk."""
         self._insert("updates", {**columns_of(row), "metrics": json.dumps(dict(row.metrics), sort_keys=True)})
         self.count(row.device, "late" if row.late else "accepted")
 
@@ -38,14 +38,14 @@ class UpdateTable(DeviceTable, RoundTable):
         return dict(self.db.execute(sizes).fetchall())
 
     def newest_metrics(self) -> dict[str, dict[str, float]]:
-        """What every device said of its training with the newest update of it that was kept."""
+        """The training metrics of every device, from its newest stored update."""
         newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"
         return {device: read_json(metrics) for device, metrics, _ in self.db.execute(newest)}
 
     def note_late(self, number: int) -> None:
-        """Settle which late updates teach in round `number`: those of the round before that are here by now.
+        """Record which late updates teach in round `number`: those of the previous round that have arrived by now.
 
-        Not those of revoked devices.
+        Updates of revoked devices are excluded.
         """
         revoked = {row.id for row in self.devices() if row.revoked}
         devices = [row.device for row in self.updates(number - 1, late=True) if row.device not in revoked]
@@ -54,7 +54,7 @@ class UpdateTable(DeviceTable, RoundTable):
     def late_teachers(self, number: int) -> list[tuple[UpdateRow, str]]:
         """The late updates that teach in round `number`, and the models they started from, by device.
 
-        Without those of devices that answered this round in time too, or that were put out of the round before.
+        Devices that also answered this round in time, or were excluded from the previous one, are left out.
         """
         noted = read_json(self.get("late", "{}"))
         if noted.get("round") != number:
@@ -65,24 +65,24 @@ class UpdateTable(DeviceTable, RoundTable):
         return [(r, models[r.device]) for r in rows if r.device in wanted and r.device in models]
 
     def excluded(self, number: int) -> dict[str, str]:
-        """The devices whose updates were taken out of a round again, and why."""
+        """The devices whose updates were removed from a round, and why."""
         where = "SELECT device, excluded FROM updates WHERE round = ? AND excluded != '' ORDER BY device"
         return dict(self.db.execute(where, (number,)).fetchall())
 
     def add_report(self, number: int, report: Mapping[str, Any]) -> None:
-        """What fusion says of a round; those of the newest rounds are kept."""
+        """Store the fusion report of a round; those of the newest rounds are kept."""
         self.put(f"report:{number}", json.dumps(report))
         self.db.execute(
             "DELETE FROM meta WHERE key LIKE 'report:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
         )
 
     def report(self, number: int) -> dict[str, Any]:
-        """What fusion said of a round: `devices` and `seconds`; empty where nothing is known."""
+        """The fusion report of a round, `devices` and `seconds`; empty if there is none."""
         facts: dict[str, Any] = read_json(self.get(f"report:{number}", "{}"))
         return facts
 
     def add_failure(self, number: int, device: str, reason: str) -> None:
-        """A device says that nothing will come of a round, and why; those of the newest rounds are kept."""
+        """Record that a device gave up a round, and why; kept for the newest rounds."""
         self.put(f"failed:{number}", json.dumps({**self.failures(number), device: reason}))
         self.db.execute(
             "DELETE FROM meta WHERE key LIKE 'failed:%' AND CAST(substr(key, 8) AS INTEGER) <= ?", (number - REPORTS,)
@@ -94,7 +94,7 @@ class UpdateTable(DeviceTable, RoundTable):
         return facts
 
     def has_update(self, device: str, number: int) -> bool:
-        """Whether the device's answer to this round is kept already."""
+        """Whether an update of the device for this round is stored."""
         return self._exists("updates WHERE device = ? AND round = ?", device, number)
 
     def has_nonce(self, device: str, nonce: bytes) -> bool:
@@ -108,12 +108,12 @@ class UpdateTable(DeviceTable, RoundTable):
         return None if row is None else int(row[0])
 
     def refusal(self, device: str, transfer: str) -> Refusal | None:
-        """What was said of a transfer that was refused."""
+        """The refusal of a transfer."""
         rows = self._rows("refusals", "device = ? AND transfer = ?", device, transfer)
         return next(map(Refusal.read, rows), None)
 
     def add_refusal(self, row: Refusal) -> None:
-        """Remember and count a refusal; the device's oldest are forgotten."""
+        """Store and count a refusal; the device's oldest ones are deleted."""
         columns = (row.device, row.transfer, row.round, row.stored_reason, row.time)
         self.db.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", columns)
         self.count(row.device, "late" if row.why is RefusalReason.LATE else "refused")

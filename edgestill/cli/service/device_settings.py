@@ -100,11 +100,11 @@ def _wait_for_report(loaded: FleetConfig, device: str, version: int, seconds: fl
 
 def _tell_settings(device: str, facts: dict[str, Any]) -> None:
     reported = facts["reported"] or {}
-    told = one_line(" ".join(f"{name}={text}" for name, text in reported.get("settings", {}).items()))
+    settings = one_line(" ".join(f"{name}={value}" for name, value in reported.get("settings", {}).items()))
     if facts["settings"] == "not reported":
         say(f"{device} has not answered yet; check later with `edgestill device show {device}`")
     else:
-        say(f"{device} has settings {facts['version']}: {told or 'as its agent.toml says'}")
+        say(f"{device} has settings {facts['version']}: {settings or 'as its agent.toml says'}")
 
 
 def check_known(device: str, loaded: FleetConfig, config: Path) -> None:

@@ -74,10 +74,10 @@ def simulate(
     """
     from fleet.simulation.settings.configure import configure
 
-    told = Layer(given) if resume is not None else _told(given, config_file)
-    with told.located():
+    settings = Layer(given) if resume is not None else _layers(given, config_file)
+    with settings.located():
         if resume is None:
-            config = configure(told.values)
+            config = configure(settings.values)
         else:
             out_dir = resume = resume.parent if resume.is_file() else resume  # the path of its run.json was given
             config = _resumed(ctx, resume, given)
@@ -92,7 +92,7 @@ def simulate(
         _run(config, out_dir, where, force=force, resume=resume is not None, quiet=quiet, as_json=as_json)
 
 
-def _told(given: dict[str, Any], file: Path | None) -> Layer:
+def _layers(given: dict[str, Any], file: Path | None) -> Layer:
     """All settings; flags override environment variables, which override the file."""
     from fleet.simulation.settings.table import from_environment, read_file
 

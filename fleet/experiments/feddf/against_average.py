@@ -13,10 +13,10 @@ def rounds_to_average(title: str, average: str, distilled: str, prototype: str) 
     level = last(average, prototype)
     return [
         Cell(
-            f"{title}: rounds of {who} to FedAvg's accuracy",
+            f"{title}: rounds of {name} to FedAvg's accuracy",
             rounds_to(run, prototype, level, over=LAST),
             unit="rounds",
             note="means of 3 rounds",
         )
-        for who, run in (("FedAvg", average), ("FedDF", distilled))
+        for name, run in (("FedAvg", average), ("FedDF", distilled))
     ]

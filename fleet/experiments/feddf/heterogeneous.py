@@ -52,20 +52,20 @@ def _cells(_: str) -> Sequence[Cell]:
     for task in OTHER:
         average, distilled = f"fedavg {task}", f"feddf {task}"
         for name in PROTOTYPES:
-            what = f"{NAMES[task]} {name}"
+            label = f"{NAMES[task]} {name}"
             cells += [
-                Cell(f"{what} FedAvg", last(average, name)),
-                Cell(f"{what} FedDF", last(distilled, name)),
-                Cell(f"{what} ensemble", last(distilled, name, "ensemble")),
+                Cell(f"{label} FedAvg", last(average, name)),
+                Cell(f"{label} FedDF", last(distilled, name)),
+                Cell(f"{label} ensemble", last(distilled, name, "ensemble")),
                 Cell(
-                    f"{what}: FedDF - FedAvg",
+                    f"{label}: FedDF - FedAvg",
                     gap((distilled, "accuracy"), (average, "accuracy"), name, rounds=JUDGED, pick=min),
                     target=above(0.0),
                     unit="points",
                     note=f"least of the last {JUDGED} rounds",
                 ),
                 Cell(
-                    f"{what}: ensemble - FedDF",
+                    f"{label}: ensemble - FedDF",
                     gap((distilled, "ensemble"), (distilled, "accuracy"), name, rounds=JUDGED, pick=max),
                     target=at_most(2.0),
                     unit="points",

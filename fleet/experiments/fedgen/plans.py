@@ -61,12 +61,11 @@ def plan_of(
     `active` users train in a round; `fusion` are further overrides of the recipe.
     """
     reference = fidelity == "reference"
-    mu, decay = _PULL[fidelity] if recipe == "fedprox" else (0.0, 0.0)
     config = SimulationConfig(
         dataset="mnist",
         devices=USERS,
         prototypes=(PROTOTYPE,),
-        training=LocalTraining(lr=LR, batch_size=BATCH, steps=STEPS, prox=mu, weight_decay=decay),
+        training=_training(recipe, fidelity),
         partition="fedgen",
         alpha=alpha,
         rounds=rounds,
@@ -87,6 +86,11 @@ def plan_of(
         round_counts=reference if round_counts is None else round_counts,
         every=every,
     )
+
+
+def _training(recipe: str, fidelity: str) -> LocalTraining:
+    mu, decay = _PULL[fidelity] if recipe == "fedprox" else (0.0, 0.0)
+    return LocalTraining(lr=LR, batch_size=BATCH, steps=STEPS, prox=mu, weight_decay=decay)
 
 
 def _fusion(recipe: str, fidelity: str) -> dict[str, Any]:

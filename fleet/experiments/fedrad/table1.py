@@ -75,19 +75,21 @@ def measure(setting: Setting, *, key: Key, dataset: str = "mnist", plan: Plan | 
     recipe, split, attack = key
     plan = plan or PLANS[setting.fidelity]
     config = config_of(recipe, SPLITS[split], ATTACKS[attack], plan, dataset=dataset, seed=setting.seed)
-    fleet, told = make_fleet(config, load(dataset), plan), []
+    fleet, results = make_fleet(config, load(dataset), plan), []
     for round_number, facts in enumerate(rounds(fleet), start=1):
-        told.append(facts)
+        results.append(facts)
         error = "not scored" if facts.error is None else f"error {facts.error:.2f} %"
         setting.say(f"round {round_number}/{plan.rounds}, {error}, attackers' weight {facts.harm:.4f}")
-    errors = {round_number: facts.error for round_number, facts in enumerate(told, start=1) if facts.error is not None}
+    errors = {
+        round_number: facts.error for round_number, facts in enumerate(results, start=1) if facts.error is not None
+    }
     return {
         "error": errors[plan.rounds],
         "errors": {str(round_number): round(error, 2) for round_number, error in errors.items()},
-        "attackers_weight": [round(facts.harm, 5) for facts in told],
-        "lost": [facts.lost for facts in told],
+        "attackers_weight": [round(facts.harm, 5) for facts in results],
+        "lost": [facts.lost for facts in results],
         "examples": [len(device.rows) for device in fleet.devices],
-        "seconds_by": _seconds([facts.seconds for facts in told]),
+        "seconds_by": _seconds([facts.seconds for facts in results]),
     }
 
 

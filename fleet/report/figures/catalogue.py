@@ -48,8 +48,8 @@ def draw_all(runs: Sequence[RunFacts], target: float) -> list[Picture]:
     for plan in _plans(runs, target):
         light, dark = plan.draw(LIGHT), plan.draw(DARK)
         if light is not None and dark is not None:
-            said = {"name": plan.name, "title": plan.title, "caption": plan.caption, "alt": plan.alt}
-            pictures.append(Picture(**said, light=png(light), dark=png(dark)))
+            fields = {"name": plan.name, "title": plan.title, "caption": plan.caption, "alt": plan.alt}
+            pictures.append(Picture(**fields, light=png(light), dark=png(dark)))
     return pictures
 
 
@@ -148,25 +148,25 @@ def _times(runs: Sequence[RunFacts], target: float) -> _Plan:
 
 
 def _final(runs: Sequence[RunFacts]) -> str:
-    said = []
+    lines = []
     for run in runs:
         scores = ", ".join(f"{name} {percent(run.scored(name)[-1][1].accuracy)}" for name in run.prototypes)
-        said.append(f"{run.name} after round {run.last.round}: {scores}")
-    return "; ".join(said)
+        lines.append(f"{run.name} after round {run.last.round}: {scores}")
+    return "; ".join(lines)
 
 
 def _rounds(runs: Sequence[RunFacts], target: float) -> str:
-    said = []
+    lines = []
     for run in runs:
         for row in run_row(run, target)["prototypes"]:
             first = row["rounds_to_target"]
-            said.append(f"{run.name}, {row['prototype']}: {'not reached' if first is None else f'round {first}'}")
-    return "; ".join(said)
+            lines.append(f"{run.name}, {row['prototype']}: {'not reached' if first is None else f'round {first}'}")
+    return "; ".join(lines)
 
 
 def _attackers(runs: Sequence[RunFacts]) -> str:
-    said = [f"{run.name}: attackers are {', '.join(run.attackers)}" for run in runs if run.attackers]
-    return "; ".join(said) or "no device was adversarial"
+    lines = [f"{run.name}: attackers are {', '.join(run.attackers)}" for run in runs if run.attackers]
+    return "; ".join(lines) or "no device was adversarial"
 
 
 def _split(run: RunFacts, target: float) -> str:

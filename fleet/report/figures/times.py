@@ -35,8 +35,10 @@ def draw_times(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         left = [a + b for a, b in zip(left, seconds, strict=True)]
         patches[stage] = Patch(**style)
     for row, total in zip(rows, left, strict=True):
-        said = f"{total:.1f} s" if total < 120 else f"{total / 60:.1f} min"
-        axes.annotate(said, (total, row), (5, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey)
+        label = f"{total:.1f} s" if total < 120 else f"{total / 60:.1f} min"
+        axes.annotate(
+            label, (total, row), (5, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey
+        )
     axes.set_yticks(rows, [short(run.name) for run in runs])
     axes.tick_params(axis="y", labelsize=9, labelcolor=theme.ink, length=0)
     axes.invert_yaxis()

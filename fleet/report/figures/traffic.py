@@ -57,8 +57,10 @@ def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float)
             hollow = {"markerfacecolor": theme.ground} if first is None else {}
             (mark,) = axes.plot([x], [row], **{**style, **hollow})
             found.setdefault(short(run.name), mark)
-            said = "not reached" if first is None else f"round {first.round}"
-            axes.annotate(said, (x, row), (9, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey)
+            label = "not reached" if first is None else f"round {first.round}"
+            axes.annotate(
+                label, (x, row), (9, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey
+            )
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", labelsize=9, labelcolor=theme.ink, length=0)
     axes.set_ylim(len(names) - 0.4, -0.6)

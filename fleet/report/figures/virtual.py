@@ -35,8 +35,8 @@ class BoardTotal:
 def board_totals(run: RunFacts) -> list[BoardTotal]:
     """Totals by board, sorted by name; empty without virtual time."""
     virtual = run.config.get("virtual")
-    told = virtual.get("boards") if isinstance(virtual, dict) else None
-    devices = Counter(map(str, told)) if isinstance(told, list) else Counter[str]()
+    boards = virtual.get("boards") if isinstance(virtual, dict) else None
+    devices = Counter(map(str, boards)) if isinstance(boards, list) else Counter[str]()
     totals: dict[str, dict[str, Any]] = {}
     for one in run.virtual:
         for board, used in one.boards.items():

@@ -78,13 +78,13 @@ def _lede(runs: Sequence[RunFacts]) -> str:
     if len(runs) > 1:
         return ", ".join(run.name for run in runs)
     run = runs[0]
-    said = [
+    parts = [
         run.name,
         f"{len(run.fleet)} devices of {len(run.prototypes)} prototypes",
         f"{len(run.rounds)} of {run.config.get('rounds', len(run.rounds))} rounds",
         *(f"{name} {run.config[name]}" for name in ("partition", "alpha", "seed") if name in run.config),
     ]
-    return " · ".join(said)
+    return " · ".join(parts)
 
 
 def _summary(runs: Sequence[RunFacts], target: float) -> list[Section]:

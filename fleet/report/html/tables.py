@@ -74,7 +74,10 @@ def own_models(run: RunFacts) -> Table | None:
             rows.append([name, *(percent(getattr(found[-1], key)) for key in OWN_MODELS)])
     if not rows:
         return None
-    columns = ["prototype", *(f"{on}, {what}" for on in ("own slice", "whole") for what in ("mean", "worst", "best"))]
+    columns = [
+        "prototype",
+        *(f"{on}, {statistic}" for on in ("own slice", "whole") for statistic in ("mean", "worst", "best")),
+    ]
     kind = "personal models, which their boards run," if has_personal_models(run.config) else "own models"
     caption = f"The devices' {kind} after training, without attackers"
     return Table(caption=caption, columns=columns, rows=rows)

@@ -21,28 +21,28 @@ __all__ = ["configure"]
 
 def configure(given: Mapping[str, Any]) -> SimulationConfig:
     """The configuration of these settings; a setting that is None or missing has its default."""
-    said = {key: value for key, value in given.items() if value is not None}
-    said["engine"] = said.get("engine") or DEFAULT_ENGINE
-    _read_lr(said)
-    if "local_epochs" in said and "local_steps" in said:
+    settings = {key: value for key, value in given.items() if value is not None}
+    settings["engine"] = settings.get("engine") or DEFAULT_ENGINE
+    _read_lr(settings)
+    if "local_epochs" in settings and "local_steps" in settings:
         with about("local_steps"):
             raise ConfigError("give either --local-epochs or --local-steps, not both")
-    hardware = said.get("hardware")
+    hardware = settings.get("hardware")
     with about("devices"):
-        boards = parse_devices(said.get("devices", SETTINGS["devices"].default), hardware and str(hardware))
-    values = {OWN[key].name: _value(key, value) for key, value in said.items() if key in OWN}
-    values["devices"], values["virtual"] = len(boards), _virtual(boards, said)
-    values["training"] = _training(said, values)
+        boards = parse_devices(settings.get("devices", SETTINGS["devices"].default), hardware and str(hardware))
+    values = {OWN[key].name: _value(key, value) for key, value in settings.items() if key in OWN}
+    values["devices"], values["virtual"] = len(boards), _virtual(boards, settings)
+    values["training"] = _training(settings, values)
     return SimulationConfig(**values)
 
 
-def _read_lr(said: dict[str, Any]) -> None:
+def _read_lr(settings: dict[str, Any]) -> None:
     """A flag's text as a number; `auto` is the default's name."""
-    if "lr" in said:
+    if "lr" in settings:
         with about("lr"):
-            said["lr"] = checked(SETTINGS["lr"], said["lr"], "--lr")
-        if said["lr"] == "auto":
-            del said["lr"]
+            settings["lr"] = checked(SETTINGS["lr"], settings["lr"], "--lr")
+        if settings["lr"] == "auto":
+            del settings["lr"]
 
 
 def _value(key: str, value: Any) -> Any:
@@ -51,25 +51,25 @@ def _value(key: str, value: Any) -> Any:
         return value if parse is None else parse(value)
 
 
-def _training(said: Mapping[str, Any], values: Mapping[str, Any]) -> LocalTraining:
+def _training(settings: Mapping[str, Any], values: Mapping[str, Any]) -> LocalTraining:
     """The hyper-parameters of local training; FedProx's mu may come from the recipe."""
-    asked = {key.removeprefix("local_"): said[key] for key in LOCAL if key in said}
-    for key in LOCAL.keys() & said.keys():
+    given = {key.removeprefix("local_"): settings[key] for key in LOCAL if key in settings}
+    for key in LOCAL.keys() & settings.keys():
         with about(key):
-            local_training(**{key.removeprefix("local_"): said[key]})
-    if "prox" not in asked:
+            local_training(**{key.removeprefix("local_"): settings[key]})
+    if "prox" not in given:
         recipe = composed(values.get("recipe", SETTINGS["recipe"].default), values.get("fusion", {}))
-        asked["prox"] = recipe.local.get("prox", 0.0)
-    return local_training(**asked)
+        given["prox"] = recipe.local.get("prox", 0.0)
+    return local_training(**given)
 
 
-def _virtual(boards: tuple[str, ...], said: Mapping[str, Any]) -> VirtualTime | None:
+def _virtual(boards: tuple[str, ...], settings: Mapping[str, Any]) -> VirtualTime | None:
     """The settings of virtual time, which require --virtual-clock."""
-    asked: dict[str, Any] = {key: said[key] for key in TIME if key in said}
-    asked |= {key: str(path) for key, path in asked.items() if isinstance(path, Path)}
-    if said.get("virtual_clock"):
-        return VirtualTime(boards=boards, **{TIME[key].name: value for key, value in asked.items()})
-    for key, value in asked.items():
+    given: dict[str, Any] = {key: settings[key] for key in TIME if key in settings}
+    given |= {key: str(path) for key, path in given.items() if isinstance(path, Path)}
+    if settings.get("virtual_clock"):
+        return VirtualTime(boards=boards, **{TIME[key].name: value for key, value in given.items()})
+    for key, value in given.items():
         if value != TIME[key].default:
             with about(key):
                 raise ConfigError(f"{SETTINGS[key].flag} requires --virtual-clock")

@@ -1,14 +1,14 @@
-"""Settings of several places: which of them hold, and the place that a refused one is told with.
+"""Settings from several places: which value applies, and which place an error message names.
 
-    told = overlay(file, environment, flags)      # each comes before those in front of it
-    with told.located():
-        config = configure(told.values)
+    layer = overlay(file, environment, flags)      # later ones override earlier ones
+    with layer.located():
+        config = configure(layer.values)
 
-Of settings that exclude each other (`PAIRS`) those of the latest layer hold, so that a flag is never refused because of
-a file; two of one layer are for `configure` to refuse. A setting that means nothing without another one, such as
-`address` without the engine ray, is dropped where a later layer takes that away.
+Of settings that exclude each other (`PAIRS`) those of the latest layer apply, so that a flag is never refused because
+of a file; `configure` refuses two of the same layer. A setting that depends on another one, such as `address` on the
+engine ray, is dropped if a later layer overrides that one.
 
-Code that refuses a setting says so by `about`, and `located` puts its place in front, where that is not a flag:
+Code that refuses a setting names it by `about`, and `located` prefixes its place, unless that is a flag:
 
     run.toml [simulate]: 'fraction' 2; give a number above 0 and at most 1
 """
@@ -69,7 +69,7 @@ def overlay(*layers: Layer) -> Layer:
 
 
 def _overridden(values: Mapping[str, Any]) -> Collection[str]:
-    """What earlier layers may have said in vain."""
+    """Settings of earlier layers that these values override, by name or because they depend on them."""
     ended = {key for pair in PAIRS for key in pair if not set(pair).isdisjoint(values)}
     for key, is_met, needing in NEEDED:
         if key in values and not is_met(values[key]):

@@ -115,40 +115,40 @@ SETTINGS: Mapping[str, Field] = dict(
 )
 
 
-def find_setting(key: str, where: str) -> Field:
+def find_setting(key: str, place: str) -> Field:
     """The setting with this key, spelled with dashes or underscores."""
     name = key.replace("-", "_")
     if name in ON_THE_LINE:
         flag = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{where}: {brief(key)} is no setting of a run; give it on the command line, as {flag}")
+        raise ConfigError(f"{place}: {brief(key)} is no setting of a run; give it on the command line, as {flag}")
     if name not in SETTINGS:
         hint = did_you_mean(name, SETTINGS) or "; known: the flags of 'edgestill simulate', without their dashes"
-        raise ConfigError(f"{where}: unknown setting {brief(key)}{hint}")
+        raise ConfigError(f"{place}: unknown setting {brief(key)}{hint}")
     return SETTINGS[name]
 
 
-def written(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+def written(table: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The settings of a file's table by key, checked for type and bounds."""
-    found = {}
+    settings = {}
     for key, value in table.items():
-        setting = find_setting(key, where)
-        if setting.name in found:
-            raise ConfigError(f"{where}: {key!r} is given twice, with dashes and with underscores")
+        setting = find_setting(key, place)
+        if setting.name in settings:
+            raise ConfigError(f"{place}: {key!r} is given twice, with dashes and with underscores")
         if setting.kind is not dict:
-            found[setting.name] = checked(setting, value, f"{where}: {key!r}")
+            settings[setting.name] = checked(setting, value, f"{place}: {key!r}")
         elif isinstance(value, dict):
-            found[setting.name] = {name: scalar(item, f"{where}: '{key}.{name}'") for name, item in value.items()}
+            settings[setting.name] = {name: scalar(item, f"{place}: '{key}.{name}'") for name, item in value.items()}
         else:
-            raise ConfigError(f"{where}: {key!r} is {brief(value)}, expected a table such as {{ name = value }}")
-    return found
+            raise ConfigError(f"{place}: {key!r} is {brief(value)}, expected a table such as {{ name = value }}")
+    return settings
 
 
-def scalar(value: Any, what: str) -> Any:
+def scalar(value: Any, name: str) -> Any:
     """A value of a table of NAME = VALUE; a list of texts is joined by commas."""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return ",".join(value)
     if not isinstance(value, str | int | float) or (isinstance(value, int) and abs(value) > LARGEST_INT):
-        raise ConfigError(f"{what} is {brief(value)}, expected a text, a number, true or false")
+        raise ConfigError(f"{name} is {brief(value)}, expected a text, a number, true or false")
     return value
 
 
@@ -158,13 +158,13 @@ def read_file(path: Path) -> Layer:
     for name in file:
         if name != "simulate":
             raise ConfigError(f"{path}: unknown table {brief(name)}; known: [simulate]")
-    table, where = sub_table(file, "simulate", str(path)), f"{path} [simulate]"
-    return Layer(written(table, where), places_in(table, where))
+    table, place = sub_table(file, "simulate", str(path)), f"{path} [simulate]"
+    return Layer(written(table, place), places_in(table, place))
 
 
-def places_in(table: Mapping[str, Any], where: str) -> dict[str, str]:
+def places_in(table: Mapping[str, Any], place: str) -> dict[str, str]:
     """The places of a file's settings, by their keys."""
-    return {key.replace("-", "_"): f"{where}: {key!r}" for key in table}
+    return {key.replace("-", "_"): f"{place}: {key!r}" for key in table}
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Layer:

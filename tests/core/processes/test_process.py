@@ -107,17 +107,16 @@ def test_installed_packages_do_not_come_before_the_standard_library(monkeypatch:
 
 
 def test_all_are_asked_to_end_and_those_that_do_not_are_killed() -> None:
-    children = [
-        start_python(("-c", STUBBORN)),
-        start_python(("-c", "import time; print('ready', flush=True); time.sleep(60)")),
-    ]
-    for child in children:
+    stubborn = start_python(("-c", STUBBORN))
+    willing = start_python(("-c", "import time; print('ready', flush=True); time.sleep(600)"))
+    for child in (stubborn, willing):
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
     done = start_python(("-c", "pass"))
     done.wait()
-    end_all([*children, done], grace_s=0.5)
-    assert [child.returncode for child in (*children, done)] == [-signal.SIGKILL, -signal.SIGTERM, 0]
+    end_all([willing, done], grace_s=600)  # it does not wait for longer than they need
+    end_all([stubborn, done], grace_s=0.1)
+    assert [child.returncode for child in (stubborn, willing, done)] == [-signal.SIGKILL, -signal.SIGTERM, 0]
 
 
 def test_a_killed_child_leaves_what_it_said() -> None:

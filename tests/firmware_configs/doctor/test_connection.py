@@ -45,7 +45,7 @@ def test_an_agent_that_is_connected_stays_so(served: AgentConfig) -> None:
     link = Link(served.broker, client_id=f"edgestill-{served.fleet}-{served.device}", filters=[])
     link.start()
     try:
-        assert isinstance(link.next_event(20), Connected)
+        assert isinstance(link.next_event(60), Connected)
         for _ in range(3):
             found = check_broker(served)
             assert (found.level, found.said.endswith("accepts this board's certificate")) == ("ok", True)

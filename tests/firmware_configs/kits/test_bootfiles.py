@@ -41,7 +41,7 @@ class Board:
             script = re.sub(rf"(?<![\w/.-]){re.escape(path)}", f"{self.top}{path}", script)
         script = script.replace("/usr/lib/raspberrypi-sys-mods", f"{self.top}/bin")
         env = {**os.environ, "PATH": f"{self.top}/bin:{os.environ['PATH']}"}
-        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=120)
         assert (done.returncode, done.stderr) == (0, "")
 
     def took_the_kit(self) -> None:
