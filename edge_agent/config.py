@@ -35,6 +35,7 @@ __all__ = [
     "AgentConfig",
     "DataConfig",
     "EnrolConfig",
+    "PredictConfig",
     "TrainConfig",
     "UpdateConfig",
     "check_agent_config",
@@ -78,6 +79,19 @@ class ModelConfig(Settings, frozen=True, kw_only=True):
 
     prototype: str
     graph: Annotated[Path, Meta(description="ONNX of the prototype, whose extractor a light device uses")] | None = None
+    raw_input: Annotated[bool, Meta(description="current.onnx normalizes its inputs, and answers probabilities")] = (
+        False
+    )
+    publish: (
+        Annotated[Path, Meta(description="a folder for applications of other users; its mode decides whose")] | None
+    ) = None
+
+
+class PredictConfig(Settings, frozen=True, kw_only=True):
+    """The table [predict]: answers to requests over MQTT."""
+
+    mqtt: Annotated[bool, Meta(description="answer requests on the topic predict of this device")] = False
+    per_minute: Annotated[int, within(1, 6000, "requests that are answered; others are dropped")] = 60
 
 
 class DataConfig(Settings, frozen=True, kw_only=True):
@@ -121,6 +135,7 @@ class AgentTables(Settings, frozen=True, kw_only=True):
     data: DataConfig
     train: TrainConfig
     update: UpdateConfig
+    predict: PredictConfig
     log: LogConfig
 
 
@@ -152,9 +167,12 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
     aggregator: str  # the public key in hex, or the path of its file
     prototype: str
     graph: Path | None = None
+    raw_input: bool = False
+    publish: Path | None = None
     data: DataConfig
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()
+    predict: PredictConfig = PredictConfig()
     log: LogConfig = LogConfig()
     enrol: EnrolConfig | None = None
 
@@ -173,6 +191,8 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
             raise ConfigError("[train]: mode is light, which needs [model] graph; see edgestill model export")
         if self.train.mode == "light" and self.update.kind not in ("job", "predictor"):
             raise ConfigError(f"[update]: kind is {self.update.kind}, but a light device sends its predictor alone")
+        if self.publish is not None and self.publish.resolve() == self.state_dir.resolve():
+            raise ConfigError("[model]: publish is the state folder; give a folder of its own for applications")
         if self.data.refuse_worse and not self.data.validation:
             raise ConfigError("[data]: refuse_worse needs samples to judge by; set validation to 0.1, say")
 
@@ -246,7 +266,7 @@ def check_agent_config(path: Path | str) -> dict[str, Any]:
         "keys": {"private": own["private_key"], "aggregator": own["aggregator"]},
         "enrol": {name: (own["enrol"] or {}).get(name) for name in TABLES["enrol"]},
         "model": {name: own[name] for name in TABLES["model"]},
-        **{name: own[name] for name in ("data", "train", "update", "log")},
+        **{name: own[name] for name in ("data", "train", "update", "predict", "log")},
     }
 
 
@@ -270,6 +290,7 @@ def _assemble(tables: AgentTables, broker: BrokerConfig, base: Path) -> AgentCon
         data=tables.data,
         train=tables.train,
         update=tables.update,
+        predict=tables.predict,
         log=tables.log,
     )
 
