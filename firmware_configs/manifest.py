@@ -42,6 +42,7 @@ from firmware_configs.boards import FAMILIES, Board, board
 from firmware_configs.kits.bootfiles import WIFI_FAMILIES
 from firmware_configs.kits.resolve import Target
 from firmware_configs.kits.torch_source import TorchSource, torch_source
+from firmware_configs.kits.unit import MODEL_DIR
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
@@ -104,6 +105,8 @@ class GroupConfig(Settings, frozen=True, kw_only=True):
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
     "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
+    "model": {"raw_input": AGENT_TABLES["model"]["raw_input"]},
+    "predict": AGENT_TABLES["predict"],
     "train": AGENT_TABLES["train"],
     "update": {"floats": AGENT_TABLES["update"]["floats"]},
     "log": AGENT_TABLES["log"],
@@ -363,7 +366,13 @@ def _agent_tables(
             "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
         },
         "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
-        "model": {"prototype": prototype, **({"graph": "model.onnx"} if graph else {})},
+        "model": {
+            "prototype": prototype,
+            **({"graph": "model.onnx"} if graph else {}),
+            "publish": MODEL_DIR,
+            **settings["model"],
+        },
+        "predict": settings["predict"],
         "data": {"path": group.data, **settings["data"]},
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},

@@ -10,7 +10,6 @@ import safetensors.numpy
 
 from core.errors import ModelError
 from edge_agent.child.current_model import write_current
-from edge_agent.child.describe import normalization_of
 from edge_agent.child.inputs import Assignment, open_assignment
 from edge_agent.predict.model import Model
 from edge_agent.state.store import CURRENT
@@ -89,11 +88,6 @@ def test_a_template_that_is_raw_becomes_plain_where_that_is_set(device: Device) 
     graph = (work.folder / CURRENT[0]).read_bytes()
     assert not is_raw(graph)
     assert plain_graph(graph) == graph
-
-
-def test_bytes_without_mean_and_std_are_divided_by_255(device: Device) -> None:
-    store_bytes(device)
-    assert normalization_of(assignment(device)) == ((0.0,), (255.0,))
 
 
 def test_samples_that_are_used_as_stored_have_no_raw_form(device: Device) -> None:

@@ -1,4 +1,4 @@
-"""Linear layers as MatMulNBits: the same answers up to the rounding of x to 8 bits, and never another accuracy level."""
+"""Linear layers as MatMulNBits: equal answers up to the rounding of x to 8 bits; never another accuracy level."""
 
 import numpy as np
 import onnx
