@@ -53,9 +53,8 @@ def list_models(config: Config, as_json: Json = False) -> None:
         ]
         for fact in facts
     ]
-    print_table(
-        "", ["number", "prototype", "round", "origin", "accuracy", "float weights", "bytes", "made", "digest"], rows
-    )
+    columns = ["number", "prototype", "round", "origin", "accuracy", "float weights", "bytes", "made", "digest"]
+    print_table("", columns, rows, whole=True)
 
 
 def _percent(value: float | None) -> str:
