@@ -24,6 +24,7 @@ from core.local_defaults import Fast
 from core.logs import LogConfig
 from core.settings import Field, Settings, describe, plain, read_tables, replace, within
 from models.spec import parse_prototype
+from quant.onnx.targets import target_of_runtime
 from quant.precision import Precision
 from transport.config import BROKER_KEYS, BrokerConfig, broker_config
 from transport.config import ENV as BROKER_ENV
@@ -79,12 +80,9 @@ class ModelConfig(Settings, frozen=True, kw_only=True):
 
     prototype: str
     graph: Annotated[Path, Meta(description="ONNX of the prototype, whose extractor a light device uses")] | None = None
-    raw_input: Annotated[bool, Meta(description="current.onnx normalizes its inputs, and answers probabilities")] = (
-        False
-    )
-    publish: (
-        Annotated[Path, Meta(description="a folder for applications of other users; its mode decides whose")] | None
-    ) = None
+    raw_input: Annotated[bool, Meta(description="raw values into current.onnx, probabilities out")] = False
+    runtime: Annotated[str, Meta(description="the oldest ONNX Runtime that must load it, 1.20")] | None = None
+    publish: Annotated[Path, Meta(description="a folder for applications; its mode decides whose")] | None = None
 
 
 class PredictConfig(Settings, frozen=True, kw_only=True):
@@ -168,6 +166,7 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
     prototype: str
     graph: Path | None = None
     raw_input: bool = False
+    runtime: str | None = None
     publish: Path | None = None
     data: DataConfig
     train: TrainConfig = TrainConfig()
@@ -191,6 +190,8 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
             raise ConfigError("[train]: mode is light, which needs [model] graph; see edgestill model export")
         if self.train.mode == "light" and self.update.kind not in ("job", "predictor"):
             raise ConfigError(f"[update]: kind is {self.update.kind}, but a light device sends its predictor alone")
+        if self.runtime is not None:
+            target_of_runtime(self.runtime, "[model]: runtime")
         if self.publish is not None and self.publish.resolve() == self.state_dir.resolve():
             raise ConfigError("[model]: publish is the state folder; give a folder of its own for applications")
         if self.data.refuse_worse and not self.data.validation:

@@ -105,7 +105,7 @@ class GroupConfig(Settings, frozen=True, kw_only=True):
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
     "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
-    "model": {"raw_input": AGENT_TABLES["model"]["raw_input"]},
+    "model": {name: AGENT_TABLES["model"][name] for name in ("raw_input", "runtime")},
     "predict": AGENT_TABLES["predict"],
     "train": AGENT_TABLES["train"],
     "update": {"floats": AGENT_TABLES["update"]["floats"]},

@@ -18,6 +18,8 @@ from edge_agent.state.store import CURRENT
 from models.card import ModelCard
 from quant.onnx.metadata import write_metadata
 from quant.onnx.raw import plain_graph, raw_graph
+from quant.onnx.targets import target_of_runtime
+from quant.onnx.weights import convert_low_bits
 from wire.ids import digest_of
 from wire.tensors import Tensor, encode, to_safetensors
 
@@ -31,6 +33,8 @@ def write_current(
     if work.request.refuse_worse and metrics.get("accuracy", 0.0) < metrics.get("accuracy_before", 0.0):
         return {"refused": 1.0}
     card = card_of(work, metrics)
+    if work.request.runtime is not None:
+        graph = convert_low_bits(graph, target_of_runtime(work.request.runtime).low_bits)
     graph = _as_described(graph, card)
     card = msgspec.structs.replace(card, file=CURRENT[0], sha256=digest_of(graph))
     files: tuple[bytes | str, ...] = (graph, to_safetensors(encode(packed)), card.to_json())

@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bits: int | None = None
     side_artifact: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
     raw_input: bool = False  # whether the board's model normalizes its inputs itself
+    runtime: str | None = None  # the oldest ONNX Runtime that must load the board's model
     graph: str | None = None  # of a light device, which trains its predictor without torch
     count_epsilon: float | None = None  # of label counts
     count_bins: int | None = None
@@ -93,6 +94,7 @@ def make_request(
         bits=bits,
         side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
         raw_input=config.raw_input,
+        runtime=config.runtime,
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,
         count_epsilon=config.data.count_epsilon,
         count_bins=config.data.count_bins,

@@ -63,6 +63,11 @@ EXPECTED = {
         {"case", "flooders", "calm_s", "flooded_s", "ratio", "worst", "rounds", "service_s", "service_calm_s"}
         | {"broker_s", "messages_s", "mbytes_s", "dropped", "lost"},
     ),
+    "matmul_nbits": Output(
+        r"^1 x 128 x 64 +\d+\.\d +\d+\.\d +\d+\.\d +\d+\.\d\d$",
+        {"rows"},
+        {"shape", "float_us", "bits2_us", "bits4_us"},
+    ),
     "mqtt_load": Output(
         r"^ +3 +\d+\.\d\d +\d+\.\d",
         {"seconds_3", "rss_mb_3", "ratio_to_raw", "ratio_to_raw_qos0", "rss_growth_mb", "rows"},

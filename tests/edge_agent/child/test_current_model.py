@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
 import safetensors.numpy
 
@@ -17,9 +18,11 @@ from models.card import ModelCard
 from quant.onnx.metadata import read_metadata
 from quant.onnx.raw import is_raw, plain_graph, raw_graph
 from quant.onnx.session import open_session, run_graph
+from quant.onnx.weights import compact_weights
 from tests.edge_agent.devices import Device
 from tests.edge_agent.predict.boards import tiny_graph
 from wire.ids import digest_of
+from wire.tensors import Packed
 
 GRAPH = tiny_graph(shape=(1, 4, 4))
 TENSORS = {"predictor.bias": np.array([1.0, 2.0], np.float32)}
@@ -88,6 +91,16 @@ def test_a_template_that_is_raw_becomes_plain_where_that_is_set(device: Device) 
     graph = (work.folder / CURRENT[0]).read_bytes()
     assert not is_raw(graph)
     assert plain_graph(graph) == graph
+
+
+def test_levels_are_stored_for_the_runtime_of_the_application(device: Device) -> None:
+    levels = Packed(bits=1, levels=np.ones((1, 16), np.int8), scale=np.array(0.5, np.float16), mean=None)
+    graph = compact_weights(GRAPH, {"predictor.weight": levels}, low_bits="int2")
+    for runtime, opset in (("1.15", 18), ("1.21", 21), ("1.31", 25)):
+        work = assignment(device, runtime=runtime)
+        write_current(work, graph, TENSORS, {})
+        written = onnx.load(work.folder / CURRENT[0])
+        assert written.opset_import[0].version == opset
 
 
 def test_samples_that_are_used_as_stored_have_no_raw_form(device: Device) -> None:

@@ -1,6 +1,6 @@
 """The examples for applications classify, and pick up a new model: Python here, JavaScript and C where they can be run.
 
-JavaScript needs node, and npm with a package index; C needs a compiler and ONNX Runtime's headers, which Debian has from
+JavaScript needs node, and npm with a package index; C a compiler and ONNX Runtime's headers, which Debian has from
 trixie on: here they are used from a system that mmdebstrap makes, if it can.
 """
 

@@ -4,7 +4,8 @@ import pytest
 
 from core.errors import ConfigError
 from quant.onnx.lowbit import STORAGES
-from quant.onnx.targets import Target, target_of_opset, target_of_runtime
+from quant.onnx.targets import MIN_OPSET, Target, target_of_opset, target_of_runtime
+from quant.onnx.weights import EXPORT_OPSET
 
 pytestmark = pytest.mark.light
 
@@ -19,6 +20,7 @@ def test_no_opset_gets_a_form_that_needs_a_newer_one() -> None:
     for opset in range(18, 26):
         assert STORAGES[target_of_opset(opset).low_bits].opset <= opset
     assert target_of_opset(25) == Target("int2", 2)
+    assert MIN_OPSET == EXPORT_OPSET
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.14", "new", "1.20.x", "-1.20", "1.2e3"])
