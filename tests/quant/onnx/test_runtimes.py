@@ -3,6 +3,7 @@
 Each version is installed by pip into a folder of its own; where pip reaches no package index, the test is skipped.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from quant.onnx.export import export_onnx
 from quant.onnx.nbits import to_nbits
 from quant.onnx.raw import raw_graph
 from quant.onnx.session import open_session, run_graph
-from quant.onnx.targets import target_of_runtime
+from quant.onnx.targets import Target, target_of_runtime
 
 pytestmark = [
     pytest.mark.slow,  # installs several versions of ONNX Runtime
@@ -39,9 +40,10 @@ print(onnxruntime.__version__, json.dumps(answers))
 """
 
 
-def forms(runtime: str) -> dict[str, tuple[bytes, float]]:
-    """Graphs for this runtime, and how much their answers may differ from those of the newest."""
-    target, made = target_of_runtime(runtime), {}
+@functools.cache
+def forms(target: Target) -> dict[str, tuple[bytes, float]]:
+    """Graphs for such runtimes, and how much their answers may differ from those of the newest."""
+    made = {}
     for name in ("cnn:fp32", "cnn:w8a8", "cnn:w4a4", "cnn:w2a2", "cnn:w1", "cnn:w1a1"):
         spec = PrototypeSpec(*parse_prototype(name), (3, 16, 16), 4, 64)
         model = build(spec, generator=torch.Generator().manual_seed(0)).eval()
@@ -55,12 +57,13 @@ def forms(runtime: str) -> dict[str, tuple[bytes, float]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_file_is_run_by_the_runtime_that_it_names(version: str, tmp_path: Path) -> None:
-    packages = [f"onnxruntime=={version}", *(["numpy==1.26.4"] if version < "1.19" else [])]
+    numpy = ["numpy==1.26.4"] if tuple(map(int, version.split("."))) < (1, 19) else []  # built for NumPy 1
+    packages = [f"onnxruntime=={version}", *numpy]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target"]
     done = subprocess.run([*pip, str(tmp_path / "old"), *packages], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"pip cannot install {packages}: {done.stderr[-300:]}")
-    made = forms(version)
+    made = forms(target_of_runtime(version))
     paths = {name: tmp_path / f"{number}.onnx" for number, name in enumerate(made)}
     for name, (data, _) in made.items():
         paths[name].write_bytes(data)
