@@ -20,15 +20,14 @@ Normalization: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 BYTES: Normalization = ((0.0,), (255.0,))  # of images without mean and std, as in models/samples.py
 
 
-def normalization_of(task: Task | None, samples: Path | None) -> Normalization | None:
+def normalization_of(task: Task | None, samples: Path | None, input_shape: tuple[int, ...]) -> Normalization | None:
     """Mean and std of the task; of an .npz of bytes; of bytes, for a folder of pictures. None: none is known."""
     if task is not None and task.mean:
         return task.mean, task.std
-    if task is not None and task.kind == "image":
-        return BYTES
-    if samples is None or samples.suffix != ".npz":
-        return BYTES if samples is not None and samples.is_dir() else None
-    return _stored(samples)
+    if samples is not None and samples.suffix == ".npz":
+        return _stored(samples)
+    pictures = samples is not None and samples.is_dir() and len(input_shape) == 3
+    return BYTES if pictures or (task is not None and task.kind == "image") else None
 
 
 def _stored(path: Path) -> Normalization | None:

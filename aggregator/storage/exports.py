@@ -22,7 +22,7 @@ from core.errors import ConfigError
 from core.files import write_atomic
 from core.versions import versions
 from models.card import InputCard, ModelCard, layout_of
-from models.normalization import Normalization, normalization_of
+from models.normalization import normalization_of
 from models.spec import PrototypeSpec, parse_prototype
 from quant.precision import PRECISIONS
 from wire.ids import digest_of
@@ -69,13 +69,13 @@ def export_model(sealed: bytes, path: Path, export: Export) -> dict[str, Any]:
     precision = INT8 if export.kind == "onnx-int8" else export.precision or str(parse_prototype(header.prototype)[1])
     if precision == INT8 and export.nbits is not None:
         raise ConfigError("MatMulNBits is for 1-, 2- and 4-bit weights, not for int8; give one of them")
-    card = _card(header, precision, export, base=digest_of(sealed))  # refuses what has no raw form before the work
-    data, more = _graph(header, body, precision, export)
+    data, more, tokens = _graph(header, body, precision, export)
+    card = _card(header, precision, export, base=digest_of(sealed), tokens=tokens)
     return {**facts, "precision": precision, **more, **_write(path, data, card, header, export)}
 
 
-def _graph(header: ModelHeader, body: bytes, precision: str, export: Export) -> tuple[bytes, dict[str, Any]]:
-    """The plain graph, and what is known of it."""
+def _graph(header: ModelHeader, body: bytes, precision: str, export: Export) -> tuple[bytes, dict[str, Any], bool]:
+    """The plain graph, what is known of it, and whether it takes token ids."""
     import torch
 
     from quant.onnx.export import export_onnx
@@ -84,14 +84,15 @@ def _graph(header: ModelHeader, body: bytes, precision: str, export: Export) -> 
     torch.set_num_threads(1)
     model = _model(header, body, str(parse_prototype(header.prototype)[1]) if precision == INT8 else precision)
     example = model.example_input(4, generator=torch.Generator().manual_seed(0))
+    tokens = not example.is_floating_point()
     if precision == INT8:
-        return _int8(header, export_onnx(model, example, compact=False).data, export)
+        return *_int8(header, export_onnx(model, example, compact=False).data, export), tokens
     made = export_onnx(model, example, low_bits=export.low_bits)  # type: ignore[arg-type]  # one of the three
     facts: dict[str, Any] = {"difference": made.difference}
     if export.nbits is None:
-        return made.data, facts
+        return made.data, facts, tokens
     converted = to_nbits(made.data, low_bits=export.nbits)
-    return converted.data, {**facts, "matmul_nbits": list(converted.weights)}
+    return converted.data, {**facts, "matmul_nbits": list(converted.weights)}, tokens
 
 
 def _model(header: ModelHeader, body: bytes, precision: str) -> Prototype:
@@ -130,10 +131,9 @@ def _int8(header: ModelHeader, fp32: bytes, export: Export) -> tuple[bytes, dict
     return made.data, {"agreement": made.agreement}
 
 
-def _card(header: ModelHeader, precision: str, export: Export, *, base: str) -> ModelCard:
-    tokens = parse_prototype(header.prototype)[0] in ("text", "distilbert")
+def _card(header: ModelHeader, precision: str, export: Export, *, base: str, tokens: bool) -> ModelCard:
     task, shape = header.task, header.input_shape
-    normalization: Normalization | None = None if tokens else normalization_of(task, export.calibration)
+    normalization = None if tokens else normalization_of(task, export.calibration, shape)
     if export.raw_input and normalization is None:
         raise ConfigError("--raw-input: no normalization is known; give [task] mean and std in fleet.toml")
     raw = export.raw_input

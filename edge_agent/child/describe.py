@@ -42,7 +42,7 @@ def card_of(work: Assignment, metrics: Mapping[str, float]) -> ModelCard:
 def _input(work: Assignment) -> InputCard:
     shape, tokens = work.header.input_shape, work.train.x.dtype == np.int64
     raw = work.request.raw_input
-    normalization = None if tokens else normalization_of(work.header.task, Path(work.request.data))
+    normalization = None if tokens else normalization_of(work.header.task, Path(work.request.data), shape)
     if raw and tokens:
         raise ModelError("[model] raw_input: token ids have no normalization; set it to false")
     if raw and normalization is None:

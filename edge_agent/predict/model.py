@@ -134,10 +134,10 @@ class Model:
 
     @property
     def _watched(self) -> Path:
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):  # unlike Path.is_dir, no error if this user may not know
             return self.path
         cards = (self.path / CARD_FILE, self.path / GRAPH_FILE)
-        return next((file for file in cards if file.exists()), cards[0])
+        return next((file for file in cards if os.path.exists(file)), cards[0])
 
     def _stamp(self) -> tuple[int, int, int]:
         try:

@@ -127,6 +127,19 @@ def test_what_cannot_be_loaded_is_told_in_one_line(tmp_path: Path, make, told: s
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_user_who_may_not_read_the_state_folder_is_told_which_to_give(tmp_path: Path) -> None:
+    leave_model(tmp_path / "state")
+    (tmp_path / "state").chmod(0o700)
+    user = os.geteuid()
+    try:
+        os.seteuid(65534)
+        with pytest.raises(ModelError, match=r"may not be read by this user; give the folder of \[model\] publish"):
+            Model(tmp_path / "state")
+    finally:
+        os.seteuid(user)
+
+
 def test_wrong_inputs_are_told_in_words(tmp_path: Path) -> None:
     leave_model(tmp_path)
     with pytest.raises(DataError, match=r"did you mean to transpose it: x.transpose\(0, 3, 1, 2\)"):
