@@ -141,7 +141,8 @@ class Fusing:
 
         self._rounds.close({**accuracies(self.journal), **new}, record)
         self._failures = 0
-        log_closed(number, new, report)
+        full = {m["prototype"]: m["metrics"]["accuracy_float"] for m in made if "accuracy_float" in m["metrics"]}
+        log_closed(number, new, report, full)
 
     def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
         known = self.journal.model_sizes()

@@ -33,9 +33,17 @@ def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> Non
     log.log(level, "round %d: %s; %s", number, lost_text(lost, asked), help_text)
 
 
-def log_closed(number: int, accuracies: Mapping[str, float], report: Mapping[str, Any]) -> None:
-    """Log a closed round: its new models' accuracies, and devices that fusion excluded or capped."""
-    scores = [f"{prototype} {accuracy:.3f}" for prototype, accuracy in accuracies.items()]
+def log_closed(
+    number: int, accuracies: Mapping[str, float], report: Mapping[str, Any], full: Mapping[str, float]
+) -> None:
+    """Log a closed round: its new models' accuracies, and devices that fusion excluded or capped.
+
+    `accuracies` are those of the models as boards run them, `full` those of quantized ones with float weights.
+    """
+    scores = [
+        f"{prototype} {accuracy:.3f}" + (f" (float weights {full[prototype]:.3f})" if prototype in full else "")
+        for prototype, accuracy in accuracies.items()
+    ]
     log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
     reports = report.get("devices", {})
     for device, facts in reports.items():

@@ -25,6 +25,7 @@ from core.local_defaults import Fast
 from core.logs import LogConfig
 from core.settings import Field, Settings, describe, plain, read_tables, replace, within
 from models.spec import parse_prototype
+from quant.onnx.targets import target_of_runtime
 from quant.precision import Precision
 from transport.config import BROKER_KEYS, BrokerConfig, broker_config
 from transport.config import ENV as BROKER_ENV
@@ -36,6 +37,7 @@ __all__ = [
     "AgentConfig",
     "DataConfig",
     "EnrolConfig",
+    "PredictConfig",
     "TrainConfig",
     "UpdateConfig",
     "check_agent_config",
@@ -81,6 +83,16 @@ class ModelConfig(Settings, frozen=True, kw_only=True):
     prototype: str
     graph: Annotated[Path, Meta(description="ONNX of the prototype, whose extractor a light device uses")] | None = None
     refresh: Annotated[Refresh, Meta(description="when a light device takes the fleet's extractor")] = "always"
+    raw_input: Annotated[bool, Meta(description="raw values into current.onnx, probabilities out")] = False
+    runtime: Annotated[str, Meta(description="the oldest ONNX Runtime that must load it, 1.20")] | None = None
+    publish: Annotated[Path, Meta(description="a folder for applications; its mode decides whose")] | None = None
+
+
+class PredictConfig(Settings, frozen=True, kw_only=True):
+    """The table [predict]: answers to requests over MQTT."""
+
+    mqtt: Annotated[bool, Meta(description="answer requests on the topic predict of this device")] = False
+    per_minute: Annotated[int, within(1, 6000, "requests that are answered; others are dropped")] = 60
 
 
 class DataConfig(Settings, frozen=True, kw_only=True):
@@ -128,6 +140,7 @@ class AgentTables(Settings, frozen=True, kw_only=True):
     data: DataConfig
     train: TrainConfig
     update: UpdateConfig
+    predict: PredictConfig
     log: LogConfig
 
 
@@ -160,9 +173,13 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
     prototype: str
     graph: Path | None = None
     refresh: Refresh = "always"
+    raw_input: bool = False
+    runtime: str | None = None
+    publish: Path | None = None
     data: DataConfig
     train: TrainConfig = TrainConfig()
     update: UpdateConfig = UpdateConfig()
+    predict: PredictConfig = PredictConfig()
     log: LogConfig = LogConfig()
     enrol: EnrolConfig | None = None
 
@@ -183,6 +200,10 @@ class AgentConfig(DeviceConfig, frozen=True, kw_only=True):
             raise ConfigError(f"[train]: device is {self.train.device}, but a light device trains on cpu")
         if self.train.mode == "light" and self.update.kind not in ("job", "predictor"):
             raise ConfigError(f"[update]: kind is {self.update.kind}, but a light device sends its predictor alone")
+        if self.runtime is not None:
+            target_of_runtime(self.runtime, "[model]: runtime")
+        if self.publish is not None and self.publish.resolve() == self.state_dir.resolve():
+            raise ConfigError("[model]: publish is the state folder; give a folder of its own for applications")
         if self.data.refuse_worse and not self.data.validation:
             raise ConfigError("[data]: refuse_worse needs samples to judge by; set validation to 0.1, say")
 
@@ -256,7 +277,7 @@ def check_agent_config(path: Path | str) -> dict[str, Any]:
         "keys": {"private": own["private_key"], "aggregator": own["aggregator"]},
         "enrol": {name: (own["enrol"] or {}).get(name) for name in TABLES["enrol"]},
         "model": {name: own[name] for name in TABLES["model"]},
-        **{name: own[name] for name in ("data", "train", "update", "log")},
+        **{name: own[name] for name in ("data", "train", "update", "predict", "log")},
     }
 
 
@@ -280,6 +301,7 @@ def _assemble(tables: AgentTables, broker: BrokerConfig, base: Path) -> AgentCon
         data=tables.data,
         train=tables.train,
         update=tables.update,
+        predict=tables.predict,
         log=tables.log,
     )
 

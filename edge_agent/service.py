@@ -5,6 +5,7 @@ decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, .
 
     edge_agent/trainings.py     the training child, and what it leaves
     edge_agent/reports.py       what the agent tells of itself
+    edge_agent/predictions.py   requests for predictions, if the device answers them
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from edge_agent.config import AgentConfig
 from edge_agent.faults import Nonsense, tell_fault
 from edge_agent.host.systemd import Heartbeat, notify
 from edge_agent.messages import Mail
+from edge_agent.predictions import Predictions
 from edge_agent.protocol.agent import Agent
 from edge_agent.protocol.events import (
     Action,
@@ -51,6 +53,7 @@ from edge_agent.protocol.events import (
 from edge_agent.remote_settings.trial import Settings
 from edge_agent.reports import Reports
 from edge_agent.state.following import Following
+from edge_agent.state.published import Published
 from edge_agent.state.store import Store
 from edge_agent.trainings import Trainings
 from transport import link as transport
@@ -100,6 +103,9 @@ class Service:
             self.store, aggregator=public_key_hex(aggregator), make_child=make_child, wake=self._link.wake
         )
         self._following = Following(self.store)
+        self._published = Published(config.state_dir, config.publish)
+        rate = config.predict.per_minute
+        self._predictions = Predictions(config.state_dir, per_minute=rate, wake=self._link.wake)
         self._events: deque[Event] = deque()
         self._nonsense = Nonsense()
         self._stopping = False
@@ -140,13 +146,16 @@ class Service:
                 notify(f"STATUS=connected to {self.config.broker}")  # `edgestill push` waits for this word
                 self._feed(Connected())
                 self._settings_connected()
+                if self.config.predict.mqtt:
+                    self._link.subscribe([self._mail.topic("predict")])
             case transport.Disconnected():
                 notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
-            case transport.Received(topic, payload, _):
+            case transport.Received(topic, payload, retained):
                 self._reports.bytes_down += len(payload)
-                self._receive(topic, payload)
+                self._receive(topic, payload, retained)
         self._watch()
+        self._model_out(time.monotonic())
         self._try_again()
         self._heartbeat.beat(time.monotonic())
 
@@ -161,20 +170,31 @@ class Service:
             self._reports.count_labels(counts, self.config.data)
             self._reports.announce(self.config)
 
+    def _model_out(self, now: float) -> None:
+        """The board's model for applications: its published copy, and answers to requests."""
+        self._published.poll(now)
+        for answer in self._predictions.poll(now):
+            try:
+                self._link.publish(self._mail.topic("predicted"), answer, qos=0)
+            except TransportError as error:
+                log.error("%s", error)
+
     def _patience(self) -> float:
         now = time.monotonic()
-        wait = min(self._agent.due - now, BUSY_S if self._trainings.busy or self._counter.busy else IDLE_S)
+        busy = self._trainings.busy or self._counter.busy or self._predictions.busy
+        wait = min(self._agent.due - now, BUSY_S if busy else IDLE_S)
         return max(min(wait, self._heartbeat.due - now), 0.0)
 
     def _end(self) -> None:
         notify("STOPPING=1")
         self._counter.kill()
         self._trainings.kill()
+        self._predictions.kill()
         self._link.stop([self._mail.state(State(status="offline", session=self._session))])
         self.store.close()
         log.info("stopped")
 
-    def _receive(self, topic: str, payload: bytes) -> None:
+    def _receive(self, topic: str, payload: bytes, retained: bool = False) -> None:
         """A message; one that makes no sense is logged and forgotten."""
         fleet, device = self.config.fleet, self.config.device
         try:
@@ -192,6 +212,9 @@ class Service:
                     if self._settings.take(self._mail.read_desired(payload)):
                         self._use_settings()
                         self._report_settings()
+                case DeviceTopic(of, to, "predict") if (of, to) == (fleet, device) and self.config.predict.mqtt:
+                    if not retained:  # it would come again with every connection
+                        self._predictions.ask(payload, time.monotonic())
                 case ModelChunk(_, digest, _) if digest in self._agent.needed and payload:
                     stored = self.store.models.add(digest, payload)
                     reach("agent-model-chunk")

@@ -44,6 +44,7 @@ from firmware_configs.kits.bootfiles import WIFI_FAMILIES
 from firmware_configs.kits.kit import KitFetch
 from firmware_configs.kits.resolve import Target
 from firmware_configs.kits.torch_source import TorchSource, torch_source
+from firmware_configs.kits.unit import MODEL_DIR
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
@@ -106,8 +107,9 @@ class GroupConfig(Settings, frozen=True, kw_only=True):
 #: Tables and keys of agent.toml that a group may set; the rest follows from the manifest and the identity.
 _SETTINGS = {
     "agent": {"cache_mb": AGENT_TABLES["agent"]["cache_mb"]},
-    "model": {"refresh": AGENT_TABLES["model"]["refresh"]},
     "data": {name: key for name, key in AGENT_TABLES["data"].items() if name != "path"},
+    "model": {name: AGENT_TABLES["model"][name] for name in ("refresh", "raw_input", "runtime")},
+    "predict": AGENT_TABLES["predict"],
     "train": AGENT_TABLES["train"],
     "update": {"floats": AGENT_TABLES["update"]["floats"]},
     "log": AGENT_TABLES["log"],
@@ -385,7 +387,13 @@ def _agent_tables(
             "tls": {"ca": "tls/ca.pem", "cert": "tls/device.pem", "key": "tls/device.key"},
         },
         "keys": {"private": "device.key", "aggregator": "aggregator.pub"},
-        "model": {"prototype": prototype, **({"graph": "model.onnx"} if graph else {}), **settings["model"]},
+        "model": {
+            "prototype": prototype,
+            **({"graph": "model.onnx"} if graph else {}),
+            "publish": MODEL_DIR,
+            **settings["model"],
+        },
+        "predict": settings["predict"],
         "data": {"path": group.data, **settings["data"]},
         "train": train,
         "update": {name: value for name, value in update.items() if value is not None},

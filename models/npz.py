@@ -6,6 +6,7 @@ member, and the sizes with a bound, before anything is read. NumPy only.
 
 from __future__ import annotations
 
+import io
 import lzma
 import math
 import os
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from core.errors import DataError
 
-__all__ = ["memory_bound", "read_npy", "read_npz"]
+__all__ = ["memory_bound", "parse_npy", "read_npy", "read_npz", "stored_dtype"]
 
 Array = NDArray[Any]
 MAX_MEMBERS = 1000
@@ -86,8 +87,28 @@ def read_npy(path: Path, *, limit: int | None = None) -> Array:
             return _read_array(file, size, f"{path}: the array", "with numpy.save")
 
 
+def parse_npy(data: bytes, where: str) -> Array:
+    """The array in the bytes of an `.npy`, with the same checks; errors name `where`."""
+    with _faults_told(where, ".npy", "inputs", "save it with numpy.save"):
+        return _read_array(io.BytesIO(data), len(data), f"{where}: the array", "with numpy.save")
+
+
+def stored_dtype(path: Path, name: str) -> np.dtype[Any] | None:
+    """The dtype of one array of an `.npz`, from its header alone; None if there is no such array."""
+    with _faults_told(path, ".npz", "samples", "save it anew with numpy.savez"):
+        _check_file(path)
+        with zipfile.ZipFile(path) as archive:
+            if f"{name}.npy" not in archive.namelist():
+                return None
+            with archive.open(f"{name}.npy") as file:
+                version = npy.read_magic(file)
+                if version not in _READERS:
+                    raise DataError(f"{path}: array {name!r} has .npy version {version}; save it anew")
+                return _READERS[version](file)[2]
+
+
 @contextmanager
-def _faults_told(path: Path, kind: str, fewer: str, remedy: str) -> Iterator[None]:
+def _faults_told(path: Path | str, kind: str, fewer: str, remedy: str) -> Iterator[None]:
     """What reading a file of this kind raises, as one line that says what to do: store `fewer`, or `remedy`."""
     try:
         yield

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from core.errors import EnvelopeError
-from wire.messages import Accepted, Ack, Job, Message, Missing, Offer, Rejected
+from wire.messages import Accepted, Ack, Job, Message, Missing, ModelHeader, Offer, Rejected
 
 __all__ = ["MAX_MESSAGE", "decode_ack", "decode_instruction", "decode_message", "encode_message"]
 
@@ -55,7 +55,8 @@ def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Of
 
 def _to_send(message: Message) -> Any:
     """The message without a trailing field that older readers refuse, if the field is empty."""
-    if isinstance(message, Rejected) and message.why is None:
+    left = isinstance(message, Rejected) and message.why is None
+    if left or (isinstance(message, ModelHeader) and message.task is None):
         return (message.__struct_config__.tag, *msgspec.structs.astuple(message)[:-1])
     return message
 

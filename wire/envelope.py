@@ -9,8 +9,9 @@ Format:
     p      payload
     64     Ed25519 signature of  context || fleet || 0x00 || SHA-256(all bytes before the signature)
 
-The version depends on the payload: 2 for messages with fields that version 1 lacks (`VERSIONS` below), else 1. Both are
-accepted, so that envelopes stored or sent by an older edgestill can still be opened.
+The version depends on the payload: 2 for kinds with fields that version 1 lacks (`VERSIONS` below), 3 for a model whose
+header has a task (`WITH_TASK`), else 1. All are accepted, so that envelopes stored or sent by an older edgestill can
+still be opened; and a fleet that says nothing of its task sends no version that an older one cannot open.
 
 `context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose or another
 fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself would read it twice
@@ -36,10 +37,21 @@ from msgspec import Meta
 from core.errors import EnvelopeError, SignatureError
 from wire.ids import check_id
 
-__all__ = ["MAX_ENVELOPE", "MAX_ROUND", "NONCE_BYTES", "Envelope", "Kind", "open_envelope", "seal", "sealed_size"]
+__all__ = [
+    "MAX_ENVELOPE",
+    "MAX_ROUND",
+    "NONCE_BYTES",
+    "WITH_TASK",
+    "Envelope",
+    "Kind",
+    "open_envelope",
+    "seal",
+    "sealed_size",
+]
 
 VERSIONS = {"job": 2}  # by kind, if not 1
-READABLE = (1, 2)
+WITH_TASK = 3
+READABLE = (1, 2, 3)
 CONTEXT = b"edgestill envelope 1\0"
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 12
@@ -94,8 +106,9 @@ def seal(
     fleet: str,
     round: int = 0,  # noqa: A002 - the word of the protocol
     nonce: bytes | None = None,
+    version: int | None = None,
 ) -> bytes:
-    """The envelope around `payload`, signed with the sender's key; the nonce is random unless given.
+    """The envelope around `payload`, signed with the sender's key; nonce random, version by kind unless given.
 
     A payload may be given in pieces, so that a large one need not be copied to join it.
     """
@@ -108,7 +121,7 @@ def seal(
     if len(nonce) != NONCE_BYTES:
         raise EnvelopeError(f"envelope of {sender!r}: nonce of {len(nonce)} bytes, must be {NONCE_BYTES}")
     head = _encoder.encode(_Head(kind, sender, round, nonce))
-    opening = bytes([VERSIONS.get(kind, 1), len(head)]) + head
+    opening = bytes([VERSIONS.get(kind, 1) if version is None else version, len(head)]) + head
     return b"".join([opening, *payload, key.sign(_to_sign(fleet, opening, *payload))])
 
 
@@ -135,7 +148,7 @@ def open_envelope(
     if len(data) < 2 + SIGNATURE_BYTES:
         raise EnvelopeError(f"envelope of {len(data)} bytes: too short to hold a signature")
     if data[0] not in READABLE:
-        raise EnvelopeError(f"envelope of version {data[0]}: only 1 and 2 are known; update the older side")
+        raise EnvelopeError(f"envelope of version {data[0]}: only 1 to {READABLE[-1]} are known; update the older side")
     _verify(data, public_key, fleet)
     start, end = 2 + data[1], len(data) - SIGNATURE_BYTES
     if start > end:

@@ -3,7 +3,8 @@
 A message travels as a MessagePack array: its tag, then its fields in the order written here. Fields are never
 reordered or dropped; a new one goes last, with a default, and raises the version of the envelopes that carry the
 message (`VERSIONS` in `wire/envelope.py`), so that an older reader reports "update" and not "unknown field"; or, like
-the code of a `Rejected`, it is sent only to a reader that has announced support for it. Unknown fields are refused.
+the code of a `Rejected`, it is sent only to a reader that has announced support for it; or, like the task of a
+`ModelHeader`, it is sent, and raises the version, only where it is given. Unknown fields are refused.
 `encode_message` decodes what it wrote, so a message that no receiver would accept cannot be sent.
 
     State      up    the device is online, offline or lost
@@ -19,6 +20,7 @@ the code of a `Rejected`, it is sent only to a reader that has announced support
     Enrolled   down  the answer
         UpdateHeader     precedes the tensors of an update, see `wire/headers.py`
     ModelHeader      precedes the tensors of a published model
+        Task         what the samples and classes of the fleet are
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ __all__ = [
     "Rejected",
     "Reported",
     "State",
+    "Task",
     "UpdateHeader",
     "UpdateKind",
 ]
@@ -72,6 +75,9 @@ Values: TypeAlias = Annotated[dict[Text, float], Meta(max_length=64)]
 Certificate: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 Settings: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=64)]
 Ranges: TypeAlias = Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=1024)]
+ClassName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
+PerChannel: TypeAlias = Annotated[tuple[float, ...], Meta(max_length=256)]
+MAX_CLASS_NAMES = 24 * 1024  # bytes of all class names: a header has 64 KiB for them and its parents
 
 #: Everything, a difference to the received model, the predictor only, a graph, logits by label, or no tensor at all.
 UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits", "none"]
@@ -284,6 +290,36 @@ class UpdateHeader(Message, frozen=True, kw_only=True, tag="update"):
     metrics: Values = {}  # e.g. train_loss, seconds
 
 
+class Task(Message, frozen=True, kw_only=True):
+    """What samples and classes are, the same on every device: a model is applied to (x - mean) / std.
+
+    A class name is one that a folder can have: printable, without slashes, dots or spaces at its ends.
+    """
+
+    class_names: Annotated[tuple[ClassName, ...], Meta(max_length=10_000)] = ()  # in the order of the labels
+    kind: Literal["image", "series", "features", "text"] | None = None
+    mean: PerChannel = ()  # one number, or one per channel, in units of the stored samples: bytes of an image
+    std: PerChannel = ()
+    sample_rate: float | None = None  # Hz, of a series
+
+    def __post_init__(self) -> None:
+        Message.__post_init__(self)
+        names = self.class_names
+        for name in names:
+            if not name.isprintable() or name != name.strip(" .") or "/" in name or "\\" in name:
+                raise EnvelopeError(f"Task.class_names: {name!r} cannot name a folder; use letters, digits, - and _")
+        if len(set(names)) < len(names):
+            raise EnvelopeError("Task.class_names: a name is there twice")
+        if sum(len(name.encode()) + 2 for name in names) > MAX_CLASS_NAMES:
+            raise EnvelopeError(f"Task.class_names: more than {MAX_CLASS_NAMES} bytes in all; shorten them")
+        if bool(self.mean) != bool(self.std) or len({1, len(self.mean or (0,)), len(self.std or (0,))}) > 2:
+            raise EnvelopeError("Task.mean, Task.std: give both, each one number or one per channel")
+        if any(not (math.isfinite(v) and v > 0) for v in self.std) or not all(map(math.isfinite, self.mean)):
+            raise EnvelopeError("Task.mean, Task.std: must be finite, std above 0")
+        if self.sample_rate is not None and self.sample_rate <= 0:
+            raise EnvelopeError(f"Task.sample_rate: is {self.sample_rate:g}, must be above 0")
+
+
 class ModelHeader(Message, frozen=True, kw_only=True, tag="model"):
     """Metadata of a published model: enough to build the prototype and to trace its lineage."""
 
@@ -295,6 +331,7 @@ class ModelHeader(Message, frozen=True, kw_only=True, tag="model"):
     recipe: Text
     parents: Annotated[tuple[Digest, ...], Meta(max_length=900)] = ()  # the model before, then updates
     metrics: Values = {}
+    task: Task | None = None  # in envelopes of version 3
 
 
 def _finite(value: Any) -> bool:

@@ -10,6 +10,8 @@
     edgestill/1/{fleet}/{device}/installing              up: why a board could not install its agent
     edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
     edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
+    edgestill/1/{fleet}/{device}/predict                 down: a request for predictions, if the device answers them
+    edgestill/1/{fleet}/{device}/predicted               up: the answer
     edgestill/1/{fleet}/{device}/up                      up: chunks of updates, with transfer id and number
     edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: the same, as agents of 0.1 send them
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
@@ -49,7 +51,19 @@ MAX_NUMBER = 10**9 - 1
 NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 Leaf = Literal[
-    "state", "about", "job", "ack", "metrics", "desired", "reported", "installing", "enrol", "enrolled", "up"
+    "state",
+    "about",
+    "job",
+    "ack",
+    "metrics",
+    "desired",
+    "reported",
+    "installing",
+    "enrol",
+    "enrolled",
+    "predict",
+    "predicted",
+    "up",
 ]
 LEAVES: tuple[Leaf, ...] = get_args(Leaf)
 

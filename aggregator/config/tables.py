@@ -12,14 +12,16 @@ from msgspec import Meta
 from aggregator.config.fusion import FUSION_FIELDS
 from core.addresses import parse_address
 from core.config_keys import brief, sub_table
-from core.errors import ConfigError, did_you_mean
+from core.errors import ConfigError, EnvelopeError, did_you_mean
 from core.limits import DEVICES, LATENT, MEGABYTES, ROUNDS, SECONDS
 from core.local_defaults import LocalSettings
 from core.logs import LogConfig
-from core.settings import Field, Settings, describe, within
+from core.settings import LARGEST_FLOAT, Field, Settings, describe, within
 from transport.config import BROKER_KEYS
 from transport.config import ENV as BROKER_ENV
 from wire.chunks import DEFAULT_CHUNK
+from wire.messages import Task
+from wire.task import check_task
 
 __all__ = [
     "ENV",
@@ -64,13 +66,43 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
+def _numbers(value: Any) -> tuple[float, ...]:
+    """127.5 or [125.3, 123.0, 113.9] of a file, or 125.3,123.0,113.9 of a variable."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    try:
+        if all(type(part) in (int, float, str) and abs(float(part)) <= LARGEST_FLOAT for part in parts) and parts:
+            return tuple(map(float, parts))
+    except ValueError:
+        pass
+    raise ValueError("give one number, or a list of one per channel")
+
+
 class TaskConfig(Settings, frozen=True, kw_only=True):
-    """The table [task]: the samples' shape, the classes, and where labelled samples for scoring lie."""
+    """The table [task]: samples and classes, as every published model tells devices; labelled samples for scoring."""
 
     input_shape: Annotated[tuple[int, ...], Meta(extra={"parse": _shape})]
     classes: Annotated[int, within(2, 10_000)]
     latent: Annotated[int, within(1, LATENT.most)] = 32
     validation: Annotated[Path, Meta(description=".npz with x, y; see models/samples.py")] | None = None
+    class_names: Annotated[tuple[str, ...], Meta(description="of the labels 0, 1, ...")] = ()
+    kind: Annotated[Literal["image", "series", "features", "text"], Meta(description="of the samples")] | None = None
+    mean: Annotated[tuple[float, ...], Meta(description="one, or one per channel", extra={"parse": _numbers})] = ()
+    std: Annotated[tuple[float, ...], Meta(description="likewise; bytes: 0 to 255", extra={"parse": _numbers})] = ()
+    sample_rate: Annotated[float, within(1e-6, 1e9, "Hz, of a series")] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            check_task(self.message, self.input_shape, self.classes)
+        except EnvelopeError as error:
+            raise ConfigError(str(error).replace("Task.", "")) from None
+        if self.sample_rate is not None and self.kind not in (None, "series"):
+            raise ConfigError(f"'sample_rate' is given, but 'kind' is {self.kind!r}; only a series has one")
+
+    @property
+    def message(self) -> Task | None:
+        """What models say of it; None if the table says nothing that older agents do not know."""
+        told = {name: getattr(self, name) for name in Task.__struct_fields__}
+        return Task(**told) if any(value not in ((), None) for value in told.values()) else None
 
 
 class PrototypesTable(Settings, frozen=True, kw_only=True):

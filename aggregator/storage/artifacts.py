@@ -10,7 +10,7 @@ import hashlib
 
 from aggregator.tensor_checks import Published, describe_model
 from wire.chunks import DEFAULT_CHUNK, Content
-from wire.envelope import NONCE_BYTES, SIGNATURE_BYTES, seal
+from wire.envelope import NONCE_BYTES, SIGNATURE_BYTES, WITH_TASK, seal
 from wire.headers import decode_model, encode_model
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
@@ -24,7 +24,17 @@ def seal_artifact(header: ModelHeader, body: bytes, *, key: Ed25519PrivateKey, f
     """The artifact of a model whose tensor message is `body`."""
     payload = encode_model(header, body)
     nonce = hashlib.sha256(payload).digest()[:NONCE_BYTES]
-    return seal(payload, key=key, kind="model", sender=AGGREGATOR, fleet=fleet, round=header.round, nonce=nonce)
+    version = None if header.task is None else WITH_TASK
+    return seal(
+        payload,
+        key=key,
+        kind="model",
+        sender=AGGREGATOR,
+        fleet=fleet,
+        round=header.round,
+        nonce=nonce,
+        version=version,
+    )
 
 
 def open_artifact(sealed: bytes) -> tuple[ModelHeader, bytes]:

@@ -27,6 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from aggregator.fusion.memory import Memories
@@ -43,7 +44,7 @@ from core.errors import EdgestillError
 from core.processes.pipes import claim_stdout, write_json
 from models.spec import PrototypeSpec, parse_prototype
 from wire.keys import load_private_key
-from wire.messages import ModelHeader
+from wire.messages import ModelHeader, Task
 
 __all__ = ["Worker", "main"]
 
@@ -58,7 +59,8 @@ class Worker:
         test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes)
         server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test)
         key = load_private_key(setup["key"])
-        self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server)
+        task = msgspec.convert(setup.get("task"), Task | None)
+        self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server, task)
         self.memories = Memories(self.state / "memory")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -33,12 +33,13 @@ from models.spec import PrototypeSpec
 from models.split import Prototype
 from quant.pack import pack_state, unpack
 from wire.keys import Ed25519PrivateKey
-from wire.messages import ModelHeader
+from wire.messages import ModelHeader, Task
 from wire.tensors import encode
 
 __all__ = ["Fuser", "StoredGroup", "round_groups"]
 
 PARENTS = 900  # limit of a header; the journal has all of them
+PARENTS_WITH_TASK = 300  # beside the names of classes
 State = dict[str, torch.Tensor]
 
 
@@ -74,6 +75,7 @@ class Fuser:
     fleet: str
     validation: tuple[torch.Tensor, torch.Tensor] | None = None  # to score published models on
     server: Server = field(default_factory=Server)  # the aggregator's inputs of fusion
+    task: Task | None = None  # what every published model tells of samples and classes
     models: dict[PrototypeSpec, Prototype] = field(default_factory=dict)  # to score with; their weights are replaced
 
     def start(self, spec: PrototypeSpec, seed: int) -> tuple[str, ModelHeader]:
@@ -92,7 +94,8 @@ class Fuser:
             if not group.rows:
                 continue  # only late teachers: the prototype's model does not change
             name = str(group.spec)
-            parents = (group.base, *(row.digest for row in group.rows))[:PARENTS]
+            most = PARENTS if self.task is None else PARENTS_WITH_TASK
+            parents = (group.base, *(row.digest for row in group.rows))[:most]
             state = _as_published(fused.states[name], bases[group.base])
             metrics = {**_train_loss(group.rows, fused), **fused.metrics[name]}
             metrics |= self._extractor_round(group, state, bases[group.base], round_number)
@@ -180,6 +183,7 @@ class Fuser:
             recipe=recipe,
             parents=parents,
             metrics={name: value for name, value in {**metrics, **scores}.items() if math.isfinite(value)},
+            task=self.task,
         )
         body = encode(pack_state(state, floats=wire_floats(spec)))
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header

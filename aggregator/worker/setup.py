@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from aggregator.config.fleet import FleetConfig
 
 __all__ = ["worker_setup"]
@@ -20,6 +22,7 @@ def worker_setup(config: FleetConfig) -> dict[str, Any]:
         "input_shape": task.input_shape,
         "classes": task.classes,
         "latent": task.latent,
+        "task": msgspec.to_builtins(task.message),
         "validation": None if task.validation is None else str(task.validation),
         "prototypes": config.prototypes,
         "fusion": config.fusion.to_json(),

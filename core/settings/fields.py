@@ -11,7 +11,8 @@ int, float                          .       a number                7, 1e-3
 str                                 str     a string                itself
 Literal["a", "b"], Literal[1, 2]    str     one of them             one of them
 Path                                Path    a string                itself
-tuple[X, ...] of str, int or Path   tuple   a list                  a, b
+tuple[X, ...] of str, int, float,   tuple   a list                  a, b
+    or Path
 Mapping[str, Any]                   dict    a table                 none
 a struct, or a dataclass            dict    a table, read by it     none
 
@@ -43,7 +44,7 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-_ITEMS = {str: "strings", int: "whole numbers", Path: "paths"}
+_ITEMS = {str: "strings", int: "whole numbers", float: "numbers", Path: "paths"}
 _WORDS = {
     bool: "true or false",
     int: "a whole number",
@@ -65,7 +66,7 @@ class Field:
     least: float | None = None
     most: float | None = None
     choices: tuple[Any, ...] = ()
-    item: type = str  # of a tuple: str, int or Path
+    item: type = str  # of a tuple: str, int, float or Path
     table: type[Any] | None = None  # of a table that has a struct of its own
     help: str = ""
     secret: bool = False

@@ -54,7 +54,7 @@ def _from_text(text: str, field: Field) -> Any:
             return field.kind(text)
         if field.kind is tuple:
             parts = [part.strip() for part in text.split(",") if part.strip()]
-            return [int(part) for part in parts] if field.item is int else parts
+            return [field.item(part) for part in parts] if field.item in (int, float) else parts
     except ValueError:
         return text
     return text
@@ -65,8 +65,14 @@ def _converted(value: Any, field: Field) -> Any:
     if field.kind is float and _is_a(value, int) and abs(value) <= LARGEST_INT:
         return float(value)
     if field.kind is tuple and isinstance(value, list | tuple):
-        return tuple(_as_path(part) if field.item is Path else part for part in value)
+        return tuple(_item(part, field.item) for part in value)
     return _as_path(value) if field.kind is Path else value
+
+
+def _item(part: Any, item: type) -> Any:
+    if item is float and _is_a(part, int) and abs(part) <= LARGEST_INT:
+        return float(part)
+    return _as_path(part) if item is Path else part
 
 
 def _as_path(value: Any) -> Any:

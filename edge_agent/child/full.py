@@ -31,6 +31,7 @@ from models.compute_device import describe, find_device, repeatable_on
 from models.samples import Samples
 from models.split import Prototype
 from quant.onnx.export import export_onnx
+from quant.onnx.raw import plain_graph
 from quant.onnx.session import open_session, run_graph
 from quant.pack import load_packed, pack, pack_state, unpack
 from wire.tensors import Tensor, decode, encode
@@ -139,7 +140,7 @@ def _make_current(work: Assignment, model: Prototype, packed: dict[str, Tensor],
 def _accuracy(graph: bytes, held: Samples) -> float:
     """Accuracy of a graph on the held-out samples; 0 if it does not run on them, such as a graph for other inputs."""
     try:
-        session = open_session(graph)
+        session = open_session(plain_graph(graph))
         parts = [run_graph(session, held.x[i : i + 256]).argmax(1) for i in range(0, len(held), 256)]
         return float(np.mean(np.concatenate(parts) == held.y))
     except (ModelError, ValueError, IndexError):

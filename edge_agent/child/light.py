@@ -29,6 +29,7 @@ from edge_agent.state.folders import set_aside
 from edge_agent.state.store import CURRENT, GRAPH, PERSONAL, learned_path
 from models.roles import EXTRACTOR_ROUND
 from models.samples import Samples
+from quant.onnx.raw import plain_graph
 from quant.onnx.split import extractor_graph
 from quant.onnx.weights import patch_weights, read_weights
 from wire.tensors import decode, encode
@@ -162,7 +163,7 @@ def _accuracy_before(work: Assignment) -> dict[str, float]:
     if work.held is None or not graph.exists():
         return {}
     try:
-        logits = latents_of(graph, work.held.x, work.header.classes)
+        logits = latents_of(plain_graph(graph.read_bytes()), work.held.x, work.header.classes)
     except ModelError:
         return {"accuracy_before": 0.0}
     return {"accuracy_before": float(np.mean(logits.argmax(1) == work.held.y))}

@@ -46,6 +46,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     update: str = "state"
     bits: int | None = None
     side_artifact: str | None = None  # path of a sealed artifact to learn from: edge_agent/objectives/side_artifact.py
+    raw_input: bool = False  # whether the board's model normalizes its inputs itself
+    runtime: str | None = None  # the oldest ONNX Runtime that must load the board's model
     graph: str | None = None  # of a light device, which trains its predictor without torch
     refresh: str = "always"  # when it takes the fleet's extractor: edge_agent/light/graph.py
     count_epsilon: float | None = None  # of label counts
@@ -96,6 +98,8 @@ def make_request(
         update=kind,
         bits=bits,
         side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
+        raw_input=config.raw_input,
+        runtime=config.runtime,
         graph=str(config.graph.resolve()) if light and config.graph is not None else None,
         refresh=config.refresh,
         count_epsilon=config.data.count_epsilon,

@@ -37,6 +37,7 @@ _FIXED = {
     "model": "what it trains",
     "data": "where its samples lie, and how much of them it tells",
     "train": "how it trains",
+    "predict": "whether it answers requests over MQTT",
 }
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from firmware_configs.kits.clock import SET_CLOCK
 from firmware_configs.kits.resolve import ARCHS
-from firmware_configs.kits.unit import NAME
+from firmware_configs.kits.unit import MODEL_DIR, MODEL_GROUP, NAME
 
 __all__ = ["ROOT_WHEELS", "Install", "install_script"]
 
@@ -64,6 +64,7 @@ done
 if [ -z "$root" ]; then
     id edgestill >/dev/null 2>&1 ||
         useradd --system --home-dir /var/lib/edgestill --shell /usr/sbin/nologin edgestill
+    getent group @MODEL_GROUP@ >/dev/null || groupadd --system @MODEL_GROUP@
 fi
 
 fetched=$root/@ROOT_WHEELS@
@@ -113,7 +114,10 @@ else
 fi
 
 etc=$root/etc/edgestill
-mkdir -p "$root/etc" "$root/etc/systemd/system" "$root/var/lib/edgestill"
+mkdir -p "$root/etc" "$root/etc/systemd/system" "$root/var/lib/edgestill" "$root@MODEL_DIR@"
+# applications of other users read the model here, if they are in its group
+[ -n "$root" ] || chown edgestill:@MODEL_GROUP@ @MODEL_DIR@
+chmod 750 "$root@MODEL_DIR@"
 rm -rf "$etc.new"
 umask 077
 mkdir -p "$etc.new/tls"
@@ -167,6 +171,8 @@ def install_script(install: Install) -> str:
         "@NEED@": str(install.need_mb),
         "@ROOT_WHEELS@": ROOT_WHEELS,
         "@UNIT@": NAME,
+        "@MODEL_DIR@": MODEL_DIR,
+        "@MODEL_GROUP@": MODEL_GROUP,
         "@CLOCK@": SET_CLOCK,
     }
     return re.sub(r"@[A-Z_]+@", lambda found: values[found[0]], _SCRIPT)

@@ -10,9 +10,12 @@ from pathlib import PurePosixPath
 
 from firmware_configs.boards import Board
 
-__all__ = ["NAME", "unit"]
+__all__ = ["MODEL_DIR", "MODEL_GROUP", "NAME", "unit"]
 
 NAME = "edgestill-agent.service"
+#: Where the agent publishes its model, and the group of the applications that may read it: install.sh makes both. Its
+#: mode is 0750, unlike that of the state folder, which is the agent's alone.
+MODEL_DIR, MODEL_GROUP = "/var/lib/edgestill-model", "edgestill-model"
 
 
 TEMPLATE = """\
@@ -44,6 +47,7 @@ NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
+ReadWritePaths=-{model_dir}
 ProtectHome={home}
 PrivateTmp=yes
 {devices}
@@ -77,4 +81,4 @@ def unit(board: Board, *, data: str) -> str:
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
-    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices)
+    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices, model_dir=MODEL_DIR)

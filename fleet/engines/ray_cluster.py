@@ -58,7 +58,7 @@ class Actor:
             devices=make_devices(settings, dataset),
             models={name: build(_spec(name, settings, dataset)) for name in settings.prototypes},
             test=(x, y),
-            device=find_device(told.compute),
+            device=find_device(settings.compute),
         )
         self._held: dict[str, Artifact] = {}
 

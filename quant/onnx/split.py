@@ -10,6 +10,7 @@ from onnx import helper
 
 from core.errors import ModelError
 from quant.onnx.graph_check import dump_graph, parse_graph
+from quant.onnx.raw import plain_graph
 
 __all__ = ["extractor_graph"]
 
@@ -17,8 +18,8 @@ WEIGHT = "predictor.weight"
 
 
 def extractor_graph(data: bytes) -> bytes:
-    """The graph from `input` to `z`, without weights used only by the predictor."""
-    model = parse_graph(data)
+    """The graph from normalized `input` to `z`, without weights used only by the predictor."""
+    model = parse_graph(plain_graph(data))
     graph = model.graph
     users = [node for node in graph.node if WEIGHT in node.input]
     while len(users) == 1 and users[0].op_type == "Transpose":

@@ -30,8 +30,9 @@ def test_a_tenth_and_a_half_are_told_once_each(
 
 def test_a_closed_round_tells_accuracies_and_who_was_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "edgestill.aggregator"):
-        log_closed(3, {"cnn:w1": 0.5}, {"devices": {"a": {"screened": ""}, "b": {"screened": "too far"}}})
+        report = {"devices": {"a": {"screened": ""}, "b": {"screened": "too far"}}}
+        log_closed(3, {"cnn:w1": 0.5, "cnn:fp32": 0.75}, report, {"cnn:w1": 0.625})
     assert [record.getMessage() for record in caplog.records] == [
-        "round 3 closed: accuracy cnn:w1 0.500",
+        "round 3 closed: accuracy cnn:w1 0.500 (float weights 0.625), cnn:fp32 0.750",
         "round 3: the update of 'b' was excluded: too far",
     ]

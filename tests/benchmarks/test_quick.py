@@ -68,6 +68,11 @@ EXPECTED = {
         {"rows"},
         {"recipe", "prototype", "devices", "fused", "light", "trained"},
     ),
+    "matmul_nbits": Output(
+        r"^1 x 128 x 64 +\d+\.\d +\d+\.\d +\d+\.\d +\d+\.\d\d$",
+        {"rows"},
+        {"shape", "float_us", "bits2_us", "bits4_us"},
+    ),
     "mqtt_load": Output(
         r"^ +3 +\d+\.\d\d +\d+\.\d",
         {"seconds_3", "rss_mb_3", "ratio_to_raw", "ratio_to_raw_qos0", "rss_growth_mb", "rows"},

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import typer
+from PIL import Image
 
 from core.config_keys import read_toml
 from edgestill.cli.main import app
@@ -33,6 +34,7 @@ from models.build import build
 from models.spec import PrototypeSpec
 from models.zoo import ZOO
 from quant.precision import FP32, PRECISIONS
+from tests.edge_agent.predict.boards import images, leave_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,6 +86,15 @@ def _runnable(page: Path) -> Any:
     return pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=name_of(page))
 
 
+def board_with_a_model(folder: Path) -> None:
+    """What the page for applications finds on its board."""
+    leave_model(folder / "model")
+    Image.fromarray(images(1)[0].transpose(1, 2, 0)).save(folder / "leaf.png")
+
+
+PREPARED = {"application.md": board_with_a_model}
+
+
 @pytest.mark.parametrize(
     "page", [_runnable(p) for p in PAGES if any(s.language in ("sh", "python") for s in snippets(p))]
 )
@@ -94,6 +105,7 @@ def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: p
         pytest.skip(f"{name_of(page)} uses {', '.join(sorted(wanted))}, which is not on this machine")
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
+    PREPARED.get(page.name, lambda _: None)(tmp_path)
     env, namespace = environment(tmp_path), {"__name__": "snippet"}
     for snippet in runnable:
         if snippet.language == "sh":

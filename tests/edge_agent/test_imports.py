@@ -13,7 +13,7 @@ pytestmark = pytest.mark.light
     [
         ("edge_agent.__main__", ("torch", "numpy", "onnx", "onnxruntime", "brevitas", "typer", "rich", "safetensors")),
         ("edge_agent.child.__main__", ("torch", "numpy", "onnx")),  # until it has limited itself
-        ("edge_agent.inference", ("torch", "onnx", "brevitas")),
+        ("edge_agent.predict.model", ("torch", "onnx", "brevitas")),
         ("edge_agent.light.train", ("torch", "onnx", "brevitas")),
         ("edge_agent.light.extractor", ("torch", "onnx", "brevitas")),
         ("edge_agent.objectives.fedgen_weights", ("torch", "numpy")),

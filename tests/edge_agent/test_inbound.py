@@ -136,7 +136,7 @@ def test_what_a_broker_can_make_without_a_key_ends_nothing(service: Service, cap
     job = ScriptedAggregator.sealed(make_job("1" * 64), "job")
     forged = seal(encode_message(make_job("1" * 64)), key=generate_key(), kind="job", sender=AGGREGATOR, fleet=FLEET)
     junk = [b"", b"\x00", b"\x02" * 70, bytes(300_000), b"\xff" * 80, forged, job[:-1], job + b"\0", job[1:], SEALED]
-    leaves = ("job", "ack", "desired", "state", "enrolled", "about", "metrics", "reported")
+    leaves = ("job", "ack", "desired", "state", "enrolled", "about", "metrics", "reported", "predict")
     topics = [str(DeviceTopic(FLEET, DEVICE, leaf)) for leaf in leaves]
     topics += ["", "/", "edgestill/1", "#", "edgestill/2/f/pi-1/job", f"edgestill/1/{FLEET}/pi-2/job", "é\x00" * 40]
     topics += [str(ModelChunk(FLEET, "1" * 64, n)) for n in (0, 1, 65535)]

@@ -44,7 +44,7 @@ def test_a_larger_count_renames_nobody(tmp_path: Path) -> None:
 
 def test_precision_may_be_a_key_of_its_own(tmp_path: Path) -> None:
     group = PI.replace('"cnn:w1"', '"cnn"\nprecision = "w1"')
-    assert manifest(tmp_path, group).devices[0].tables["model"] == {"prototype": "cnn:w1"}
+    assert manifest(tmp_path, group).devices[0].tables["model"]["prototype"] == "cnn:w1"
 
 
 def test_the_aggregator_reads_the_same_file(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from wire.messages import (
     Message,
     Metrics,
     Missing,
+    ModelHeader,
     Offer,
     Rejected,
     Reported,
     State,
+    Task,
     UpdateHeader,
 )
 from wire.refusals import RefusalReason
@@ -49,6 +51,7 @@ HEADER = UpdateHeader(
     base=DIGEST,
     metrics={"train_loss": 0.25},
 )
+MODEL = ModelHeader(round=3, prototype="cnn:w1", input_shape=(1, 8, 8), classes=2, latent=32, recipe="fedavg")
 EXAMPLES: list[Message] = [
     State(status="lost", session=7),
     About(board="pi4", prototype="cnn:w1", precision="w1", label_counts=(3, 0, 9), versions={"numpy": "2.2.6"}),
@@ -65,6 +68,9 @@ EXAMPLES: list[Message] = [
     Enrolled(device="pi-07", keys=DIGEST, status="approved", certificate=b"certificate"),
     Reported(version=3, status="rolled-back", refused={"agent.fleet": "no"}, reason="out of memory"),
     HEADER,
+    MODEL,
+    msgspec.structs.replace(MODEL, task=Task(class_names=("cat", "dog"), kind="image", mean=(125.3,), std=(63.0,))),
+    msgspec.structs.replace(MODEL, task=Task()),
 ]
 
 
@@ -236,3 +242,17 @@ def test_a_refusal_is_one_printable_line_of_bounded_length() -> None:
             decode_message(data, State)
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) <= 200
+
+
+def test_a_model_without_a_task_has_the_bytes_that_older_readers_know():
+    older = msgspec.msgpack.encode(("model", 3, "cnn:w1", (1, 8, 8), 2, 32, "fedavg", (), {}))
+    assert encode_message(MODEL) == older
+    assert decode_message(older, ModelHeader) == MODEL
+
+
+def test_a_task_that_is_none_names_its_field():
+    fields = ["model", 3, "cnn:w1", [1, 8, 8], 2, 32, "fedavg", [], {}]
+    with pytest.raises(EnvelopeError, match=r"^ModelHeader\.task"):
+        decode_message(msgspec.msgpack.encode([*fields, [["a"], "photo"]]), ModelHeader)
+    with pytest.raises(EnvelopeError, match="twice"):
+        decode_message(msgspec.msgpack.encode([*fields, [["a", "a"]]]), ModelHeader)

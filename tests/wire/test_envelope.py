@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import EnvelopeError, SignatureError, TopicError
-from wire.envelope import KINDS, MAX_ROUND, Envelope, open_envelope, seal, sealed_size
+from wire.envelope import KINDS, MAX_ROUND, WITH_TASK, Envelope, open_envelope, seal, sealed_size
 
 pytestmark = pytest.mark.light
 
@@ -116,8 +116,8 @@ def test_the_size_limit_is_checked_before_anything_else():
 
 
 def test_a_newer_version_is_told_from_a_forgery():
-    with pytest.raises(EnvelopeError, match="version 3: only 1 and 2 are known; update the older side"):
-        opened(b"\x03" + sealed()[1:])
+    with pytest.raises(EnvelopeError, match="version 4: only 1 to 3 are known; update the older side"):
+        opened(b"\x04" + sealed()[1:])
 
 
 def test_an_envelope_with_jobs_says_that_it_has_fields_that_version_1_did_not_know():
@@ -185,3 +185,8 @@ def test_a_head_longer_than_the_envelope_is_refused():
 def test_a_malformed_envelope_is_never_sealed(changes, error, text):
     with pytest.raises(error, match=text):
         sealed(**changes)
+
+
+def test_the_version_of_a_model_with_a_task_is_given():
+    assert sealed(kind="model")[0] == 1
+    assert opened(sealed(kind="model", version=WITH_TASK)).payload == b"payload"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.errors import EnvelopeError
-from wire.messages import MAX_COUNT, MODEL_STAYS, About, Hyper, Job, Message, Metrics, Missing, UpdateKind
+from wire.messages import MAX_COUNT, MODEL_STAYS, About, Hyper, Job, Message, Metrics, Missing, Task, UpdateKind
 
 pytestmark = pytest.mark.light
 
@@ -29,13 +29,14 @@ FIELDS = {
     "enrol": "device csr claim proof",
     "enrolled": "device keys status certificate reason",
     "update": "round device prototype update num_examples label_counts base metrics",
-    "model": "round prototype input_shape classes latent recipe parents metrics",
-    None: "batch_size lr epochs steps momentum weight_decay seed extra",  # Hyper, inside a job
+    "model": "round prototype input_shape classes latent recipe parents metrics task",
+    "Hyper": "batch_size lr epochs steps momentum weight_decay seed extra",  # inside a job
+    "Task": "class_names kind mean std sample_rate",  # inside a model's header
 }
 
 
 def test_fields_travel_in_the_order_that_older_readers_know() -> None:
-    kinds = {kind.__struct_config__.tag: kind for kind in Message.__subclasses__()}
+    kinds = {kind.__struct_config__.tag or kind.__name__: kind for kind in Message.__subclasses__()}
     assert {tag: " ".join(kind.__struct_fields__) for tag, kind in kinds.items()} == FIELDS
 
 
@@ -87,3 +88,32 @@ def test_missing_ranges_ascend_with_a_gap_between_them(ranges: Any) -> None:
 
 def test_no_model_goes_up_with_logits_or_nothing() -> None:
     assert set(MODEL_STAYS) == {"logits", "none"}
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"class_names": ("a", "b", "a")}, "twice"),
+        ({"class_names": ("a/b",)}, "cannot name a folder"),
+        ({"class_names": ("a\\b",)}, "cannot name a folder"),
+        ({"class_names": ("..",)}, "cannot name a folder"),
+        ({"class_names": (".hidden",)}, "cannot name a folder"),
+        ({"class_names": (" a",)}, "cannot name a folder"),
+        ({"class_names": ("a\n",)}, "cannot name a folder"),
+        ({"class_names": tuple(f"{n:099d}" for n in range(300))}, "24576 bytes in all"),
+        ({"mean": (1.0,)}, "give both"),
+        ({"std": (1.0,)}, "give both"),
+        ({"mean": (1.0, 2.0), "std": (1.0, 2.0, 3.0)}, "one per channel"),
+        ({"mean": (math.nan,), "std": (1.0,)}, "must be finite"),
+        ({"mean": (0.0,), "std": (0.0,)}, "std above 0"),
+        ({"sample_rate": 0.0}, "above 0"),
+    ],
+)
+def test_a_task_that_no_device_could_follow_is_refused(told: Any, message: str) -> None:
+    with pytest.raises(EnvelopeError, match=rf"^Task\..*{message}"):
+        Task(**told)
+
+
+def test_a_task_may_say_little_and_names_of_any_script() -> None:
+    assert Task() == Task(class_names=(), kind=None, mean=(), std=(), sample_rate=None)
+    assert Task(class_names=("Äpfel", "洋梨", "St. Bernard"), mean=(1.0,), std=(1.0, 2.0, 3.0)).std == (1.0, 2.0, 3.0)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgestill.cli.output import out, print_json
+from edgestill.cli.output import err, out, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["app"]
 
@@ -42,32 +46,83 @@ def run(
 
 @app.command()
 def predict(
-    inputs: Annotated[Path, typer.Option("--input", help="Inputs (N, ...) as an .npy file.")],
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--input", help="Inputs: an .npy file of one or of N, or pictures; repeatable."),
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Use the model of this agent.")] = None,
-    model: Annotated[Path | None, typer.Option("--model", help="Use this ONNX file.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Write the logits (N, C) to this .npy file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: classes and logits.")] = False,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Use this ONNX file, model card, or folder of a published model.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", help="Write the logits (N, C) to this .npy file, or the probabilities of a raw model."
+        ),
+    ] = None,
+    serve: Annotated[
+        str | None, typer.Option("--serve", help="Answer over HTTP at 127.0.0.1:9000, or at unix:/run/predict.sock.")
+    ] = None,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Let --serve bind an address that other machines reach.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: labels, classes, probabilities.")] = False,
 ) -> None:
-    """Run the agent's current model (current.onnx) on inputs; prints one class index per input."""
+    """Run the agent's current model on inputs, and print a class per input; or answer requests over HTTP.
+
+    Example:  edgestill agent predict --config agent.toml --serve 127.0.0.1:9000
+    """
     if (config is None) == (model is None):
         raise typer.BadParameter("give either --config or --model")
-    from edge_agent.inference import load_inputs
-    from edge_agent.inference import predict as run_model
+    if bool(inputs) == (serve is not None):
+        raise typer.BadParameter("give either --input or --serve")
+    from edge_agent.predict.model import CARD_FILE, Model
 
     if config is not None:
         from edge_agent.config import read_agent_config
 
-        model = read_agent_config(config).state_dir / "current.onnx"
+        loaded = read_agent_config(config)
+        published = loaded.publish is not None and os.path.exists(loaded.publish / CARD_FILE)
+        model = loaded.publish if published else loaded.state_dir
     assert model is not None
-    logits = run_model(model, load_inputs(inputs))
+    if serve is not None:
+        _serve(model, serve, allow_remote)
+        return
+    assert inputs is not None
+    answer = Model(model).predict(inputs[0] if len(inputs) == 1 else inputs)
     if output is not None:
-        import numpy as np
-
-        with output.open("wb") as file:  # numpy would add .npy to another name
-            np.save(file, logits)
-    classes = logits.argmax(1).tolist()
+        _save(output, answer.probabilities if answer.logits is None else answer.logits)
     if as_json:
-        print_json({"model": str(model), "classes": classes, "logits": logits.tolist()})
+        print_json(
+            {
+                "model": str(model),
+                "labels": list(answer.labels),
+                "classes": answer.classes.tolist(),
+                "probabilities": answer.probabilities.tolist(),
+                "logits": None if answer.logits is None else answer.logits.tolist(),
+            }
+        )
     elif output is None:
-        for number in classes:
-            out.print(number)
+        for label in answer.labels:
+            out.print(label, markup=False, soft_wrap=True)
+
+
+def _serve(model: Path, where: str, allow_remote: bool) -> None:
+    from core.logs import setup_logging
+    from edge_agent.host.signals import stop_on_signals
+    from edge_agent.host.systemd import notify
+    from edge_agent.predict.address import parse_address
+    from edge_agent.predict.server import PredictServer, serve_until
+
+    setup_logging()
+    server = PredictServer(model, parse_address(where, remote=allow_remote))
+    err.print(f"serving {model} at {server.where}", soft_wrap=True)
+    notify("READY=1")
+    serve_until(server, stop_on_signals)
+
+
+def _save(path: Path, array: NDArray[np.float32]) -> None:
+    import numpy as np
+
+    with path.open("wb") as file:  # numpy would add .npy to another name
+        np.save(file, array)

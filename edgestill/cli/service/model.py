@@ -27,7 +27,10 @@ Name = Annotated[str, typer.Argument(help="A prototype (its newest model), a num
 
 @app.command("list")
 def list_models(config: Config, as_json: Json = False) -> None:
-    """List every published model, newest last; a star marks the current ones."""
+    """List every published model, newest last; a star marks the current ones.
+
+    The accuracy is that of the model as boards run it, at its own precision; "float weights" is without quantization.
+    """
     from aggregator.storage.models import model_facts
 
     with _journal(config) as (_, journal):
@@ -42,14 +45,20 @@ def list_models(config: Config, as_json: Json = False) -> None:
             fact["prototype"],
             fact["round"],
             fact["origin"],
-            f"{100 * fact['metrics']['accuracy']:.1f} %" if "accuracy" in fact["metrics"] else "",
+            _percent(fact["metrics"].get("accuracy")),
+            _percent(fact["metrics"].get("accuracy_float")),
             f"{fact['size']:,}",
             f"{datetime.fromtimestamp(fact['created']):%Y-%m-%d %H:%M}",
             fact["digest"][:12],
         ]
         for fact in facts
     ]
-    print_table("", ["number", "prototype", "round", "origin", "accuracy", "bytes", "made", "digest"], rows)
+    columns = ["number", "prototype", "round", "origin", "accuracy", "float weights", "bytes", "made", "digest"]
+    print_table("", columns, rows, whole=True)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
 
 
 @app.command()
@@ -80,6 +89,23 @@ def export(
     kind: Annotated[
         str | None, typer.Option("--format", help="onnx, onnx-int8 or safetensors; default: by the file's ending.")
     ] = None,
+    runtime: Annotated[
+        str | None, typer.Option(help="Oldest ONNX Runtime that must load the file, such as 1.20.")
+    ] = None,
+    opset: Annotated[int | None, typer.Option(help="Highest ONNX opset of the file, such as 21.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="int8, or fp32, w1, ... instead of the prototype's own; its accuracy is shown.")
+    ] = None,
+    raw_input: Annotated[
+        bool, typer.Option("--raw-input", help="The graph takes bytes of images and answers probabilities.")
+    ] = False,
+    matmul_nbits: Annotated[
+        bool,
+        typer.Option(
+            "--matmul-nbits",
+            help="Linear layers of 1, 2 and 4 bits as MatMulNBits, for processors with dot-product instructions.",
+        ),
+    ] = False,
     calibration: Annotated[
         Path | None, typer.Option(help="Samples for int8, .npz with x and y; default [task] validation.")
     ] = None,
@@ -87,21 +113,58 @@ def export(
 ) -> None:
     """Export a model for other tools. ONNX keeps the prototype's precision; onnx-int8 is for serving.
 
-    Example:  edgestill model export cnn:fp32 --config fleet.toml --out cnn.onnx
+    Example:  edgestill model export cnn:w1 --config fleet.toml --runtime 1.20 --out cnn.onnx
     """
     from aggregator.storage.blobs import Blobs
-    from aggregator.storage.models import export_model, find_model
+    from aggregator.storage.exports import Export, export_model
+    from aggregator.storage.models import find_model
     from core.files import named_file
 
     chosen = kind or ("safetensors" if to.suffix == ".safetensors" else "onnx")
+    chosen = "onnx-int8" if precision == "int8" and chosen == "onnx" else chosen
+    options = (runtime, opset, precision, raw_input or None, matmul_nbits or None)
+    if chosen == "safetensors" and any(option is not None for option in options):
+        raise typer.BadParameter("a .safetensors file has no graph; these options are for ONNX")
+    low_bits, nbits = _form(runtime, opset, matmul_nbits)
     with _journal(config) as (loaded, journal):
         sealed = Blobs(loaded.state / "blobs").read(find_model(journal, name).digest)
-        samples = calibration or loaded.task.validation
-    facts = export_model(sealed, chosen, named_file(to), calibration=samples)
+        validation = loaded.task.validation
+    wanted = Export(
+        kind=chosen,
+        precision=precision,
+        low_bits=low_bits,
+        nbits=nbits,
+        raw_input=raw_input,
+        calibration=calibration or validation,
+        validation=validation,
+        fleet=loaded.fleet,
+    )
+    facts = export_model(sealed, named_file(to), wanted)
     if as_json:
         print_json(facts)
         return
-    out.print(f"wrote {to}: {facts['prototype']} after round {facts['round']}, {facts['bytes']:,} bytes", markup=False)
+    score = f", accuracy {100 * facts['accuracy']:.1f} % as in this file" if "accuracy" in facts else ""
+    form = f", opset {facts['opset']}" if "opset" in facts else ""
+    text = f"wrote {to}: {facts['prototype']} after round {facts['round']}, {facts['bytes']:,} bytes{form}{score}"
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def _form(runtime: str | None, opset: int | None, matmul_nbits: bool) -> tuple[str | None, int | None]:
+    """Storage of levels, and bits of MatMulNBits; None: the narrowest of this machine, and no such layers."""
+    from core.errors import ConfigError
+    from quant.onnx.targets import Target, target_of_opset, target_of_runtime
+
+    given: list[Target] = []
+    if runtime is not None:
+        given.append(target_of_runtime(runtime))
+    if opset is not None:
+        given.append(target_of_opset(opset))
+    widest = max((int(target.low_bits[3:]) for target in given), default=None)
+    bits = [target.nbits for target in given]
+    if matmul_nbits and None in bits:
+        raise ConfigError(f"--matmul-nbits: ONNX Runtime {runtime} has no such operator; give --runtime 1.19 or newer")
+    known = [number for number in bits if number is not None]
+    return None if widest is None else f"int{widest}", (max(known, default=2) if matmul_nbits else None)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import pytest
 from aggregator.config.tables import LimitConfig, RoundConfig, TaskConfig, as_environment, split_tables
 from core.errors import ConfigError
 from core.settings import read
+from wire.messages import Task
 
 pytestmark = pytest.mark.light
 
@@ -27,6 +28,44 @@ def test_a_shape_is_a_list_or_a_text(written: Any, shape: tuple[int, ...]) -> No
 def test_a_shape_that_is_none_is_told_with_how_to_write_it(written: Any) -> None:
     with pytest.raises(ConfigError, match=r"^fleet.toml \[task\]: 'input_shape' is .*; write it like \"3x32x32\""):
         task(written)
+
+
+def told(**own: Any) -> TaskConfig:
+    tables = split_tables({"task": {"input_shape": [3, 8, 8], "classes": 2, **own}}, "fleet.toml")
+    return read(TaskConfig, tables["task"], "fleet.toml [task]", environ={})
+
+
+def test_a_task_is_told_only_if_the_table_says_more_than_shapes() -> None:
+    assert told().message is None
+    assert told(kind="image").message == Task(kind="image")
+    full = told(class_names=["cat", "dog"], mean=127.5, std=[63, 62, 66.5], kind="image")
+    assert full.message == Task(class_names=("cat", "dog"), kind="image", mean=(127.5,), std=(63.0, 62.0, 66.5))
+    variables = {"T_CLASS_NAMES": "cat, dog", "T_MEAN": "1,2,3", "T_STD": "4", "T_INPUT_SHAPE": "3x8x8"}
+    from_variables = read(TaskConfig, {"classes": 2}, "here", env="T", environ=variables)
+    assert from_variables.message == Task(class_names=("cat", "dog"), mean=(1.0, 2.0, 3.0), std=(4.0,))
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"class_names": ["cat"]}, "class_names: 1 names for 2 classes"),
+        ({"class_names": ["cat", "cat"]}, "class_names: a name is there twice"),
+        ({"class_names": ["a", "../b"]}, "class_names: '../b' cannot name a folder"),
+        ({"class_names": "cat"}, "'class_names' is 'cat', expected a list of strings"),
+        ({"mean": 1.0}, "give both"),
+        ({"mean": [1, 2], "std": 1}, "mean: 2 numbers for 3 channels"),
+        ({"mean": "x", "std": 1}, "'mean' is 'x'; give one number, or a list of one per channel"),
+        ({"mean": [], "std": 1}, "give one number"),
+        ({"mean": True, "std": 1}, "give one number"),
+        ({"mean": 0, "std": 0}, "std above 0"),
+        ({"kind": "photo"}, "known: image series features text"),
+        ({"kind": "image", "sample_rate": 50}, "only a series has one"),
+        ({"kind": "image", "input_shape": [64]}, "image, but inputs have 1 axes"),
+    ],
+)
+def test_a_task_that_does_not_fit_its_samples_is_refused(own: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^fleet.toml \[task\]: .*{message}"):
+        told(**own)
 
 
 def test_every_table_is_there_and_those_of_the_manifest_are_left_to_it() -> None:

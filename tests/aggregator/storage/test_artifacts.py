@@ -1,5 +1,6 @@
 """Published models as sealed bytes."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -7,7 +8,7 @@ from aggregator.storage.artifacts import content_of, open_artifact, payload_of, 
 from tests.aggregator.scripted import FLEET, key_of
 from wire.envelope import open_envelope
 from wire.ids import AGGREGATOR, digest_of
-from wire.messages import ModelHeader
+from wire.messages import ModelHeader, Task
 from wire.tensors import Packed, encode
 
 pytestmark = pytest.mark.light
@@ -41,3 +42,9 @@ def test_the_shapes_of_a_prototype_are_those_of_its_artifact() -> None:
 
 def test_it_is_cut_into_chunks_of_64_kib() -> None:
     assert content_of("0" * 64, 200_000).count == 4
+
+
+def test_only_a_model_with_a_task_needs_a_newer_reader() -> None:
+    told = msgspec.structs.replace(HEADER, task=Task(class_names=("a", "b", "c")))
+    assert (sealed()[0], sealed(told)[0]) == (1, 3)
+    assert open_artifact(sealed(told)) == (told, BODY)

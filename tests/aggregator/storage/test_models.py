@@ -1,27 +1,22 @@
-"""Models: found, put back, exported."""
+"""Models: found, put back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-import safetensors.numpy
-import torch
 
 from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
-from aggregator.storage.models import export_model, find_model, model_facts, roll_back
+from aggregator.storage.models import find_model, model_facts, roll_back
 from aggregator.storage.rows import ModelRow
 from aggregator.worker.fuse_round import Fuser
 from core.errors import ConfigError
 from models.spec import PrototypeSpec, parse_prototype
-from quant.onnx.session import open_session, run_graph
 from tests.aggregator.journals import a_model, digest
 from tests.aggregator.scripted import FLEET, key_of
 from wire.ids import AGGREGATOR
-from wire.tensors import decode
 
 KEY = key_of(AGGREGATOR)
 
@@ -88,47 +83,3 @@ def test_the_newest_model_cannot_be_rolled_back_to(journal: Journal, blobs: Blob
     published(journal, blobs, "mlp:fp32", 1)
     with pytest.raises(ConfigError, match="is the newest of mlp:fp32 already"):
         roll_back(journal, blobs, "mlp:fp32", key=KEY, fleet=FLEET, number=7, now=50.0)
-
-
-def test_an_export_as_safetensors_has_the_tensors(journal: Journal, blobs: Blobs, tmp_path: Path) -> None:
-    sealed = blobs.read(published(journal, blobs, "mlp:fp32", 1).digest)
-    facts = export_model(sealed, "safetensors", tmp_path / "m.safetensors")
-    found = safetensors.numpy.load_file(tmp_path / "m.safetensors")
-    for name, array in decode(open_artifact(sealed)[1]).items():
-        np.testing.assert_array_equal(found[name], array)
-    assert facts["bytes"] == (tmp_path / "m.safetensors").stat().st_size
-
-
-@pytest.mark.parametrize("prototype", ["mlp:fp32", "cnn:w1"])
-def test_an_export_as_onnx_answers_like_the_model(
-    journal: Journal, blobs: Blobs, tmp_path: Path, prototype: str
-) -> None:
-    from models.build import build
-    from quant.pack import load_packed
-
-    sealed = blobs.read(published(journal, blobs, prototype, 1).digest)
-    facts = export_model(sealed, "onnx", tmp_path / "m.onnx")
-    assert facts["prototype"] == prototype
-    model = build(PrototypeSpec(*parse_prototype(prototype), (1, 8, 8), 3, 8))
-    load_packed(model, decode(open_artifact(sealed)[1]))
-    x = np.random.default_rng(0).normal(size=(5, 1, 8, 8)).astype(np.float32)
-    with torch.inference_mode():
-        expected = model.eval()(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(run_graph(open_session(tmp_path / "m.onnx"), x), expected, atol=1e-4)
-
-
-def test_int8_needs_samples_and_is_smaller(journal: Journal, blobs: Blobs, tmp_path: Path) -> None:
-    sealed = blobs.read(published(journal, blobs, "mlp:fp32", 1).digest)
-    with pytest.raises(ConfigError, match="int8 needs samples"):
-        export_model(sealed, "onnx-int8", tmp_path / "m.onnx")
-    x = np.random.default_rng(0).normal(size=(64, 1, 8, 8)).astype(np.float32)
-    np.savez(tmp_path / "v.npz", x=x, y=np.arange(64) % 3)
-    small = export_model(sealed, "onnx-int8", tmp_path / "m.onnx", calibration=tmp_path / "v.npz")
-    large = export_model(sealed, "onnx", tmp_path / "l.onnx")
-    assert small["bytes"] < 0.5 * large["bytes"]
-    assert small["agreement"] > 0.8
-
-
-def test_an_unknown_format_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown format 'pickle'; known: onnx onnx-int8 safetensors"):
-        export_model(b"", "pickle", tmp_path / "m")

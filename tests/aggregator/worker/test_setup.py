@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from aggregator.config.fleet import FleetConfig, load_fleet_config
+from aggregator.storage.artifacts import open_artifact
 from aggregator.worker.__main__ import Worker
 from aggregator.worker.setup import worker_setup
 from tests.aggregator.scripted import FLEET, write_fleet
 from transport.config import BrokerConfig
+from wire.messages import Task
 
 
 def config_in(folder: Path, **tables: str) -> FleetConfig:
@@ -35,3 +37,13 @@ def test_labelled_samples_are_named_by_a_path_that_needs_no_folder(tmp_path: Pat
 def test_nothing_of_the_brokers_password_is_in_it(tmp_path: Path) -> None:
     setup = worker_setup(config_in(tmp_path, broker='username = "agg"\npassword = "hunter2"'))
     assert "hunter2" not in json.dumps(setup)
+
+
+def test_what_fleet_toml_says_of_the_task_is_what_published_models_tell(tmp_path: Path) -> None:
+    assert Worker(json.loads(json.dumps(worker_setup(config_in(tmp_path))))).fuser.task is None
+    config = config_in(tmp_path, task='class_names = ["a", "b", "c"]\nmean = 127.5\nstd = [64]')
+    worker = Worker(json.loads(json.dumps(worker_setup(config))))
+    assert worker.fuser.task == Task(class_names=("a", "b", "c"), mean=(127.5,), std=(64.0,))
+    answer = worker.answer({"task": "start", "prototypes": list(config.prototypes[:1])})
+    header, _ = open_artifact(worker.fuser.blobs.read(answer["models"][0]["digest"]))
+    assert header.task == worker.fuser.task

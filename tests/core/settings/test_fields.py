@@ -53,10 +53,10 @@ def test_an_annotation_that_is_no_setting_is_found_out_when_it_is_described() ->
     class Open(Settings, frozen=True, kw_only=True):
         above: Annotated[float, Meta(gt=0)] = 1.0
 
-    class Floats(Settings, frozen=True, kw_only=True):
-        parts: tuple[float, ...] = ()
+    class Flags(Settings, frozen=True, kw_only=True):
+        parts: tuple[bool, ...] = ()
 
-    for struct, name in ((Odd, "Odd.both"), (Open, "Open.above"), (Floats, "Floats.parts")):
+    for struct, name in ((Odd, "Odd.both"), (Open, "Open.above"), (Flags, "Flags.parts")):
         with pytest.raises(TypeError, match=rf"^{name}: no kind of setting"):
             describe(struct)
 

@@ -101,3 +101,11 @@ def test_a_path_is_of_the_users_home_and_none_that_no_system_takes(monkeypatch: 
     for text in ("a\0b", "a" * 4097):
         with pytest.raises(ConfigError, match="expected a path"):
             checked(field, text, "state")
+
+
+def test_a_list_of_numbers_may_have_whole_ones() -> None:
+    field = Field(name="mean", kind=tuple, item=float)
+    assert checked(field, [1, 2.5], "x") == value_of(field, "1, 2.5", "x") == (1.0, 2.5)
+    for value in ([True], ["1"], 1.0):
+        with pytest.raises(ConfigError, match=r"^x is .*, expected a list of numbers$"):
+            checked(field, value, "x")

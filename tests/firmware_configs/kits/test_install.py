@@ -207,3 +207,12 @@ def test_what_is_to_be_installed_is_quoted() -> None:
     assert "\nindex='https://x/y?a;b'\n" in text
     assert "\nsite=--system-site-packages\n" in text
     assert not re.search(r"@[A-Z_]+@", text)  # every placeholder is filled
+
+
+def test_applications_get_a_folder_for_the_model(card: Path, tmp_path: Path) -> None:
+    root = tmp_path / "board"
+    environment(root)
+    done = install(card, root)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE((root / "var/lib/edgestill-model").stat().st_mode) == 0o750
+    assert 'publish = "/var/lib/edgestill-model"' in (root / "etc/edgestill/agent.toml").read_text()

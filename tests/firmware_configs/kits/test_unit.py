@@ -9,7 +9,7 @@ import pytest
 
 from firmware_configs.boards import board, boards
 from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT, boot_files
-from firmware_configs.kits.unit import NAME, unit
+from firmware_configs.kits.unit import MODEL_DIR, NAME, unit
 
 pytestmark = pytest.mark.light
 ANALYZE = shutil.which("systemd-analyze")
@@ -59,6 +59,12 @@ def test_memory_is_that_of_the_board(name: str) -> None:
 def test_homes_are_hidden_unless_the_samples_lie_there() -> None:
     assert "ProtectHome=yes\n" in unit(board("rpi-4"), data="/srv/x.npz")
     assert "ProtectHome=read-only\n" in unit(board("rpi-4"), data="/home/pi/x.npz")
+
+
+def test_the_agent_may_write_the_model_for_applications_and_nothing_else_outside_its_state() -> None:
+    text = unit(board("rpi-4"), data="/srv/x.npz")
+    assert [line for line in text.splitlines() if "ReadWritePaths" in line] == [f"ReadWritePaths=-{MODEL_DIR}"]
+    assert "StateDirectoryMode=0700\n" in text
 
 
 def test_a_board_with_a_gpu_sees_its_devices() -> None:

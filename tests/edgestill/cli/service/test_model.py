@@ -21,13 +21,33 @@ def test_models_are_listed_shown_and_rolled_back(config: Path, capsys: pytest.Ca
     _, out, _ = run(capsys, "model", "list", "--config", config)
     assert "2*" in out
     assert "75.0 %" in out
-    assert "87.5 %" not in out, "models are listed with what boards run"
+    head, *_, row = out.splitlines()
+    # what boards run leads, the full-precision score stands beside it
+    assert (head.index("accuracy"), head.index("float weights")) == (row.index("75.0 %"), row.index("87.5 %"))
     _, out, _ = run(capsys, "model", "show", "mlp:fp32", "--config", config, "--json")
     facts = json.loads(out)
     assert (facts["digest"], facts["devices"]) == (last["digest"], ["pi-0"])
     run(capsys, "model", "rollback", "1", "--config", config)
     (command,) = Journal(load_fleet_config(config).state / "journal.db").commands()
     assert (command.verb, command.argument) == ("rollback", first["digest"])
+
+
+def test_the_form_of_a_file_is_that_of_the_runtime_or_the_opset(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "m.onnx"
+    args = ["model", "export", "mlp:fp32", "--config", config, "--out", out, "--precision", "w1", "--json"]
+    for more, opset in ((["--runtime", "1.18"], 18), (["--runtime", "1.20"], 21), (["--opset", "21"], 21)):
+        code, text, _ = run(capsys, *args, *more)
+        assert code == 0
+        facts = json.loads(text)
+        assert (facts["opset"], facts["precision"]) == (opset, "w1")
+    code, _, err = run(capsys, *args, "--runtime", "1.18", "--matmul-nbits")
+    assert (code, "1.18 has no such operator" in err) == (3, True)
+    code, _, err = run(capsys, *args[:-1], "--runtime", "1.2")
+    assert (code, "1.15 and newer" in err) == (3, True)
+    code, _, err = run(capsys, *args[:6], tmp_path / "m.safetensors", "--opset", "21")
+    assert (code, "has no graph" in err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["m.onnx", "m.safetensors"])

@@ -1,0 +1,5 @@
+"""Predictions with the board's model: inputs checked and normalized as its card says, through ONNX Runtime.
+
+`model` is what `edgestill.device` offers to applications; `server` answers over HTTP, `worker` over MQTT, in a process
+of its own. Imports no torch; only `quant` and `models` modules that need NumPy alone.
+"""
