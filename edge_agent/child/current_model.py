@@ -17,7 +17,7 @@ from edge_agent.child.inputs import Assignment
 from edge_agent.state.store import CURRENT
 from models.card import ModelCard
 from quant.onnx.metadata import write_metadata
-from quant.onnx.raw import plain_graph, raw_graph
+from quant.onnx.raw import plain_graph, raw_graph, takes_tokens
 from quant.onnx.targets import target_of_runtime
 from quant.onnx.weights import convert_low_bits
 from wire.ids import digest_of
@@ -32,7 +32,7 @@ def write_current(
     """Write graph, tensors and card; returns `{"refused": 1.0}` instead if the board's own model is better."""
     if work.request.refuse_worse and metrics.get("accuracy", 0.0) < metrics.get("accuracy_before", 0.0):
         return {"refused": 1.0}
-    card = card_of(work, metrics)
+    card = card_of(work, metrics, tokens=takes_tokens(graph))
     if work.request.runtime is not None:
         graph = convert_low_bits(graph, target_of_runtime(work.request.runtime).low_bits)
     graph = _as_described(graph, card)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from core.errors import ModelError
 from core.versions import versions
 from edge_agent.child.inputs import Assignment
@@ -16,8 +14,8 @@ from models.normalization import normalization_of
 __all__ = ["card_of"]
 
 
-def card_of(work: Assignment, metrics: Mapping[str, float]) -> ModelCard:
-    """The card of the model that this work has made."""
+def card_of(work: Assignment, metrics: Mapping[str, float], *, tokens: bool = False) -> ModelCard:
+    """The card of the model that this work has made; `tokens`: it takes token ids."""
     request, header, task = work.request, work.header, work.header.task
     accuracy = metrics.get("accuracy")
     return ModelCard(
@@ -25,7 +23,7 @@ def card_of(work: Assignment, metrics: Mapping[str, float]) -> ModelCard:
         precision=str(work.spec.precision),
         classes=header.classes,
         class_names=() if task is None else task.class_names,
-        input=_input(work),
+        input=_input(work, tokens),
         output="probabilities" if request.raw_input else "logits",
         latent=header.latent,
         fleet=request.fleet,
@@ -39,9 +37,8 @@ def card_of(work: Assignment, metrics: Mapping[str, float]) -> ModelCard:
     )
 
 
-def _input(work: Assignment) -> InputCard:
-    shape, tokens = work.header.input_shape, work.train.x.dtype == np.int64
-    raw = work.request.raw_input
+def _input(work: Assignment, tokens: bool) -> InputCard:
+    shape, raw = work.header.input_shape, work.request.raw_input
     normalization = None if tokens else normalization_of(work.header.task, Path(work.request.data), shape)
     if raw and tokens:
         raise ModelError("[model] raw_input: token ids have no normalization; set it to false")

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from core.errors import ModelError
 from quant.onnx.graph_check import dump_graph, parse_graph
 
-__all__ = ["RawType", "is_raw", "plain_graph", "raw_graph"]
+__all__ = ["RawType", "is_raw", "plain_graph", "raw_graph", "takes_tokens"]
 
 RawType = Literal["uint8", "float32"]
 NORMALIZED, PREFIX = "input:normalized", "input:"
@@ -64,6 +64,11 @@ def plain_graph(data: bytes) -> bytes:
 def is_raw(data: bytes) -> bool:
     """Whether the graph takes raw values."""
     return _raw(parse_graph(data).graph)
+
+
+def takes_tokens(data: bytes) -> bool:
+    """Whether the graph takes token ids."""
+    return any(value.type.tensor_type.elem_type == TensorProto.INT64 for value in parse_graph(data).graph.input)
 
 
 def _raw(graph: onnx.GraphProto) -> bool:

@@ -32,9 +32,10 @@ def test_channels_have_their_own_mean_and_std(tmp_path) -> None:
 def test_token_ids_have_no_raw_form(tmp_path) -> None:
     device = Device(tmp_path)
     work = open_assignment(device.request(None, raw_input=True))
-    object.__setattr__(work, "train", type(work.train)(work.train.x.astype(np.int64), work.train.y))
     with pytest.raises(ModelError, match="token ids"):
-        card_of(work, {})
+        card_of(work, {}, tokens=True)
+    plain = card_of(open_assignment(device.request(None)), {}, tokens=True).input
+    assert (plain.dtype, plain.layout, plain.mean) == ("int64", "NL", None)
 
 
 def test_what_the_fleet_says_of_its_task_comes_first(tmp_path) -> None:
