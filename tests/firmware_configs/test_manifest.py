@@ -30,7 +30,8 @@ def test_a_group_comes_before_its_board(tmp_path: Path) -> None:
     assert device.id == "attic"
     assert device.os == ("cloud-init",)
     assert device.tables["train"]["threads"] == 1
-    assert device.tables["model"] == {"prototype": "cnn:w1", "refresh": "offers"}
+    published = {"publish": "/var/lib/edgestill-model"}
+    assert device.tables["model"] == {"prototype": "cnn:w1", "refresh": "offers", **published}
     assert device.tables["data"] == {"path": "/var/lib/edgestill/samples.npz", "validation": 0.1}
     assert device.tables["update"] == {"kind": "delta", "delta_bits": 4}
 
