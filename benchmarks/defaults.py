@@ -11,8 +11,10 @@ prototypes do not suit run with others (`OTHER`), beside a FedAvg of the same. `
 the averages in %, mean over the rounds.
 
 Only the last round is scored (`--score-every 10`), and `--jobs` simulations of one worker each run side by side
-(`--workers 1`); neither changes a model. Seconds are those of one core beside as many jobs. With `--keep` a run is a
-line of FILE, and a run that is in it is not made again: what was interrupted goes on.
+(`--workers 1`); neither changes a model. `CPU s` is the processor time of a round, on one core: the wall-clock time of
+the rounds times the fraction of it in which the command computed, which the load of the machine changes little.
+`x FedAvg` is its ratio to that of FedAvg with the same fleet and seeds. With `--keep` a run is a line of FILE, and a
+run that is in it is not made again: what was interrupted goes on.
 
 `--quick`: three devices with digits, one round of FedAvg and of local training.
 """
@@ -21,14 +23,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from _data import use_shared_data
 from _quick import add_quick
@@ -45,7 +50,18 @@ LEAST = 2.0  # points that a recipe may be below local training and FedAvg
 OTHER = {"fedma": "mlp:fp32"}  # matched averaging knows perceptrons and VGG-9 alone
 BASES = ("local", "fedavg")
 CELL = ("dataset", "alpha", "devices", "attack", "prototypes", "recipe")  # what a run is, but for its seed
-NUMBERS = ("deployed", "float", "own", "own_worst", "seconds", "lost", "excluded", "attackers")
+#: Columns: key of a run, and head.
+NUMBERS = {
+    "deployed": "deployed",
+    "float": "float weights",
+    "own": "own: mean",
+    "own_worst": "worst",
+    "cpu": "CPU s",
+    "times": "x FedAvg",
+    "lost": "lost",
+    "excluded": "excluded",
+    "attackers": "attackers",
+}
 Row = dict[str, Any]
 
 
@@ -70,10 +86,34 @@ def run(cell: Row, seed: int, more: Sequence[str]) -> Row:
     command += ["--prototypes", cell["prototypes"]] if cell["prototypes"] else []
     command += ["--attack", cell["attack"]] if cell["attack"] else []
     command += ["--devices", str(cell["devices"])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {**cell, "seed": seed, "error": done.stderr.strip().splitlines()[-1]}
-    return {**cell, "seed": seed, **facts(json.loads(done.stdout))}
+    done = measured(command)
+    if done.code:
+        return {**cell, "seed": seed, "error": done.err.strip().splitlines()[-1]}
+    row = {**cell, "seed": seed, **facts(json.loads(done.out))}
+    return row | {"cpu": row["seconds"] * done.busy}
+
+
+class Measured(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+    busy: float  # processor time, also of its workers, over wall-clock time
+
+
+def measured(command: Sequence[str]) -> Measured:
+    """Run `command`."""
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.monotonic() - started
+        for file in (out, err):
+            file.seek(0)
+        busy = (usage.ru_utime + usage.ru_stime) / wall
+        return Measured(process.returncode, out.read().decode(), err.read().decode(), busy)
 
 
 def facts(told: Mapping[str, Any]) -> Row:
@@ -126,6 +166,8 @@ def table(rows: Sequence[Row]) -> list[Row]:
         bases = [mean(same[base], "deployed") for base in BASES]
         told = [base for base in bases if base is not None]
         line["below"] = max(told) - line["deployed"] if told and line["deployed"] is not None else None
+        fedavg = mean(same["fedavg"], "cpu")
+        line["times"] = line["cpu"] / fedavg if fedavg and line["cpu"] is not None else None
         if line["recipe"] == "local":
             line["below"] = None
         found.append(line)
@@ -139,12 +181,12 @@ def markdown(lines: Sequence[Row]) -> str:
         text += [f"\n**{scene}**\n"]
         mine = [line for line in lines if _scene(line) == scene]
         attacked = any(line["attack"] for line in mine)
-        heads = ["recipe", "seeds", "deployed", "float weights", "own: mean", "worst", "s a round", "lost", "excluded"]
-        heads += ["attackers", ""] if attacked else [""]
+        columns = {key: head for key, head in NUMBERS.items() if attacked or key != "attackers"}
+        heads = ["recipe", "seeds", *columns.values(), ""]
         text += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
         for line in mine:
             name = f"`{line['recipe']}`" + (f" ({line['prototypes']})" if line["prototypes"] else "")
-            numbers = [_number(line[key]) for key in NUMBERS if attacked or key != "attackers"]
+            numbers = [_number(line[key]) for key in columns]
             text.append(f"| {' | '.join([name, str(line['seeds']), *numbers, _mark(line)])} |")
     return "\n".join(text)
 

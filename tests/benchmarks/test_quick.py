@@ -46,7 +46,7 @@ EXPECTED = {
         r"^\| `fedavg` \| 1 \| \d+\.\d \|",
         {"rows"},
         {"dataset", "alpha", "devices", "attack", "prototypes", "recipe", "seeds", "deployed", "float", "own"}
-        | {"own_worst", "seconds", "lost", "excluded", "attackers", "errors", "below"},
+        | {"own_worst", "cpu", "times", "lost", "excluded", "attackers", "errors", "below"},
     ),
     "distill": Output(
         r"^each sample once +\d+\.\d +\d+\.\d$",
