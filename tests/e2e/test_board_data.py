@@ -191,7 +191,7 @@ def test_a_folder_a_table_and_a_loader_learn_together_and_grow(boards: Boards) -
 
     status = boards.status()
     assert {d["id"]: d["accepted"] > 0 for d in status["devices"]} == dict.fromkeys(names, True)
-    assert boards.device("pi-late")["data"]["lacks"] == ["high"]
+    assert boards.device("pi-late")["data"]["lacks"] == ("high",)
     assert "no sample of 'high'" in boards.log("pi-late")
     model = Blobs(boards.folder / "aggregator" / "state" / "blobs").read(status["models"]["mlp:fp32"]["digest"])
     task = Task(class_names=NAMES, kind="image", mean=(127.5,), std=(127.5,))
