@@ -17,9 +17,9 @@ from aggregator.intake.rate_limit import RateLimiter, Standing
 from aggregator.intake.transfers import Uploads
 from aggregator.monitoring.live import Live
 from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
-from aggregator.storage.rows import UpdateRow
+from aggregator.storage.rows import UpdateRow, data_text
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
-from wire.messages import COMPUTE, About, Installing, Metrics, Rejected, Reported, State
+from wire.messages import COMPUTE, About, DataState, Installing, Metrics, Rejected, Reported, State
 from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
 from wire.uplink import addressed
@@ -158,13 +158,15 @@ class Inbox:
         """A device has announced its board, prototype and label counts."""
         examples = _examples(about)
         before = self._conductor.state.devices.get(device)
-        if before is None or before.prototype != about.prototype:  # otherwise nothing changes
-            self._conductor.feed(AboutHeard(device, about.prototype))
+        data = about.data or DataState()
+        waiting = bool(data.waiting)
+        if before is None or (before.prototype, before.waiting) != (about.prototype, waiting):  # else nothing follows
+            self._conductor.feed(AboutHeard(device, about.prototype, waiting))
         self._downlink.publisher.reads_codes(device, READS_CODES in about.versions.items())
         unknown = about.prototype not in self._config.prototypes
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):
             log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
-        told = {"board": about.board, "compute": about.versions.get(COMPUTE, "")}
+        told = {"board": about.board, "compute": about.versions.get(COMPUTE, ""), "data": data_text(data)}
         self._notes.note(device, live=live, prototype=about.prototype, examples=examples, **told)
 
     def _not_installed(self, device: str, report: Installing) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from aggregator.config.fleet import FleetConfig
 from aggregator.failed_installs import failed_installs
 from aggregator.monitoring.waiting import waiting_for
@@ -123,6 +125,7 @@ def device_facts(
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
     return {
         **facts,
+        "data": msgspec.structs.asdict(row.samples),
         "limited": limited.get(row.id, 0),
         "fused": fused.get(row.id),
         "own_accuracy": own_accuracy(metrics.get(row.id, {})),

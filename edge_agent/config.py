@@ -96,15 +96,48 @@ class PredictConfig(Settings, frozen=True, kw_only=True):
 
 
 class DataConfig(Settings, frozen=True, kw_only=True):
-    """The table [data]: the device's own samples. Of label counts: edge_agent/training/label_privacy.py."""
+    """The table [data]: the device's own samples, see docs/board-data.md. Counts: training/label_privacy.py."""
 
-    path: Annotated[Path, Meta(description=".npz with x and y")]
+    path: Annotated[Path, Meta(description="a file or a folder, by kind; of kind python: handed to the loader")]
+    kind: Annotated[Literal["npz", "folder", "csv", "python"], Meta(description="of the samples")] = "npz"
+    labels: Annotated[str, Meta(description="of folder and csv: a file in it with rows file,label")] = "labels.csv"
+    columns: Annotated[tuple[str, ...], Meta(description="of csv: the channels; by default all but the label")] = ()
+    label_column: Annotated[str, Meta(description="of csv; by default label, class or target")] | None = None
+    window: Annotated[int, within(1, 1_000_000, "of csv: rows of one sample")] | None = None
+    stride: Annotated[int, within(1, 1_000_000, "of csv: rows between windows; by default the window")] | None = None
+    loader: Annotated[str, Meta(description="of python: module:function, or an entry point edgestill.data")] | None = (
+        None
+    )
+    min_samples: Annotated[int, within(1, SAMPLES.most, "to train; by default 20, of npz 1")] | None = None
+    max_samples: Annotated[int, within(1, SAMPLES.most, "used at most")] | None = None
+    max_per_class: Annotated[int, within(1, SAMPLES.most, "used at most of one class")] | None = None
+    keep: Annotated[Literal["newest", "reservoir"], Meta(description="which, of more samples than that")] = "newest"
+    max_age_s: Annotated[float, within(1, SECONDS.most, "samples expire; of folder and csv")] | None = None
+    refresh_s: Annotated[float, within(1, SECONDS.most, "between two looks at data that changes")] = 60.0
     validation: Annotated[float, within(0, 0.9, "the fraction held out of training")] = 0.0
     refuse_worse: Annotated[bool, Meta(description="keep the model if a new one is worse on held-out samples")] = False
     count_epsilon: Annotated[float, within(0.001, WEIGHT.most, "label counts leave the device with noise")] | None = (
         None
     )
     count_bins: Annotated[int, within(2, SAMPLES.most, "and rounded to multiples of this")] | None = None
+
+    @property
+    def least(self) -> int:
+        """Training samples that a round needs."""
+        return self.min_samples if self.min_samples is not None else 1 if self.kind == "npz" else 20
+
+    def __post_init__(self) -> None:
+        if (self.kind == "python") != (self.loader is not None):
+            raise ConfigError(f"'loader' and kind = \"python\" go together; kind is {self.kind!r}")
+        for name in ("columns", "label_column", "window", "stride"):
+            if getattr(self, name) and self.kind != "csv":
+                raise ConfigError(f"{name!r} is of kind csv, but 'kind' is {self.kind!r}")
+        if self.stride is not None and self.window is None:
+            raise ConfigError("'stride' is given without 'window'; give the rows of one sample")
+        if self.max_age_s is not None and self.kind not in ("folder", "csv"):
+            raise ConfigError(f"'max_age_s' is given, but samples of kind {self.kind!r} have no time; remove it")
+        if "/" in self.labels or self.labels in ("", ".", ".."):
+            raise ConfigError(f"'labels' is {self.labels!r}; give the name of a file in the folder")
 
 
 class TrainConfig(Settings, frozen=True, kw_only=True):

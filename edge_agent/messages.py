@@ -8,7 +8,7 @@ from core.errors import EnvelopeError
 from edge_agent.protocol.agent import seconds_left
 from edge_agent.protocol.events import Answered, Instructed
 from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
-from wire.envelope import Kind, open_envelope, seal
+from wire.envelope import WITH_TASK, Kind, open_envelope, seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
 from wire.messages import About, Desired, Job, Message, Metrics, Reported, State
@@ -49,7 +49,8 @@ class Mail:
 
     def about(self, about: About) -> tuple[str, bytes]:
         """Topic and payload."""
-        return self.topic("about"), self._seal(about, "about")
+        version = None if about.data is None else WITH_TASK
+        return self.topic("about"), self._seal(about, "about", version=version)
 
     def metrics(self, metrics: Metrics) -> tuple[str, bytes]:
         """Topic and payload."""
@@ -86,9 +87,9 @@ class Mail:
         )
         return decode_message(envelope.payload, State)
 
-    def _seal(self, message: Message, kind: Kind, number: int = 0) -> bytes:
-        payload = encode_message(message)
-        return seal(payload, key=self._key, kind=kind, sender=self.device, fleet=self.fleet, round=number)
+    def _seal(self, message: Message, kind: Kind, number: int = 0, *, version: int | None = None) -> bytes:
+        payload, key = encode_message(message), self._key
+        return seal(payload, key=key, kind=kind, sender=self.device, fleet=self.fleet, round=number, version=version)
 
     def _open(self, payload: bytes, kind: Kind) -> bytes:
         envelope = open_envelope(

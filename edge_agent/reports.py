@@ -10,8 +10,9 @@ from core.versions import versions
 from edge_agent.config import AgentConfig, DataConfig
 from edge_agent.host.telemetry import temperature_c
 from edge_agent.messages import Mail
+from edge_agent.samples.survey import Survey
 from transport.link import Link
-from wire.messages import COMPUTE, About, Metrics, Reported, State
+from wire.messages import COMPUTE, About, DataState, Metrics, Reported, State
 from wire.refusals import READS_CODES
 
 __all__ = ["Reports"]
@@ -25,24 +26,37 @@ class Reports:
 
     def __init__(self, mail: Mail, link: Link, session: int) -> None:
         self._mail, self._link, self._session = mail, link, session
-        self._labels: tuple[int, ...] = ()
+        self._survey: Survey | None = None
+        self._told: tuple[object, ...] = ()  # of samples, when they were last announced
         self.computes_on = ""  # the compute device of the last training; before the first it is not known
         self.bytes_up = self.bytes_down = 0
 
-    def count_labels(self, counts: tuple[int, ...] | None, data: DataConfig) -> None:
-        """With noise, an update tells them; the length of a list would tell the last label."""
-        if counts is not None and data.count_epsilon is None and data.count_bins is None:
-            self._labels = counts
+    def samples(self, survey: Survey | None, data: DataConfig) -> bool:
+        """What there is to train on now; whether that is something new to announce."""
+        if survey is None:
+            return False
+        before, self._survey = self._survey, survey
+        _log_changes(before, survey)
+        return self._about_samples(data) != self._told
+
+    def _about_samples(self, data: DataConfig) -> tuple[tuple[int, ...], DataState | None]:
+        """With noise, an update tells the counts; the length of a list would tell the last label."""
+        if self._survey is None:
+            return (), None
+        private = _private(data)
+        return () if private else self._survey.label_counts, self._survey.state(private=private)
 
     def announce(self, config: AgentConfig) -> None:
         """Online, and what this device is; retained."""
+        counts, state = self._told = self._about_samples(config.data)
         about = About(
             board=config.board,
             prototype=config.prototype,
             precision=str(config.precision),
-            label_counts=self._labels,
-            noised=config.data.count_epsilon is not None or config.data.count_bins is not None,
+            label_counts=counts,
+            noised=_private(config.data),
             versions={**versions(), **self._compute(), READS_CODES[0]: READS_CODES[1]},
+            data=state,
         )
         for topic, payload in (self._online(), self._mail.about(about)):
             self._link.publish(topic, payload, retain=True)
@@ -80,3 +94,23 @@ class Reports:
 
     def _online(self) -> tuple[str, bytes]:
         return self._mail.state(State(status="online", session=self._session))
+
+
+def _private(data: DataConfig) -> bool:
+    return data.count_epsilon is not None or data.count_bins is not None
+
+
+def _log_changes(before: Survey | None, now: Survey) -> None:
+    """A line for each thing that somebody at the board should know, once."""
+    if now.waiting and (before is None or before.waiting != now.waiting):
+        log.info("%s", now.waiting)
+    if before is not None and before.waiting and not now.waiting:
+        log.info("%d samples to train on, %d held out", now.training, now.held_out)
+    for name, reason in now.rejected.items():
+        if before is None or before.rejected.get(name) != reason:
+            log.warning("%s: set aside: %s", name, reason)
+    for name, count in now.unknown.items():
+        if before is None or name not in before.unknown:
+            log.warning("class %r is not one of the fleet's: %d samples are set aside", name, count)
+    if now.lacks and (before is None or before.lacks != now.lacks):
+        log.warning("no sample of %s", ", ".join(map(repr, now.lacks[:10])) + " …" * (len(now.lacks) > 10))

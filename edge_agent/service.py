@@ -20,7 +20,8 @@ from contextlib import suppress
 from core.crashpoints import reach
 from core.errors import TransportError, WireError
 from core.logs import setup_logging
-from edge_agent.child.supervisor import Child, Ended, LabelCounter
+from edge_agent.child.sample_watch import SampleWatch
+from edge_agent.child.supervisor import Child, Ended
 from edge_agent.config import AgentConfig
 from edge_agent.faults import Nonsense, tell_fault
 from edge_agent.host.systemd import Heartbeat, notify
@@ -52,6 +53,7 @@ from edge_agent.protocol.events import (
 )
 from edge_agent.remote_settings.trial import Settings
 from edge_agent.reports import Reports
+from edge_agent.samples.spec import spec_of
 from edge_agent.state.following import Following
 from edge_agent.state.published import Published
 from edge_agent.state.store import Store
@@ -77,9 +79,10 @@ class Service:
         aggregator = config.aggregator_key()
         key = load_private_key(config.private_key)
         self._mail = Mail(config.fleet, config.device, key=key, aggregator=aggregator, wall_clock=time.time)
-        self._counter = LabelCounter(config.data.path)
-        counts = self._counter.wait()
         self.store = Store(config.state_dir, prototype=config.prototype, cache_mb=config.cache_mb)
+        source = spec_of(config.data, config.train.memory_mb)
+        self._samples = SampleWatch(source, config.state_dir, config.data.refresh_s)
+        survey = self._samples.wait()
         self._settings = Settings(config, config.state_dir)
         self._use_settings()
         self._session = self.store.next_session()
@@ -98,7 +101,7 @@ class Service:
             will=self._mail.state(State(status="lost", session=self._session)),
         )
         self._reports = Reports(self._mail, self._link, self._session)
-        self._reports.count_labels(counts, config.data)
+        self._reports.samples(survey, config.data)
         self._trainings = Trainings(
             self.store, aggregator=public_key_hex(aggregator), make_child=make_child, wake=self._link.wake
         )
@@ -165,9 +168,8 @@ class Service:
             self._following.retry(time.monotonic())
         except OSError as error:
             self._disk_trouble(error)
-        counts = self._counter.poll(time.monotonic())
-        if counts is not None:
-            self._reports.count_labels(counts, self.config.data)
+        survey = self._samples.poll(time.monotonic())
+        if self._reports.samples(survey, self.config.data) and self._agent.online:
             self._reports.announce(self.config)
 
     def _model_out(self, now: float) -> None:
@@ -181,13 +183,13 @@ class Service:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        busy = self._trainings.busy or self._counter.busy or self._predictions.busy
+        busy = self._trainings.busy or self._samples.busy or self._predictions.busy
         wait = min(self._agent.due - now, BUSY_S if busy else IDLE_S)
         return max(min(wait, self._heartbeat.due - now), 0.0)
 
     def _end(self) -> None:
         notify("STOPPING=1")
-        self._counter.kill()
+        self._samples.kill()
         self._trainings.kill()
         self._predictions.kill()
         self._link.stop([self._mail.state(State(status="offline", session=self._session))])

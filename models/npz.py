@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from core.errors import DataError
 
-__all__ = ["memory_bound", "parse_npy", "read_npy", "read_npz", "stored_dtype"]
+__all__ = ["array_shape", "memory_bound", "parse_npy", "read_npy", "read_npz", "stored_dtype"]
 
 Array = NDArray[Any]
 MAX_MEMBERS = 1000
@@ -74,6 +74,22 @@ def read_npz(
             if total > limit:
                 raise DataError(f"{path}: its arrays take {total:,} bytes, the limit is {limit:,}; store fewer samples")
             return {name: _read_member(path, archive, info, how) for name, info in wanted.items()}
+
+
+def array_shape(path: Path, name: str) -> tuple[int, ...]:
+    """The shape of an array of an `.npz` by its header; (0,) if there is no such array."""
+    with _faults_told(path, ".npz", "samples", "save it anew with numpy.savez"):
+        _check_file(path)
+        with zipfile.ZipFile(path) as archive:
+            if f"{name}.npy" not in archive.namelist():
+                return (0,)
+            with archive.open(f"{name}.npy") as file:
+                version = npy.read_magic(file)
+                if version not in _READERS:
+                    raise DataError(
+                        f"{path}: array {name!r} has .npy version {version}; save it again with numpy.savez"
+                    )
+                return tuple(_READERS[version](file)[0])
 
 
 def read_npy(path: Path, *, limit: int | None = None) -> Array:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from core.errors import DataError
 from models.npz import read_npz
+from wire.messages import Task
 
-__all__ = ["Samples", "count_labels", "load_inputs", "load_labels", "load_samples"]
+__all__ = ["Samples", "as_inputs", "count_labels", "load_inputs", "load_labels", "load_raw", "load_samples"]
 
 MAX_CLASSES = 10_000
 HOW = "with numpy.savez(path, x=x, y=y)"
@@ -41,25 +42,43 @@ def load_labels(path: Path) -> NDArray[np.int64]:
     return _labels(path, _read(path, ("y",))["y"])
 
 
-def load_samples(path: Path) -> Samples:
-    """All samples of the file."""
-    arrays = _read(path, ("x", "y"), ("mean", "std"))
+def load_samples(path: Path, task: Task | None = None) -> Samples:
+    """All samples of the file; of bytes, mean and std of the `task` come before those of the file."""
+    x, y, mean, std = load_raw(path)
+    return Samples(as_inputs(path, x, *_told(task, mean, std)), y)
+
+
+def load_raw(
+    path: Path, *, limit: int | None = None
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]:
+    """x as stored, y, and mean and std of the file if it has them."""
+    arrays = _read(path, ("x", "y"), ("mean", "std"), limit)
     y = _labels(path, arrays["y"])
     x = arrays["x"]
     if x.ndim < 2 or len(x) != len(y):
         raise DataError(f"{path}: x is {x.shape} for {len(y)} labels; give one input per label")
-    return Samples(_inputs(path, x, arrays.get("mean"), arrays.get("std")), y)
+    return x, y, arrays.get("mean"), arrays.get("std")
 
 
-def load_inputs(path: Path, *, labels: bool = False) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-    """The inputs and, if `labels`, the labels; otherwise a `y` in the file is not read."""
+def load_inputs(
+    path: Path, *, labels: bool = False, task: Task | None = None
+) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    """The inputs and, if `labels`, the labels; otherwise a `y` in the file is not read. `task` as in `load_samples`."""
     arrays = _read(path, ("x", "y") if labels else ("x",), ("mean", "std"))
     x = arrays["x"]
     y = _labels(path, arrays["y"]) if labels else None
     if x.ndim < 2 or not len(x) or (y is not None and len(y) != len(x)):
         of = "" if y is None else f" for {len(y)} labels"
         raise DataError(f"{path}: x is {x.shape}{of}; give one or more inputs (N, ...)")
-    return _inputs(path, x, arrays.get("mean"), arrays.get("std")), y
+    return as_inputs(path, x, *_told(task, arrays.get("mean"), arrays.get("std"))), y
+
+
+def _told(
+    task: Task | None, mean: NDArray[Any] | None, std: NDArray[Any] | None
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    if task is None or not task.mean:
+        return mean, std
+    return np.array(task.mean), np.array(task.std)
 
 
 def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
@@ -67,8 +86,10 @@ def count_labels(y: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(int(n) for n in np.bincount(y))
 
 
-def _read(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-    arrays = read_npz(path, (*names, *optional), how=HOW)
+def _read(
+    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), limit: int | None = None
+) -> dict[str, NDArray[Any]]:
+    arrays = read_npz(path, (*names, *optional), limit=limit, how=HOW)
     missing = [name for name in names if name not in arrays]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; save it again {HOW}")
@@ -83,7 +104,8 @@ def _labels(path: Path, y: NDArray[Any]) -> NDArray[np.int64]:
     return y.astype(np.int64)
 
 
-def _inputs(path: Path, x: NDArray[Any], mean: NDArray[Any] | None, std: NDArray[Any] | None) -> NDArray[Any]:
+def as_inputs(path: Path | str, x: NDArray[Any], mean: NDArray[Any] | None, std: NDArray[Any] | None) -> NDArray[Any]:
+    """x as a model takes it; `path` is what messages name."""
     if x.dtype == np.float32:
         if not np.isfinite(x).all():
             raise DataError(f"{path}: x holds NaN or infinity")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from core.errors import EnvelopeError
-from wire.messages import Accepted, Ack, Job, Message, Missing, ModelHeader, Offer, Rejected
+from wire.messages import About, Accepted, Ack, Job, Message, Missing, ModelHeader, Offer, Rejected
 
 __all__ = ["MAX_MESSAGE", "decode_ack", "decode_instruction", "decode_message", "encode_message"]
 
@@ -20,6 +20,8 @@ M = TypeVar("M", bound=Message)
 _encoder = msgspec.msgpack.Encoder()
 _ACKS = {_encoder.encode(kind.__struct_config__.tag): kind for kind in (Accepted, Rejected, Missing)}
 _OFFER = _encoder.encode(Offer.__struct_config__.tag)
+#: Last fields that are not sent while they are None.
+_OPTIONAL: dict[type[Message], str] = {Rejected: "why", ModelHeader: "task", About: "data"}
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -55,8 +57,8 @@ def decode_instruction(data: bytes, *, max_bytes: int = MAX_MESSAGE) -> Job | Of
 
 def _to_send(message: Message) -> Any:
     """The message without a trailing field that older readers refuse, if the field is empty."""
-    left = isinstance(message, Rejected) and message.why is None
-    if left or (isinstance(message, ModelHeader) and message.task is None):
+    last = _OPTIONAL.get(type(message))
+    if last is not None and getattr(message, last) is None:
         return (message.__struct_config__.tag, *msgspec.structs.astuple(message)[:-1])
     return message
 

@@ -10,8 +10,9 @@ Format:
     64     Ed25519 signature of  context || fleet || 0x00 || SHA-256(all bytes before the signature)
 
 The version depends on the payload: 2 for kinds with fields that version 1 lacks (`VERSIONS` below), 3 for a model whose
-header has a task (`WITH_TASK`), else 1. All are accepted, so that envelopes stored or sent by an older edgestill can
-still be opened; and a fleet that says nothing of its task sends no version that an older one cannot open.
+header has a task and an `about` with `data` (`WITH_TASK`), else 1. All are accepted, so that envelopes stored or sent
+by an older edgestill can still be opened; and a fleet that says nothing of its task sends no version that an older one
+cannot open.
 
 `context` is `CONTEXT` below. It and the fleet are signed but not sent: a signature made for another purpose or another
 fleet does not verify here. Signing the hash keeps a 50 MB payload in memory once; Ed25519 itself would read it twice

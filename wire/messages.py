@@ -4,11 +4,12 @@ A message travels as a MessagePack array: its tag, then its fields in the order 
 reordered or dropped; a new one goes last, with a default, and raises the version of the envelopes that carry the
 message (`VERSIONS` in `wire/envelope.py`), so that an older reader reports "update" and not "unknown field"; or, like
 the code of a `Rejected`, it is sent only to a reader that has announced support for it; or, like the task of a
-`ModelHeader`, it is sent, and raises the version, only where it is given. Unknown fields are refused.
+`ModelHeader` and `About.data`, it is sent, and raises the version, only where it is given. Unknown fields are refused.
 `encode_message` decodes what it wrote, so a message that no receiver would accept cannot be sent.
 
     State      up    the device is online, offline or lost
         About      up    board, prototype and samples of the device
+            DataState    what it lacks, waits for, or cannot use
     Job        down  train from this model in this round
     Offer      down  install this model; nothing to train
     Accepted, Rejected, Missing      down: the three answers to an update, together `Ack`
@@ -41,6 +42,7 @@ __all__ = [
     "About",
     "Accepted",
     "Ack",
+    "DataState",
     "Desired",
     "Enrol",
     "Enrolled",
@@ -103,6 +105,17 @@ class State(Message, frozen=True, kw_only=True, tag="state"):
     session: Count  # increases with every start of the agent
 
 
+class DataState(Message, frozen=True, kw_only=True):
+    """What a device has to say of its samples besides their number; `wire/task.py` has what a class is."""
+
+    waiting: Text = ""  # why it cannot train yet; it is not invited while there is a reason
+    unlabeled: Count = 0
+    rejected: Count = 0  # files and rows that are set aside
+    reason: Text = ""  # of the first of them
+    unknown: Annotated[dict[Text, Count], Meta(max_length=100)] = {}  # samples of classes that the task does not have
+    lacks: Annotated[tuple[ClassName, ...], Meta(max_length=100)] = ()  # classes of the task without a sample
+
+
 class About(Message, frozen=True, kw_only=True, tag="about"):
     """Board, prototype and samples of a device."""
 
@@ -112,6 +125,7 @@ class About(Message, frozen=True, kw_only=True, tag="about"):
     label_counts: LabelCounts  # examples per class
     noised: bool = False  # whether noise was added to the label counts
     versions: Annotated[dict[Text, Text], Meta(max_length=64)] = {}
+    data: DataState | None = None  # in envelopes of version 3
 
     def __post_init__(self) -> None:
         Message.__post_init__(self)

@@ -70,7 +70,10 @@ def _shown(name: str, device: Mapping[str, Any], now: float) -> str:
 def _state(device: Mapping[str, Any], now: float) -> str:
     if device["revoked"]:
         return "revoked"
-    return "muted" if device["muted_until"] > now else str(device["status"])
+    if device["muted_until"] > now:
+        return "muted"
+    waits = device["status"] == "online" and (device.get("data") or {}).get("waiting")
+    return "waiting for samples" if waits else str(device["status"])
 
 
 def _some(words: Sequence[str]) -> str:

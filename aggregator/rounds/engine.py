@@ -124,6 +124,7 @@ class Seen:
     status: str = "unknown"
     session: int = 0
     prototype: str | None = None
+    waiting: bool = False  # for samples: it takes models, and is not invited
     muted_until: float = 0.0
     revoked: bool = False
 
@@ -239,7 +240,10 @@ def eligible(state: RoundState, now: float) -> dict[str, str]:
     return {
         device: seen.prototype
         for device, seen in sorted(state.devices.items())
-        if seen.status == "online" and not seen.revoked and seen.muted_until <= now and seen.prototype in known
+        if seen.status == "online"
+        and not (seen.revoked or seen.waiting)
+        and seen.muted_until <= now
+        and seen.prototype in known
     }  # fmt: skip
 
 
@@ -339,8 +343,8 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
             if status != "online" and session < seen.session:
                 return state, []  # the will of an older session
             seen = replace(seen, status=status, session=session)
-        case AboutHeard(_, prototype):
-            seen = replace(seen, prototype=prototype)
+        case AboutHeard(_, prototype, waiting):
+            seen = replace(seen, prototype=prototype, waiting=waiting)
         case Muted(_, until):
             seen = replace(seen, muted_until=until)
         case Revoked() | Allowed():

@@ -74,10 +74,11 @@ class StateHeard:
 
 @dataclass(frozen=True, slots=True)
 class AboutHeard:
-    """A device reports its prototype."""
+    """A device reports its prototype, and whether it still waits for samples."""
 
     device: str
     prototype: str
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def restore(journal: Journal, rules: Rules, known: Collection[str], now: float) 
             status=row.status,
             session=row.session,
             prototype=row.prototype,
+            waiting=bool(row.samples.waiting),
             muted_until=row.muted_until,
             revoked=row.revoked,
         )

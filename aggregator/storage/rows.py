@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wire.messages import Hyper
+import msgspec
+
+from wire.messages import DataState, Hyper
 from wire.refusals import RefusalReason
 
-__all__ = ["Answer", "Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow"]
+__all__ = ["Answer", "Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow", "data_text"]
 
 _SEPARATOR = "\x1f"  # between the text and the code of a refusal; never part of a text
 _FAILED = "error: "  # prefix of the answer to a failed command
@@ -23,6 +25,7 @@ class DeviceRow:
     prototype: str | None = None
     board: str = ""
     examples: int = 0
+    data: str = ""  # what it says of its samples, as JSON; "": nothing
     status: str = "unknown"  # online, offline, lost, or unknown since the last connection
     session: int = 0
     seen: float = 0.0  # time of its last message
@@ -32,6 +35,16 @@ class DeviceRow:
     muted_until: float = 0.0
     revoked: bool = False
     compute: str = ""  # the device that it trains on, such as "cuda:0 (Orin)"; empty before it has trained
+
+    @property
+    def samples(self) -> DataState:
+        """What it says of its samples."""
+        return msgspec.json.decode(self.data, type=DataState) if self.data else DataState()
+
+
+def data_text(data: DataState) -> str:
+    """`DataState` as the journal has it: an array, empty fields at the end included; "" if it says nothing."""
+    return "" if data == DataState() else msgspec.json.encode(data).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ service opens it, after saving a copy in the same folder; a newer one is refused
     1   edgestill 0.1
     2   updates.excluded
     3   models.metrics: `accuracy` is that at the prototype's own precision, `accuracy_float` that with float weights
-    4   devices.compute
+    4   devices.compute, devices.data
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ WHERE json_extract(metrics, '$.accuracy_quantized') IS NOT NULL;
 """,
     3: """
 ALTER TABLE devices ADD COLUMN compute TEXT NOT NULL DEFAULT '';
+ALTER TABLE devices ADD COLUMN data TEXT NOT NULL DEFAULT '';
 """,
 }
 _TABLES = """
@@ -44,7 +45,8 @@ CREATE TABLE devices (
     id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
     status TEXT NOT NULL DEFAULT 'unknown', session INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL DEFAULT 0,
     accepted INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0,
-    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0, compute TEXT NOT NULL DEFAULT ''
+    muted_until REAL NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0, compute TEXT NOT NULL DEFAULT '',
+    data TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE rounds (
     number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),

@@ -56,10 +56,10 @@ class Worker:
         self.setup = setup
         self.state = Path(setup["state"])
         shape, classes = tuple(setup["input_shape"]), setup["classes"]
-        test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes)
-        server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test)
-        key = load_private_key(setup["key"])
         task = msgspec.convert(setup.get("task"), Task | None)
+        test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes, task)
+        server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test, task)
+        key = load_private_key(setup["key"])
         self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server, task)
         self.memories = Memories(self.state / "memory")
 

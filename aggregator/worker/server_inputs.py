@@ -15,6 +15,7 @@ from core.files import read_regular
 from models.build import build
 from models.compute_device import find_device, repeatable_on
 from models.spec import PrototypeSpec
+from wire.messages import Task
 
 __all__ = ["Labelled", "bring", "load_labelled"]
 
@@ -23,22 +24,24 @@ MAX_GRAPH = 2**31  # bytes: protobuf's limit
 Labelled = tuple[torch.Tensor, torch.Tensor]
 
 
-def load_labelled(path: str, input_shape: tuple[int, ...], classes: int) -> Labelled:
-    """A file of labelled samples."""
-    x, y = load_validation(Path(path), input_shape, classes)
+def load_labelled(path: str, input_shape: tuple[int, ...], classes: int, task: Task | None = None) -> Labelled:
+    """A file of labelled samples, normalised as the task says."""
+    x, y = load_validation(Path(path), input_shape, classes, task)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def bring(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None) -> Server:
+def bring(
+    settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None, task: Task | None = None
+) -> Server:
     """`settings` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
     validation = test if settings["validation"] == "task" else None
     if settings["validation"] not in ("task", "none"):
-        validation = load_labelled(settings["validation"], spec.input_shape, spec.classes)
+        validation = load_labelled(settings["validation"], spec.input_shape, spec.classes, task)
     device = find_device(settings["device"])
     repeatable_on(device)
     return Server(
         seed=seed,
-        source=_source(settings, spec, seed),
+        source=_source(settings, spec, seed, task),
         validation=validation,
         test=test,
         score_ensemble=settings["score_ensemble"],
@@ -49,7 +52,7 @@ def bring(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Lab
     )
 
 
-def _source(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torch.Tensor | None:
+def _source(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, task: Task | None) -> torch.Tensor | None:
     if settings["source"] == "none":
         return None
     from aggregator.fusion.teachers.unlabeled import load_source
@@ -62,6 +65,7 @@ def _source(settings: Mapping[str, Any], spec: PrototypeSpec, seed: int) -> torc
         fraction=settings["source_fraction"],
         classes=settings["source_classes"],
         seed=seed,
+        task=task,
     )
 
 

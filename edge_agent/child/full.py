@@ -43,7 +43,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
     """Do the work and commit it for the agent with one rename; returns the metrics to report."""
     torch.set_num_threads(request.threads)
     tell("loading")
-    work = open_assignment(request)
+    work = open_assignment(request, tell)
     check_kept(Path(request.state_dir), request.prototype, tell)
     model = build(work.spec, generator=torch.Generator().manual_seed(0))  # its weights are replaced below
     if request.round is None:
@@ -191,5 +191,5 @@ def _train_personal(
 
 
 def _example(work: Assignment) -> torch.Tensor:
-    """Two inputs for the exporter; a single sample is repeated."""
-    return torch.from_numpy(work.train.x[[0, min(1, len(work.train) - 1)]])
+    """Two inputs for the exporter."""
+    return torch.from_numpy(work.example)

@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import DataError, ModelError
 from edge_agent.child.outbox import make_staging
 from edge_agent.child.request import Request
 from edge_agent.objectives.side_artifact import SideArtifact, open_side_artifact
+from edge_agent.samples.read import read_samples
+from edge_agent.samples.task_file import task_of, write_task
 from edge_agent.training.params import LocalTraining
-from edge_agent.training.samples import split
-from models.samples import Samples, load_samples
+from models.samples import Samples
 from models.spec import PrototypeSpec, parse_prototype
 from wire.envelope import open_envelope
 from wire.headers import decode_model
@@ -50,12 +53,20 @@ class Assignment:
         return PrototypeSpec(arch, precision, header.input_shape, header.classes, header.latent)
 
     @property
+    def example(self) -> NDArray[Any]:
+        """Two inputs for an exporter; a single sample is repeated, and zeros stand for none."""
+        if not len(self.train):
+            return np.zeros((2, *self.header.input_shape), self.train.x.dtype)
+        found: NDArray[Any] = self.train.x[[0, min(1, len(self.train) - 1)]]
+        return found
+
+    @property
     def label_counts(self) -> tuple[int, ...]:
         """Label counts of the training samples."""
         return tuple(int(n) for n in np.bincount(self.train.y, minlength=self.header.classes))
 
 
-def open_assignment(request: Request) -> Assignment:
+def open_assignment(request: Request, tell: Tell = lambda *_, **__: None) -> Assignment:
     """Check and unpack the model and the side artifact, read the samples."""
     key = public_key_from_hex(request.aggregator)
     sealed = Path(request.model).read_bytes()
@@ -69,11 +80,7 @@ def open_assignment(request: Request) -> Assignment:
         side_artifact = open_side_artifact(
             where, key=key, fleet=request.fleet, classes=header.classes, latent=header.latent
         )
-    samples = load_samples(Path(request.data))
-    if samples.x.shape[1:] != header.input_shape or int(samples.y.max()) >= header.classes:
-        shapes = f"samples of {samples.x.shape[1:]} in {int(samples.y.max()) + 1} classes"
-        raise DataError(f"{request.data}: {shapes} for a model of {header.input_shape} in {header.classes}")
-    train, held = split(samples, request.validation)
+    train, held = _samples(request, header, tell)
     return Assignment(
         request=request,
         header=header,
@@ -83,6 +90,24 @@ def open_assignment(request: Request) -> Assignment:
         held=held,
         folder=make_staging(request),
     )
+
+
+def _samples(request: Request, header: ModelHeader, tell: Tell) -> tuple[Samples, Samples | None]:
+    """The board's samples for this model; a job needs enough of them, an offered model is taken without any."""
+    known, state_dir = task_of(header), Path(request.state_dir)
+    write_task(state_dir, known)
+    ids = header.prototype.startswith(("text", "distilbert"))
+    nothing = Samples(np.empty((0, *header.input_shape), np.int64 if ids else np.float32), np.empty(0, np.int64))
+    try:
+        board = read_samples(request.samples, state_dir, known, lambda text: tell("warning", text=text))
+    except DataError as error:
+        if request.round is not None:
+            raise
+        tell("warning", text=f"the model is taken, but not judged: {error}")
+        return nothing, None
+    if request.round is not None and board.survey.waiting:
+        raise DataError(board.survey.waiting)
+    return (board.train if len(board.train) else nothing), board.held
 
 
 def local_training(hyper: Hyper, fast: str = "auto", amp: str = "off") -> LocalTraining:

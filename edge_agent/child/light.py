@@ -44,7 +44,7 @@ def run(request: Request, tell: Tell) -> dict[str, float]:
         raise ConfigError("the job shares no model, and a light agent keeps none; set another recipe in fleet.toml")
     if request.hyper is not None and PERSONAL in request.hyper.extra:
         tell("warning", text="personal models need edgestill[train]; this board runs the predictor that it shares")
-    work = open_assignment(request)
+    work = open_assignment(request, tell)
     predictor = LightPredictor.from_tensors(decode(work.published), work.spec.precision)
     before = _accuracy_before(work)
     work, whole, source = _under_an_extractor(work, tell)
@@ -110,6 +110,8 @@ def _with_latents(work: Assignment, extractor: bytes) -> Assignment:
     """Replace samples by their latents; the inputs, which take the most memory, are freed."""
 
     def answered(samples: Samples) -> Samples:
+        if not len(samples):  # of a board that waits for some
+            return Samples(np.empty((0, work.header.latent), np.float32), samples.y)
         return Samples(latents_of(extractor, samples.x, work.header.latent), samples.y)
 
     return replace(work, train=answered(work.train), held=None if work.held is None else answered(work.held))

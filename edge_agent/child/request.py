@@ -9,6 +9,7 @@ import msgspec
 
 from edge_agent.config import AgentConfig
 from edge_agent.protocol.events import StartTraining
+from edge_agent.samples.spec import SourceSpec, spec_of
 from wire.messages import Hyper, Job
 
 __all__ = ["DISK_FULL", "OUT_OF_MEMORY", "Request", "make_request"]
@@ -52,11 +53,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     refresh: str = "always"  # when it takes the fleet's extractor: edge_agent/light/graph.py
     count_epsilon: float | None = None  # of label counts
     count_bins: int | None = None
+    source: SourceSpec | None = None  # of samples that are more than the .npz at `data`
     stop_at: float | None = None  # of the system's monotonic clock, which parent and child share
 
     def encode(self) -> bytes:
         """The encoded request for the child's standard input."""
         return msgspec.json.encode(self)
+
+    @property
+    def samples(self) -> SourceSpec:
+        """Where the samples are."""
+        if self.source is not None:
+            return self.source
+        return SourceSpec(path=self.data, validation=self.validation, memory_mb=self.memory_mb)
 
     @classmethod
     def decode(cls, data: bytes) -> Request:
@@ -104,6 +113,7 @@ def make_request(
         refresh=config.refresh,
         count_epsilon=config.data.count_epsilon,
         count_bins=config.data.count_bins,
+        source=spec_of(config.data, config.train.memory_mb),
         stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
     )
 

@@ -28,8 +28,10 @@ def check_config(config: AgentConfig, folder: Path) -> Iterator[Finding]:
     else:
         yield _tried("signing key", lambda: load_private_key(config.private_key) and "usable")
     yield _tried("aggregator's key", lambda: config.aggregator_key() and "usable")
-    there = config.data.path.is_file()
-    yield finding(there, "samples", str(config.data.path), f"there is no file {config.data.path}")
+    path = config.data.path
+    there = config.data.kind == "python" or (path.exists() if config.data.kind in ("folder", "csv") else path.is_file())
+    missing = f"there is no {'folder' if config.data.kind == 'folder' else 'file'} {path}: the agent waits for samples"
+    yield finding(there, "samples", str(path), missing, level="warning")
     if config.enrol is not None and not enrolled(config.enrol):
         tls = TlsConfig(ca=config.enrol.ca, cert=config.enrol.cert, key=config.enrol.key)
         config = replace(config, broker=replace(config.broker, tls=tls))

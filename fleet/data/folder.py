@@ -6,9 +6,7 @@ files are grey, else as RGB.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +14,12 @@ from core.errors import DataError
 from fleet.data.dataset import Array, Dataset
 from fleet.data.files import MAX_BYTES
 from fleet.data.own import own_dataset
+from models.sources.images import SUFFIXES, check_picture, decode_picture, is_grey, open_picture
 
 __all__ = ["image_folder"]
 
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 _KEEP = 64  # pictures of one size up to this are not resized
 _RESIZED = 32
-_MAX_PIXELS = 50_000_000  # per picture; a header may claim any size
-_GREY = ("1", "L", "LA")
 
 Labelled = list[tuple[Path, str]]
 
@@ -48,7 +44,7 @@ def _listed(folder: Path) -> Labelled:
     except OSError as error:
         raise DataError(f"{folder}: {error.strerror or error}; check the path and its permissions") from None
     found = [
-        (file, label.name) for label in classes for file in sorted(label.iterdir()) if file.suffix.lower() in _SUFFIXES
+        (file, label.name) for label in classes for file in sorted(label.iterdir()) if file.suffix.lower() in SUFFIXES
     ]
     if not found:
         raise DataError(f"{folder}: no pictures in subfolders; put each class into a subfolder of its own")
@@ -59,45 +55,15 @@ def _survey(files: list[Path]) -> tuple[set[tuple[int, int]], bool]:
     """The sizes (width, height) that occur, and whether every picture is grey; reads headers only."""
     sizes, grey = set(), True
     for file in files:
-        with _opened(file) as image:
-            if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-                raise DataError(f"{file}: more than 8 bits per channel ({image.mode}); save it as an 8-bit picture")
+        with open_picture(file) as image:
+            check_picture(file, image)
             sizes.add(image.size)
-            grey = grey and image.mode in _GREY
+            grey = grey and is_grey(image)
     return sizes, grey
 
 
-def _opened(file: Path) -> Any:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise DataError("pictures need Pillow, which is missing; run: pip install 'edgestill[aggregator]'") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the check below is stricter
-            image = Image.open(file)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as error:
-        raise DataError(f"{file}: not a readable picture ({error}); remove or replace it") from None
-    if image.size[0] * image.size[1] > _MAX_PIXELS:
-        image.close()
-        raise DataError(
-            f"{file}: {image.size[0]}x{image.size[1]} pixels, the limit is {_MAX_PIXELS:,}; make it smaller"
-        )
-    return image
-
-
 def _decode(part: Labelled, size: tuple[int, int], grey: bool) -> Array:
-    from PIL import Image
-
-    width, height = size
-    out = np.empty((len(part), 1 if grey else 3, height, width), np.uint8)
+    out = np.empty((len(part), 1 if grey else 3, size[1], size[0]), np.uint8)
     for row, (file, _) in zip(out, part, strict=True):
-        with _opened(file) as image:
-            try:
-                pixels = image.convert("L" if grey else "RGB")
-            except (OSError, ValueError, SyntaxError) as error:  # Pillow reports broken PNG chunks as SyntaxError
-                raise DataError(f"{file}: cut short or damaged ({error}); remove or replace it") from None
-        if pixels.size != size:
-            pixels = pixels.resize(size, Image.Resampling.BILINEAR)
-        row[:] = np.atleast_3d(np.asarray(pixels)).transpose(2, 0, 1)
+        row[:] = decode_picture(file, size, grey=grey)
     return out

@@ -8,22 +8,19 @@ without a header    the first column is the label; the others are features if ev
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from pathlib import Path
 
 import numpy as np
 
 from core.errors import DataError
 from fleet.data.dataset import Dataset
-from fleet.data.files import MAX_BYTES, read_limited
+from fleet.data.files import MAX_BYTES
 from fleet.data.own import own_dataset
 from fleet.data.text import token_ids
+from models.sources.tables import LABEL_NAMES, csv_rows, is_number, label_column
 
 __all__ = ["csv_file"]
 
-_LABEL = ("label", "class", "target")
 _TEXT = ("text", "sentence")
 
 
@@ -38,7 +35,7 @@ def csv_file(path: Path, *, vocab: int, length: int) -> Dataset:
         raise DataError(f"{path}: row {labels.index('') + 1 + bool(header)} has no label")
     if not others:
         raise DataError(f"{path}: only a label column; add a text column or numeric features")
-    if named or (header is None and not all(_is_number(row[i]) for row in rows for i in others)):
+    if named or (header is None and not all(is_number(row[i]) for row in rows for i in others)):
         texts = (" ".join(row[i] for i in others) for row in rows)
         ids = token_ids(texts, vocab=vocab, length=length)
         return own_dataset(path, "text", (ids, labels), vocab=vocab)
@@ -46,13 +43,7 @@ def csv_file(path: Path, *, vocab: int, length: int) -> Dataset:
 
 
 def _read(path: Path) -> tuple[list[str] | None, list[list[str]]]:
-    try:
-        text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the table as UTF-8") from None
-    except csv.Error as error:
-        raise DataError(f"{path}: not a readable csv ({error})") from None
+    rows = list(csv_rows(path, limit=MAX_BYTES))
     header = _header(rows[0]) if rows else None
     start = 2 if header else 1
     rows = rows[1:] if header else rows
@@ -67,25 +58,22 @@ def _read(path: Path) -> tuple[list[str] | None, list[list[str]]]:
 def _header(row: list[str]) -> list[str] | None:
     """The names of the columns, if one of them names a label column."""
     names = [cell.strip().lower() for cell in row]
-    return names if any(name in _LABEL for name in names) else None
+    return names if any(name in LABEL_NAMES for name in names) else None
 
 
 def _label_column(path: Path, header: list[str] | None, rows: list[list[str]]) -> int:
     if header is None:
         _refuse_nameless(path, rows)
         return 0
-    found = [i for i, name in enumerate(header) if name in _LABEL]
-    if len(found) > 1:
-        raise DataError(
-            f"{path}: {len(found)} columns could be the label ({', '.join(header[i] for i in found)}); keep one"
-        )
-    return found[0]
+    found = label_column(path, header)
+    assert found is not None  # else it is no header
+    return found
 
 
 def _refuse_nameless(path: Path, rows: list[list[str]]) -> None:
     """Reject a first row of names above numbers: it is a header without a label column, not a sample."""
     for i, cell in enumerate(rows[0]):
-        if not _is_number(cell) and len(rows) > 1 and all(_is_number(row[i]) for row in rows[1:]):
+        if not is_number(cell) and len(rows) > 1 and all(is_number(row[i]) for row in rows[1:]):
             raise DataError(
                 f"{path}: the first row looks like column names, but none is 'label'; rename the label column"
             )
@@ -94,15 +82,8 @@ def _refuse_nameless(path: Path, rows: list[list[str]]) -> None:
 def _features(path: Path, header: list[str] | None, rows: list[list[str]], columns: list[int]) -> np.ndarray:
     for row_number, row in enumerate(rows, 2 if header else 1):
         for i in columns:
-            if not _is_number(row[i]):
+            if not is_number(row[i]):
                 column = repr(header[i]) if header else i + 1
                 raise DataError(f"{path}: row {row_number}, column {column}: {row[i]!r} is not a finite number")
     with np.errstate(over="ignore"):  # too large becomes infinity, which Dataset rejects and names by row
         return np.array([[float(row[i]) for i in columns] for row in rows]).astype(np.float32)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False

@@ -12,6 +12,7 @@ import pytest
 
 from aggregator.failed_installs import failed_installs
 from aggregator.rounds.engine import Seen
+from aggregator.rounds.restore import restore
 from aggregator.service import Service
 from tests.aggregator.journals import HYPER
 from tests.aggregator.running import Aggregator, wait_until
@@ -26,7 +27,7 @@ from wire.chunks import Content, encode_chunk
 from wire.codec import encode_message
 from wire.envelope import seal
 from wire.ids import digest_of, transfer_id
-from wire.messages import COMPUTE, About, Installing, Job, State
+from wire.messages import COMPUTE, About, DataState, Installing, Job, State
 from wire.topics import DeviceTopic, UpdateChunk
 
 DEVICE = "evil-0"
@@ -47,7 +48,8 @@ def topic(leaf: str, device: str = DEVICE) -> str:
 
 def said(message: About | State, device: str = DEVICE) -> bytes:
     kind = "about" if isinstance(message, About) else "state"
-    return seal(encode_message(message), key=key_of(device), kind=kind, sender=device, fleet=FLEET)
+    version = 3 if isinstance(message, About) and message.data is not None else None
+    return seal(encode_message(message), key=key_of(device), kind=kind, sender=device, fleet=FLEET, version=version)
 
 
 ABOUT = About(board="pi", prototype="cnn:fp32", precision="fp32", label_counts=(1, 2, 3))
@@ -142,6 +144,22 @@ def test_chunks_of_one_content_that_are_cut_in_two_ways_are_refused_and_begin_an
         service.inbox.receive(name, encode_chunk(content, 0, data[:size]))
     assert service.notes.bad[DEVICE] == 1
     assert len(service.inbox.desk.uploads) == 0
+
+
+def test_a_device_without_samples_is_known_to_wait_also_after_a_restart(service: Service) -> None:
+    data = DataState(waiting="waiting for samples in /p: 0 of 20", unknown={"x": 2}, lacks=("dog",))
+    service.inbox.receive(topic("about"), said(msgspec.structs.replace(ABOUT, data=data)))
+    service.notes.keep(at_once=True)
+    journal = service.conductor.journal
+    (row,) = [row for row in journal.devices() if row.id == DEVICE]
+    assert row.samples == data
+    rules = service.conductor.state.rules
+    assert service.conductor.state.devices[DEVICE].waiting
+    assert restore(journal, rules, [DEVICE], 0.0).devices[DEVICE].waiting
+    service.inbox.receive(topic("about"), said(ABOUT))
+    service.notes.keep(at_once=True)
+    assert not service.conductor.state.devices[DEVICE].waiting
+    assert not restore(journal, rules, [DEVICE], 0.0).devices[DEVICE].waiting
 
 
 def test_label_counts_beyond_the_journals_integers_are_refused(service: Service) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.child.supervisor import LabelCounter
+from edge_agent.child.sample_watch import SampleWatch
 from edge_agent.config import read_agent_config
 from edge_agent.protocol.events import Fetched, Resumed
 from edge_agent.service import Service
@@ -70,7 +70,7 @@ READ = ("session", "newest.json", "settings.json", "taken", "update", "entry.jso
 def test_a_damaged_file_never_stops_the_agent_and_is_named_in_one_line(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LabelCounter, "wait", lambda _: (8, 8, 8))  # a process each, which is not the matter here
+    monkeypatch.setattr(SampleWatch, "wait", lambda _: None)  # a process each, which is not the matter here
     caplog.set_level(logging.WARNING)
     for damage, damaged in DAMAGES.items():
         if damage == "unreadable" and os.geteuid() == 0:
@@ -225,7 +225,7 @@ def helper_of(process: subprocess.Popen) -> int | None:
             command = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(fields[1]) == process.pid and b"edge_agent.training.samples" in command:
+        if int(fields[1]) == process.pid and b"edge_agent.samples.helper" in command:
             return int(path.parent.name)
     return None
 

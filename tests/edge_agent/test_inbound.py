@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from edge_agent.child.supervisor import LabelCounter
+from edge_agent.child.sample_watch import SampleWatch
 from edge_agent.config import read_agent_config
 from edge_agent.protocol.agent import Phase
 from edge_agent.service import Service
@@ -65,7 +65,7 @@ EXAMPLES: dict[str, list[Message]] = {
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Service]:
-    monkeypatch.setattr(LabelCounter, "wait", lambda _: (8, 8, 8))
+    monkeypatch.setattr(SampleWatch, "wait", lambda _: None)
     made = Service(read_agent_config(write_device(tmp_path / "pi", 1)))
     monkeypatch.setattr(logging.getLogger("edgestill"), "propagate", True)
     caplog.set_level(logging.WARNING, "edgestill")

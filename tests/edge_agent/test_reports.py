@@ -10,11 +10,12 @@ from core.settings import replace
 from edge_agent.config import AgentConfig, read_agent_config
 from edge_agent.messages import Mail
 from edge_agent.reports import Reports
+from edge_agent.samples.survey import Survey
 from tests.edge_agent.scripted import DEVICE, FLEET, write_device
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import generate_key
-from wire.messages import COMPUTE, About, Metrics, State
+from wire.messages import COMPUTE, About, DataState, Metrics, State
 
 KEY = generate_key()
 
@@ -55,16 +56,49 @@ def test_it_announces_itself_with_its_label_counts_unless_they_are_noised(
     reports: Reports, link: Link, config: AgentConfig
 ) -> None:
     noised = replace(config.data, count_epsilon=0.5)
-    reports.count_labels((3, 4), noised)
-    reports.announce(config)
+    counted = Survey(path="x", kind="npz", least=1, training=7, label_counts=(3, 4))
+    assert reports.samples(counted, noised)
+    reports.announce(replace(config, data=noised))
+    assert not reports.samples(counted, noised)  # nothing new
     (state, sealed, how), (about, told, _) = link.sent
     assert (state, about, how) == ("state", "about", {"retain": True})
     assert read(sealed, "state", State) == State(status="online", session=5)
     assert read(told, "about", About).label_counts == ()
-    reports.count_labels((3, 4), config.data)
-    reports.count_labels(None, config.data)  # not counted yet: what is known stays
+    assert reports.samples(counted, config.data)
+    assert not reports.samples(None, config.data)  # not counted yet: what is known stays
     reports.announce(config)
     assert read(link.sent[-1][1], "about", About).label_counts == (3, 4)
+
+
+def test_what_it_lacks_is_announced_in_an_envelope_of_version_3_and_logged_once(
+    reports: Reports, link: Link, config: AgentConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    facts = {"path": "/p", "kind": "folder", "least": 3}
+    waits = Survey(
+        waiting="waiting for samples in /p: 1 of 3", rejected_count=1, rejected={"a.png": "cut short"}, **facts
+    )
+    for _ in range(2):
+        reports.samples(waits, config.data)
+        reports.announce(config)
+    assert link.sent[-1][1][0] == 3
+    told = read(link.sent[-1][1], "about", About).data
+    assert told == DataState(waiting="waiting for samples in /p: 1 of 3", rejected=1, reason="a.png: cut short")
+    assert reports.samples(
+        Survey(training=3, label_counts=(3,), lacks=("dog",), unknown={"x": 2}, **facts), config.data
+    )
+    reports.announce(config)
+    assert read(link.sent[-1][1], "about", About).data == DataState(lacks=("dog",), unknown={"x": 2})
+    assert [record.getMessage() for record in caplog.records] == [
+        "waiting for samples in /p: 1 of 3",
+        "a.png: set aside: cut short",
+        "3 samples to train on, 0 held out",
+        "class 'x' is not one of the fleet's: 2 samples are set aside",
+        "no sample of 'dog'",
+    ]
+    reports.samples(Survey(training=3, label_counts=(3,), **facts), config.data)
+    reports.announce(config)
+    assert link.sent[-1][1][0] == 1  # which older aggregators read
 
 
 def test_the_compute_device_is_told_once_it_is_known(reports: Reports, link: Link, config: AgentConfig) -> None:

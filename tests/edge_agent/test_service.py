@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError
 from edge_agent.config import read_agent_config
 from edge_agent.protocol.agent import Phase
 from edge_agent.service import Service
@@ -38,7 +38,6 @@ from wire.messages import About, Hyper, Metrics, State
 from wire.topics import DeviceTopic
 
 Start = Callable[..., subprocess.Popen]
-CHECK = "check the path and its permissions"
 ENDLESS = Hyper(batch_size=4, lr=1e-4, steps=10**9)
 
 
@@ -322,15 +321,21 @@ def test_a_job_for_another_device_is_not_this_ones_whatever_the_broker_delivers(
 
 def test_what_is_wrong_at_the_start_is_told_in_one_line(folder: Path) -> None:
     config = write_device(folder, 1)
-    (folder / "samples.npz").unlink()
-    with pytest.raises(DataError, match="No such file"):
-        Service(read_agent_config(config))
-    process = start_agent(config)
-    assert process.wait(120) == DataError.exit_code
-    assert log_of(folder) == f"edgestill: {folder}/samples.npz: No such file or directory; {CHECK}\n"
     os.chmod(folder / "device.pem", 0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         Service(read_agent_config(config))
+    process = start_agent(config)
+    assert process.wait(120) == ConfigError.exit_code
+    assert log_of(folder).count("\n") == 1
+
+
+def test_missing_samples_are_waited_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "edgestill")
+    config = write_device(folder, 1)
+    (folder / "samples.npz").unlink()
+    service = Service(read_agent_config(config))
+    assert f"waiting for samples in {folder}/samples.npz: 0 of 1" in caplog.text
+    service.store.close()
 
 
 def _gone(pid: int) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import DataError
-from models.npz import read_npy, read_npz
+from models.npz import array_shape, read_npy, read_npz
 from models.samples import load_inputs, load_labels, load_samples
 
 
@@ -207,7 +207,12 @@ def test_a_compressed_bomb_does_not_take_the_memory_that_it_claims(tmp_path: Pat
     assert path.stat().st_size < 3_000_000
     with pytest.raises(DataError, match=r"its arrays take 400,000,128 bytes, the limit is 399,999,999"):
         read_npz(path, ("y",), limit=399_999_999)
-    code = "import sys; from edge_agent.training.samples import main; sys.exit(main(sys.argv[1]))"
+    code = (
+        "import sys; from pathlib import Path; from core.errors import DataError\n"
+        "from models.samples import load_labels\n"
+        "try: load_labels(Path(sys.argv[1]))\n"
+        "except DataError as error: print(error, end=''); sys.exit(error.exit_code)"
+    )
     limit = 300 * 2**20
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],
@@ -220,3 +225,13 @@ def test_a_compressed_bomb_does_not_take_the_memory_that_it_claims(tmp_path: Pat
     assert "more memory than this process may have" in done.stdout
     assert "\n" not in done.stdout
     assert done.stderr == ""
+
+
+def test_a_shape_is_read_without_the_array(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.zeros((3, 1, 4)))
+    assert array_shape(path, "x") == (3, 1, 4)
+    assert array_shape(path, "y") == (0,)
+    path.write_bytes(b"none")
+    with pytest.raises(DataError, match=r"not a readable \.npz"):
+        array_shape(path, "x")

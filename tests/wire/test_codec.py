@@ -12,6 +12,7 @@ from wire.codec import decode_ack, decode_message, encode_message
 from wire.messages import (
     About,
     Accepted,
+    DataState,
     Desired,
     Enrol,
     Enrolled,
@@ -248,6 +249,15 @@ def test_a_model_without_a_task_has_the_bytes_that_older_readers_know():
     older = msgspec.msgpack.encode(("model", 3, "cnn:w1", (1, 8, 8), 2, 32, "fedavg", (), {}))
     assert encode_message(MODEL) == older
     assert decode_message(older, ModelHeader) == MODEL
+
+
+def test_an_about_with_nothing_to_say_of_its_samples_has_the_bytes_that_older_readers_know():
+    about = About(board="pi4", prototype="cnn:w1", precision="w1", label_counts=(3,))
+    older = msgspec.msgpack.encode(("about", "pi4", "cnn:w1", "w1", (3,), False, {}))
+    assert encode_message(about) == older
+    assert decode_message(older, About) == about
+    told = msgspec.structs.replace(about, data=DataState(waiting="0 of 20", lacks=("dog",), unknown={"cow": 2}))
+    assert decode_message(encode_message(told), About) == told
 
 
 def test_a_task_that_is_none_names_its_field():

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.light
 #: As older readers and stored envelopes have them: a new field goes last, none is renamed, moved or dropped.
 FIELDS = {
     "state": "status session",
-    "about": "board prototype precision label_counts noised versions",
+    "about": "board prototype precision label_counts noised versions data",
     "job": "round deadline prototype update hyper model bits side_artifact device epoch number",
     "offer": "round prototype model side_artifact device epoch number",
     "accepted": "transfer round",
@@ -31,6 +31,7 @@ FIELDS = {
     "update": "round device prototype update num_examples label_counts base metrics",
     "model": "round prototype input_shape classes latent recipe parents metrics task",
     "Hyper": "batch_size lr epochs steps momentum weight_decay seed extra",  # inside a job
+    "DataState": "waiting unlabeled rejected reason unknown lacks",  # inside an about
     "Task": "class_names kind mean std sample_rate",  # inside a model's header
 }
 

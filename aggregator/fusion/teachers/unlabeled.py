@@ -24,6 +24,7 @@ from core.errors import ConfigError, DataError
 from core.seeds import derive_seed
 from models.samples import load_inputs
 from models.seeding import torch_rng
+from wire.messages import Task
 
 __all__ = ["NOISE", "SIZE", "check_inputs", "choose", "load_source"]
 
@@ -41,17 +42,18 @@ def load_source(
     classes: Sequence[int] = (),
     seed: int = 0,
     noise_shape: tuple[int, ...] = (),
+    task: Task | None = None,
 ) -> Tensor:
     """Unlabeled inputs (N, *input_shape): float32, or int64 token ids below `tokens` if that is given.
 
     Of a file: the samples of `classes` (which needs its labels), of these `fraction`, of these `size`, drawn by `seed`
     and in the stored order. Noise and generators produce `size` samples; `noise_shape` is the input shape of a torch
-    module, an ONNX file has its own.
+    module, an ONNX file has its own. Bytes are normalised as the `task` says.
     """
     source = str(source) if isinstance(source, Path) else source
     if isinstance(source, str) and source.endswith(".npz"):
         path = Path(source).expanduser()
-        x, y = load_inputs(path, labels=bool(classes))
+        x, y = load_inputs(path, labels=bool(classes), task=task)
         rows = choose(source, len(x), y, size=size, fraction=fraction, classes=classes, seed=seed)
         return check_inputs(source, torch.from_numpy(x[rows]), input_shape, tokens)
     if classes or fraction != 1:

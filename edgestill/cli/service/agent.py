@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.output import err, out, print_json
+from edgestill.cli.service.agent_data import collect, data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="The agent on a board: run it, predict with its current model.")
+app.command()(data)
+app.command()(collect)
 
 _Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml; examples/agent.toml has all settings.")]
 

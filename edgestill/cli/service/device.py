@@ -10,7 +10,7 @@ import typer
 from edgestill.cli.output import one_line, out, print_json, print_table
 from edgestill.cli.service.device_enrol import approve
 from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
-from edgestill.cli.service.status import device_table, installing_lines, problem_lines
+from edgestill.cli.service.status import device_table, installing_lines, problem_lines, sample_lines
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
@@ -37,7 +37,7 @@ def list_devices(config: Config, as_json: Json = False) -> None:
     if settings:
         columns, rows = [*columns, "settings"], [[*r, d["settings"]] for r, d in zip(rows, facts, strict=True)]
     print_table("", columns, rows)
-    for line in (*installing_lines(facts), *problem_lines(facts)):
+    for line in (*installing_lines(facts), *problem_lines(facts), *sample_lines(facts)):
         say(line)
 
 

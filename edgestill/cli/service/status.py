@@ -17,7 +17,7 @@ from aggregator.fusion.example_cap import capped_text
 from core.lost_devices import lost_text
 from edgestill.cli.output import one_line, out, print_json
 
-__all__ = ["device_row", "device_table", "installing_lines", "problem_lines", "status"]
+__all__ = ["device_row", "device_table", "installing_lines", "problem_lines", "sample_lines", "status"]
 
 ROWS = 40  # rows of devices; --json has all
 PROBLEMS = 10  # lines about devices
@@ -88,6 +88,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
     lines += installing_lines(facts["devices"])
     lines += [f"excluded from the last round: {device}: {one_line(why)}" for device, why in excluded[:3]]
+    lines += [f"samples: {line}" for line in sample_lines(facts["devices"])]
     lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
     return lines
 
@@ -146,7 +147,12 @@ def _state(device: dict[str, Any]) -> str:
         return "revoked"
     if device["muted_until"] > time.time():
         return "muted"
-    notes = {"limited": device["limited"], "failed": device["problem"], "other extractor": device["other_extractor"]}
+    notes = {
+        "limited": device["limited"],
+        "failed": device["problem"],
+        "other extractor": device["other_extractor"],
+        "waiting": device["data"]["waiting"],
+    }
     status = "installing" if device["installing"] else device["status"]
     return ", ".join([status, *(note for note, holds in notes.items() if holds)])
 
@@ -156,6 +162,28 @@ def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
     failed = [f"{device['id']}: {one_line(device['problem'])}" for device in devices if device["problem"]]
     more = len(failed) - PROBLEMS
     return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
+
+
+def sample_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """What the first few devices say of their samples, one line each."""
+    said = [f"{device['id']}: {one_line(text)}" for device in devices if (text := samples_text(device["data"]))]
+    more = len(said) - PROBLEMS
+    return said[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
+
+
+def samples_text(data: dict[str, Any]) -> str:
+    """What a device waits for, lacks, or has set aside; empty if all is well."""
+    parts = [data["waiting"]] if data["waiting"] else []
+    if data["lacks"]:
+        parts.append(f"no sample of {', '.join(data['lacks'])}")
+    if data["unknown"]:
+        named = ", ".join(f"{name} ({count})" for name, count in data["unknown"].items())
+        parts.append(f"not a class of the fleet: {named}")
+    if data["rejected"]:
+        parts.append(f"{data['rejected']} set aside, such as {data['reason']}")
+    if data["unlabeled"]:
+        parts.append(f"{data['unlabeled']} unlabeled")
+    return "; ".join(parts)
 
 
 def installing_lines(devices: Sequence[dict[str, Any]]) -> list[str]:

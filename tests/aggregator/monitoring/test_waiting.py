@@ -48,6 +48,12 @@ def test_devices_are_waited_for_before_a_round() -> None:
     assert told.endswith(", 2 never heard of")
 
 
+def test_a_device_without_samples_is_told_as_such() -> None:
+    devices = [device("a"), {**device("b"), "data": {"waiting": "waiting for samples in /p: 0 of 20"}}]
+    told = waiting_for(facts("waiting", devices=devices, devices_configured=2), NOW)
+    assert told.startswith("waiting for devices: 1 online, 3 needed; b (waiting for samples, last heard of")
+
+
 def test_only_some_devices_are_named() -> None:
     names = [f"pi-{i:02}" for i in range(12)]
     told = waiting_for(facts("collecting", round=open_round(*names, invited=12)), NOW)

@@ -140,6 +140,13 @@ def test_a_device_that_has_not_said_what_it_trains_is_not_asked() -> None:
     assert eligible(state, 0.0).keys() == {"a"}
 
 
+def test_a_device_that_waits_for_samples_is_not_asked_until_it_has_some() -> None:
+    state, _ = step(waiting("abc"), AboutHeard("b", "cnn:fp32", waiting=True))
+    assert eligible(state, 0.0).keys() == {"a", "c"}
+    state, _ = step(state, AboutHeard("b", "cnn:fp32"))
+    assert eligible(state, 0.0).keys() == {"a", "b", "c"}
+
+
 def test_a_mute_ends_and_a_revocation_can_be_taken_back() -> None:
     state, _ = after(waiting("a"), Muted("a", 50.0))
     assert (eligible(state, 49.0), list(eligible(state, 50.0))) == ({}, ["a"])

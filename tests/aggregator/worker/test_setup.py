@@ -47,3 +47,11 @@ def test_what_fleet_toml_says_of_the_task_is_what_published_models_tell(tmp_path
     answer = worker.answer({"task": "start", "prototypes": list(config.prototypes[:1])})
     header, _ = open_artifact(worker.fuser.blobs.read(answer["models"][0]["digest"]))
     assert header.task == worker.fuser.task
+
+
+def test_labelled_bytes_are_normalised_as_the_task_says(tmp_path: Path) -> None:
+    np.savez(tmp_path / "test.npz", x=np.full((3, 1, 8, 8), 191, np.uint8), y=[0, 1, 2], mean=[9.0], std=[9.0])
+    config = config_in(tmp_path, task='validation = "test.npz"\nmean = 127\nstd = 64')
+    fuser = Worker(json.loads(json.dumps(worker_setup(config)))).fuser
+    assert fuser.validation is not None
+    assert fuser.validation[0].unique().tolist() == [1.0]

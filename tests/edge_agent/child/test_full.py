@@ -12,11 +12,13 @@ from core.errors import ConfigError, DataError, EdgestillError, ModelError, Sign
 from edge_agent.child import inputs
 from edge_agent.child.full import local_training, run
 from edge_agent.protocol.agent import instruction_key
+from edge_agent.samples.spec import SourceSpec
 from edge_agent.state.folders import remove
 from quant.delta import apply_delta
 from quant.onnx.weights import read_weights
 from quant.pack import unpack
 from tests.edge_agent.devices import Device, expected, published, same
+from tests.edge_agent.scripted import SHAPE
 from wire.keys import generate_key, public_key_hex
 from wire.messages import Hyper
 from wire.tensors import decode
@@ -160,8 +162,29 @@ def test_what_cannot_work_is_refused(device: Device, other: dict, error: type[Ed
 
 def test_samples_that_do_not_fit_the_model_are_told(device: Device) -> None:
     np.savez(device.folder / "samples.npz", x=np.zeros((2, 1, 3, 3), np.float32), y=[0, 7])
-    with pytest.raises(DataError, match=r"samples of \(1, 3, 3\) in 8 classes for a model of \(1, 4, 4\) in 3"):
+    with pytest.raises(DataError, match=r"samples of \(1, 3, 3\) for a model of \(1, 4, 4\)"):
         run(device.request(device.job()), quiet)
+
+
+def test_samples_of_a_class_that_the_fleet_does_not_have_are_set_aside(device: Device) -> None:
+    np.savez(device.folder / "samples.npz", x=np.zeros((5, *SHAPE), np.float32), y=[0, 7, 1, 1, 3])
+    job = device.job()
+    run(device.request(job), quiet)
+    assert device.update(job)[0].label_counts == (1, 2, 0)
+
+
+def test_a_device_without_samples_takes_an_offered_model_and_refuses_a_job(device: Device) -> None:
+    (device.folder / "samples.npz").unlink()
+    told: list[str] = []
+    run(device.request(None), lambda event, **facts: told.append(f"{event} {facts}"))
+    assert (device.folder / "state" / "ready" / "offer-x" / "current.onnx").exists()
+    assert any("the model is taken, but not judged" in line for line in told)
+    with pytest.raises(DataError, match="No such file"):
+        run(device.request(device.job()), quiet)
+    source = SourceSpec(path=str(device.folder / "samples.npz"), min_samples=20)
+    np.savez(device.folder / "samples.npz", x=np.zeros((3, *SHAPE), np.float32), y=[0, 1, 1])
+    with pytest.raises(DataError, match=r"^waiting for samples in .*samples.npz: 3 of 20$"):
+        run(device.request(device.job(), source=source), quiet)
 
 
 def test_a_model_that_has_no_graph_is_trained_and_sent_all_the_same(

@@ -13,6 +13,8 @@ from core.errors import ConfigError, ModelError
 from core.processes.process import environment
 from edge_agent.child.light import run
 from edge_agent.objectives.fedgen_weights import PAPER
+from edge_agent.samples.choice import is_held_out
+from edge_agent.samples.entries import digest_bytes
 from edge_agent.state.store import GRAPH, learned_path
 from models.build import build
 from models.roles import EXTRACTOR_ROUND
@@ -60,10 +62,13 @@ def test_a_light_device_sends_a_predictor_that_has_learned(tmp_path: Path, proto
     header, body = device.update(job)
     tensors = decode(body)
     assert header.update == "predictor"
-    assert sum(header.label_counts) == header.num_examples == 18
+    with np.load(device.folder / "samples.npz") as samples:
+        trained = sum(not is_held_out(digest_bytes(row.tobytes()), 0.25) for row in samples["x"])
+    assert sum(header.label_counts) == header.num_examples == trained
+    assert 12 < trained < 24
     assert set(tensors) == {"predictor.weight", "predictor.bias"}
     assert isinstance(tensors["predictor.weight"], Packed) == prototype.endswith("w1")
-    assert facts["steps"] == 50
+    assert facts["steps"] == HYPER.epochs * -(-trained // HYPER.batch_size)
     assert facts["accuracy"] >= 0.5  # of three classes
 
 
@@ -315,3 +320,10 @@ def test_a_damaged_graph_is_set_aside_and_the_kits_is_used(tmp_path: Path) -> No
     assert same(boards_extractor(device), kits)
     assert not kept.exists()
     assert (tmp_path / "state" / "damaged" / kept.name).exists()
+
+
+def test_a_light_device_without_samples_takes_an_offered_model(tmp_path: Path) -> None:
+    device = light_device(tmp_path)
+    (device.folder / "samples.npz").unlink()
+    run(device.request(None, graph=str(device.folder / "model.onnx"), update="predictor"), quiet)
+    assert (device.folder / "state" / "ready" / "offer-x" / "current.onnx").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edge_agent.child.request import Request
-from edge_agent.child.supervisor import Child, Ended, LabelCounter, explain
+from edge_agent.child.supervisor import Child, Ended, explain
 from edge_agent.protocol.agent import instruction_key
 from tests.edge_agent.devices import Device, expected, same
 from tests.edge_agent.scripted import DEVICE, wait_for
@@ -167,29 +167,3 @@ def test_a_full_disk_is_told_and_leaves_nothing(device: Device) -> None:
 )
 def test_an_exit_code_in_words(code: int, text: str, words: str) -> None:
     assert words in explain(code, text)
-
-
-def test_a_helper_that_dies_costs_the_counts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of memory, nonsense for an answer, no process at all: each in the place of the real helper."""
-    for number, code in enumerate(("kill -9 $$", "exit 1", "echo nonsense", "echo 3", "kill -11 $$")):
-        fake = tmp_path / f"python-{number}"
-        fake.write_text(f"#!/bin/sh\n{code}\n")
-        fake.chmod(0o755)
-        monkeypatch.setattr("sys.executable", str(fake))
-        assert LabelCounter(tmp_path / "samples.npz").wait() is None
-    monkeypatch.setattr("sys.executable", str(tmp_path / "absent"))
-    counter = LabelCounter(tmp_path / "samples.npz")
-    assert counter.wait() is None
-    counter.kill()
-
-
-@pytest.mark.parametrize("end", ["kill -4 $$", "printf '%s\\n' 'NumPy was built with baseline optimizations:'"])
-def test_a_numpy_for_another_processor_is_not_told_as_unreadable_samples(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    fake = tmp_path / "python"
-    fake.write_text(f"#!/bin/sh\n{end} '(AVX2).' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(fake))
-    assert LabelCounter(tmp_path / "samples.npz").wait() is None
-    assert "was built for another processor" in caplog.text

@@ -8,6 +8,7 @@ from PIL import Image
 
 from core.errors import DataError
 from fleet.data import folder, load
+from models.sources import images
 
 
 def draw(path: Path, size: tuple[int, int] = (6, 4), mode: str = "L", value: object = 0) -> None:
@@ -89,7 +90,7 @@ def test_sixteen_bit_pictures_are_refused_rather_than_clipped(tmp_path: Path) ->
 
 def test_a_picture_of_absurd_size_is_refused_by_its_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw(tmp_path / "a" / "0.png", size=(300, 200))
-    monkeypatch.setattr(folder, "_MAX_PIXELS", 50_000)
+    monkeypatch.setattr(images, "MAX_PIXELS", 50_000)
     with pytest.raises(DataError, match="300x200 pixels, the limit is 50,000"):
         load(tmp_path)
 

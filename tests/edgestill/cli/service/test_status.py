@@ -14,11 +14,13 @@ from aggregator.config.fleet import load_fleet_config
 from aggregator.failed_installs import FailedInstalls
 from aggregator.status import only_service, write_status
 from aggregator.storage.journal import Journal
+from aggregator.storage.rows import data_text
+from edgestill.cli.service.status import device_row
 from tests.aggregator.journals import a_round, asked
 from tests.aggregator.scripted import write_fleet
 from tests.edgestill.cli.typed import run
 from transport.config import BrokerConfig
-from wire.messages import Installing
+from wire.messages import DataState, Installing
 
 
 def test_status_tells_all_of_a_fleet_whose_aggregator_is_down(config: Path, capsys: pytest.CaptureFixture) -> None:
@@ -138,3 +140,25 @@ def test_devices_that_have_given_up_are_named_with_the_reason(capsys: pytest.Cap
     assert "pi-0: training diverged: weights are NaN" in text
     code, text, _ = run(capsys, "device", "list", "-c", config, "--json")
     assert [device["problem"] for device in json.loads(text)] == ["training diverged: weights are\nNaN", ""]
+
+
+def test_what_devices_say_of_their_samples_is_shown(capsys: pytest.CaptureFixture, config: Path) -> None:
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    waits = DataState(
+        waiting="waiting for samples in /p: 3 of 20", rejected=2, reason="a.png: cut\x1b short", unlabeled=4
+    )
+    journal.note_device("pi-0", status="online", data=data_text(waits))
+    journal.note_device("pi-1", data=data_text(DataState(lacks=("dog", "cow"), unknown={"Dog": 2})))
+    journal.close()
+    waiting = "pi-0: waiting for samples in /p: 3 of 20; 2 set aside, such as a.png: cut\ufffd short; 4 unlabeled"
+    lacking = "pi-1: no sample of dog, cow; not a class of the fleet: Dog (2)"
+    for command in (("status",), ("device", "list")):
+        code, text, _ = run(capsys, *command, "-c", config)
+        assert code == 0
+        flat = " ".join(text.split())
+        assert waiting in flat
+        assert lacking in flat
+    code, text, _ = run(capsys, "device", "list", "-c", config, "--json")
+    devices = json.loads(text)
+    assert [device["data"]["lacks"] for device in devices] == [[], ["dog", "cow"]]
+    assert device_row(devices[0])[1] == "online, waiting"

@@ -1,0 +1,131 @@
+"""What a board has, in figures: for the agent, which announces it, and for `edgestill agent data`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from edge_agent.samples.choice import Choice
+from edge_agent.samples.entries import Listing, printable
+from edge_agent.samples.spec import SourceSpec
+from edge_agent.samples.task_file import KnownTask
+from wire.messages import DataState
+
+__all__ = ["Survey", "make_survey", "unreadable"]
+
+MOST_TOLD = 1000  # rejected files that are told by name
+MOST_NAMED = 20  # classes in an announcement
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples by what becomes of them."""
+
+    path: str
+    kind: str
+    least: int  # training samples that a round needs
+    waiting: str = ""  # why the board cannot train yet
+    problem: str = ""  # why nothing can be read
+    training: int = 0
+    held_out: int = 0
+    counts: dict[str, int] = {}  # training samples by class
+    held_counts: dict[str, int] = {}
+    label_counts: tuple[int, ...] = ()  # training samples by label, as they are announced
+    unlabeled: int = 0
+    expired: int = 0
+    capped: int = 0
+    writing: int = 0
+    unchecked: int = 0
+    unknown: dict[str, int] = {}  # samples of classes that the fleet does not have
+    lacks: tuple[str, ...] = ()  # classes of the fleet without a sample here
+    rejected_count: int = 0
+    rejected: dict[str, str] = {}  # the first of them, and why
+
+    @property
+    def ready(self) -> bool:
+        """Whether the board can train."""
+        return not self.waiting
+
+    def state(self, *, private: bool) -> DataState | None:
+        """What is announced of it, if there is anything to say; private counts give no class away."""
+        first = next(iter(self.rejected.items()), None)
+        told = DataState(
+            waiting=(f"waiting for samples in {self.path}" if private and self.training else self.waiting)[:200],
+            unlabeled=self.unlabeled,
+            rejected=self.rejected_count,
+            reason="" if first is None else f"{first[0]}: {first[1]}"[:200],
+            unknown={} if private else {name[:100]: self.unknown[name] for name in sorted(self.unknown)[:MOST_NAMED]},
+            lacks=() if private else self.lacks[:MOST_NAMED],
+        )
+        return None if told == DataState() else told
+
+
+def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: KnownTask | None) -> Survey:
+    """The figures of what a source has and what was chosen of it."""
+    train, held = Counter(entry.label for entry in choice.train), Counter(entry.label for entry in choice.held)
+    least = spec.min_samples
+    waiting = ""
+    if choice.named:
+        waiting = f"waiting for the fleet's task, which comes with the first model: {sum(train.values())} samples"
+    elif sum(train.values()) < least:
+        waiting = f"waiting for samples in {spec.path}: {sum(train.values())} of {least}"
+    return Survey(
+        path=spec.path,
+        kind=spec.kind,
+        least=least,
+        waiting=waiting,
+        training=sum(train.values()),
+        held_out=sum(held.values()),
+        counts=_by_name(train, known),
+        held_counts=_by_name(held, known),
+        label_counts=() if choice.named else _by_label(train, known),
+        unlabeled=choice.unlabeled,
+        expired=choice.expired,
+        capped=choice.capped + listing.beyond,
+        writing=listing.writing,
+        unchecked=listing.unchecked,
+        unknown=dict(choice.unknown),
+        lacks=_lacks(train + held, known),
+        rejected_count=len(listing.rejected),
+        rejected=dict(list(listing.rejected.items())[:MOST_TOLD]),
+    )
+
+
+def unreadable(spec: SourceSpec, problem: str) -> Survey:
+    """Of a source that cannot be read: it waits too, and is told why."""
+    there = Path(spec.path).exists() or spec.kind == "python"
+    waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}"
+    text = printable(" ".join(problem.split()), 500)
+    return Survey(
+        path=spec.path,
+        kind=spec.kind,
+        least=spec.min_samples,
+        waiting=f"waiting for samples: {text}" if there else waiting,
+        problem=text if there else "",
+    )
+
+
+def _by_name(counted: Counter[int | str | None], known: KnownTask | None) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for label, count in counted.items():
+        number = known.label(label) if known is not None else None
+        found[str(label) if known is None or number is None else known.name(number)] += count
+    return dict(sorted(found.items()))
+
+
+def _by_label(counted: Counter[int | str | None], known: KnownTask | None) -> tuple[int, ...]:
+    numbers: Counter[int] = Counter()
+    for label, count in counted.items():
+        number = known.label(label) if known is not None else label
+        if isinstance(number, int):
+            numbers[number] += count
+    return tuple(numbers[i] for i in range(max(numbers, default=-1) + 1))
+
+
+def _lacks(counted: Counter[int | str | None], known: KnownTask | None) -> tuple[str, ...]:
+    """Only names are told: a board that has no sample yet lacks everything, and says that it waits."""
+    if known is None or known.task is None or not known.task.class_names or not counted:
+        return ()
+    there = {known.label(label) for label in counted}
+    return tuple(name for i, name in enumerate(known.task.class_names) if i not in there)
