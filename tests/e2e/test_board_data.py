@@ -86,7 +86,8 @@ class Boards:
         self.aggregator = Aggregator(self.config)
         self.aggregator.start()
 
-    def start(self, device: str, data: str) -> None:
+    def start(self, device: str, data: str, *, model: str = "", train: str = "", path: str = "") -> None:
+        """An agent; `model` and `train` are lines of its tables, `path` a folder of packages that it may import."""
         folder = self.folder / device
         folder.mkdir(exist_ok=True)
         save_private_key(key_of(device), folder / "device.pem")
@@ -94,11 +95,11 @@ class Boards:
             f'[agent]\nfleet = "{FLEET}"\ndevice = "{device}"\nstate_dir = "state"\n'
             f"[broker]\nport = {self.broker.port}\n"
             f'[keys]\nprivate = "device.pem"\naggregator = "{public_key_hex(key_of(AGGREGATOR).public_key())}"\n'
-            f'[model]\nprototype = "mlp:fp32"\n[data]\nrefresh_s = 1\n{data}\n'
+            f'[model]\nprototype = "mlp:fp32"\n{model}\n[data]\nrefresh_s = 1\n{data}\n[train]\n{train}\n'
         )
         with (folder / "agent.log").open("ab") as log:
             command = [sys.executable, "-c", AGENT, "run", "--config", str(folder / "agent.toml")]
-            env = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder}"}
+            env = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder}:{path}"}
             self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=env))
 
     def log(self, device: str) -> str:

@@ -1,0 +1,121 @@
+"""The whole of a board's work, over Mosquitto: samples of every kind in, ten rounds, and an application that follows.
+
+Seven boards: a folder whose labels arrive in round 3, a table, a loader, a folder that is empty at first, one that
+trains on the pretend accelerator, one without torch, and one whose application classifies with every new model. That
+the examples in C and JavaScript do so is tested in tests/examples/application.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.build import build
+from models.spec import PrototypeSpec, parse_prototype
+from quant.onnx.export import export_onnx
+from tests import accelerator
+from tests.brokers import Broker
+from tests.e2e.test_board_data import LOADER, NAMES, TASK, Boards, boards, draw, write_rows
+from tests.edge_agent.scripted import ROOT
+
+__all__ = ["boards"]
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]  # ten rounds of six training children: minutes
+ROUNDS = 10
+CLASSIFY = ROOT / "examples/application/python/classify.py"
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    from tests.brokers import Mosquitto
+
+    with Mosquitto(tmp_path / "mosquitto") as started:
+        yield started
+
+
+def first_graph(path: Path) -> None:
+    """The prototype as ONNX, as a kit has it."""
+    model = build(
+        PrototypeSpec(*parse_prototype("mlp:fp32"), (1, 8, 8), 3, 8), generator=torch.Generator().manual_seed(3)
+    )
+    example = model.example_input(2, generator=torch.Generator().manual_seed(0))
+    path.write_bytes(export_onnx(model.eval(), example).data)
+
+
+def fill(folder: Path, first: int, count: int) -> None:
+    for number in range(count):
+        draw(folder / NAMES[number % 3], "picture", number % 3, first + number)
+
+
+def begin(boards: Boards) -> None:
+    """All boards, with what they have at first."""
+    folder = boards.folder
+    fill(folder / "pi-folder" / "pictures", 0, 30)
+    for number in range(30, 60):
+        draw(folder / "pi-folder" / "pictures", "unlabeled", number % 3, number)
+    for name in ("pi-table", "pi-loader", "pi-light"):
+        (folder / name).mkdir()
+    write_rows(folder / "pi-table" / "rows.csv", range(100, 160), header=True)
+    (folder / "greenhouse.py").write_text(LOADER)
+    write_rows(folder / "pi-loader" / "own.csv", range(200, 260), header=False)
+    for number, name in enumerate(("pi-gpu", "pi-light", "pi-app")):
+        fill(folder / name / "pictures", 400 + 100 * number, 30)
+    first_graph(folder / "pi-light" / "graph.onnx")
+    accelerator.install(folder / "packages")
+
+    pictures = 'kind = "folder"\npath = "pictures"'
+    boards.start("pi-folder", f"{pictures}\nvalidation = 0.2")
+    boards.start("pi-table", 'kind = "csv"\npath = "rows.csv"')
+    boards.start("pi-loader", 'kind = "python"\nloader = "greenhouse:load"\npath = "own.csv"')
+    boards.start("pi-late", pictures)
+    boards.start("pi-gpu", pictures, train='device = "acc"', path=str(folder / "packages"))
+    boards.start("pi-light", pictures, model='graph = "graph.onnx"', train='mode = "light"')
+    boards.start("pi-app", pictures, model=f'publish = "{folder / "published"}"')
+
+
+def test_boards_of_every_kind_learn_for_ten_rounds_and_an_application_follows(boards: Boards) -> None:
+    names = ["pi-folder", "pi-table", "pi-loader", "pi-late", "pi-gpu", "pi-light", "pi-app"]
+    rounds = f"!rounds = {ROUNDS}\nmin_devices = 6\ndeadline_s = 300"
+    boards.begin(names, task=TASK, prototypes='!names = ["mlp:fp32"]', round=rounds)
+    begin(boards)
+    picture = draw(boards.folder, "new", 1, 999)
+    boards.wait(lambda: (boards.folder / "published" / "current.json").exists())
+    with (boards.folder / "classify.log").open("wb") as log:
+        command = [sys.executable, str(CLASSIFY), str(boards.folder / "published"), "--watch", str(picture)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        boards.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=env))
+
+    boards.wait(lambda: boards.status()["rounds_completed"] >= 2)
+    assert boards.device("pi-late")["data"]["waiting"].endswith("pi-late/pictures: 0 of 20")
+    pictures = boards.folder / "pi-folder" / "pictures"
+    assert boards.device("pi-folder")["data"]["unlabeled"] == 30
+    for path in pictures.glob("unlabeled-*.png"):
+        Path(f"{path}.label").write_text(NAMES[int(path.stem.split("-")[1]) % 3])
+    fill(boards.folder / "pi-late" / "pictures", 300, 30)
+    boards.wait(lambda: boards.status()["done"], 1200)
+
+    status = boards.status()
+    assert status["rounds_completed"] == ROUNDS
+    accepted = {device["id"]: device["accepted"] for device in status["devices"]}
+    assert all(accepted[name] == ROUNDS for name in names if name != "pi-late"), accepted
+    assert 0 < accepted["pi-late"] < ROUNDS
+    assert boards.device("pi-folder")["data"]["unlabeled"] == 0
+    assert boards.device("pi-gpu")["compute"].startswith("acc")
+    assert "training on acc" in boards.log("pi-gpu") or "acc:0" in boards.log("pi-gpu") + json.dumps(status)
+    for name in names:
+        assert "Traceback" not in boards.log(name), name
+        assert (boards.folder / name / "state" / "current.onnx").exists(), name
+    boards.wait(lambda: f"round {ROUNDS}" in (boards.folder / "classify.log").read_text())
+    lines = (boards.folder / "classify.log").read_text().splitlines()
+    seen = [int(re.fullmatch(r".*new-999\.png (\w+) \d\.\d{3} round (\d+)", line)[2]) for line in lines]  # type: ignore[index]
+    assert len(set(seen)) >= ROUNDS // 2
+    assert seen == sorted(seen)
+    assert " middle " in lines[-1]
