@@ -65,6 +65,7 @@ class EmulatedBoard:
 
     def shut_down(self) -> None:
         """Off as by `poweroff`."""
+        self._on = False  # the end of QEMU is not a reboot
         self.run("sync; systemctl poweroff --no-block")
         self.until_console("reboot: Power down")
         self.power_cut()
