@@ -99,7 +99,7 @@ else
         "$python" -m venv $site "$venv"
     fi
     pip="-m pip --quiet --disable-pip-version-check --no-input"
-    export PIP_NO_COMPILE=1  # a few of all modules are ever imported
+    export PIP_NO_COMPILE=no  # which is how pip wants to hear it: few of all modules are ever imported
     if [ "$wheels" = network ]; then
         say "fetching what $lock names"
         mkdir -p "$fetched"
@@ -114,7 +114,7 @@ else
     "$venv/bin/python" $pip install --no-deps --no-index --require-hashes "$@" --requirement "$lock"
     sync
     rm -f "$venv.installing"
-    "$venv/bin/python" -m edge_agent.precompile "$here/agent.toml" ||
+    "$venv/bin/python" -I -m edge_agent.precompile "$here/agent.toml" ||
         say "the agent cannot do its work here yet; on the board, edgestill doctor tells what is missing"
 fi
 

@@ -48,7 +48,7 @@ def environment(root: Path, *, fails: bool = False) -> Path:
     """A virtual environment that is there already, whose Python writes down what it is asked."""
     python = root / "opt/edgestill/bin/python"
     python.parent.mkdir(parents=True, exist_ok=True)
-    compiles = f'[ "$2" != edge_agent.precompile ] || {{ echo "$PIP_NO_COMPILE $@" >> "{root}/compiled"; exit 1; }}'
+    compiles = f'[ "$3" != edge_agent.precompile ] || {{ echo "$PIP_NO_COMPILE $@" >> "{root}/compiled"; exit 1; }}'
     python.write_text(f'#!/bin/sh\n{compiles}\necho "$@" >> "{root}/asked"\nexit {int(fails)}\n')
     python.chmod(0o755)
     return root / "asked"
@@ -99,7 +99,7 @@ def test_what_the_agent_imports_is_compiled_and_a_board_that_cannot_is_installed
     root = tmp_path / "root"
     environment(root)
     done = install(card, root)
-    assert (root / "compiled").read_text() == f"1 -m edge_agent.precompile {card}/agent.toml\n"  # not by pip
+    assert (root / "compiled").read_text() == f"no -I -m edge_agent.precompile {card}/agent.toml\n"  # not by pip
     assert "the agent cannot do its work here yet; on the board, edgestill doctor tells what is missing" in done.stdout
     assert done.returncode == 0
 
