@@ -44,13 +44,17 @@ suite: $(VENV)/.edgestill-dev
 	@$(BIN)/python -c "import brevitas.nn, torch"
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" tests
 
+# The boards of a test run belong to one fleet: they are booted by one process. Without QEMU the tests say so.
+BOOT = $(BIN)/python -m pytest -m boards tests/boards
 test-slow: $(VENV)/.edgestill-dev system-packages
 	@scripts/system_packages.sh $(SLOW_PACKAGES)
-	$(BIN)/python -m pytest -n 2 -m slow tests
+	$(BIN)/python -m pytest -n 2 -m "slow and not boards" tests
+	$(BOOT)
 
 test-boards: $(VENV)/.edgestill-dev system-packages
 	@scripts/system_packages.sh $(BOARD_PACKAGES)
-	$(BIN)/python -m pytest -m boards tests/boards
+	$(BOOT)
+	@echo "serial consoles and figures of the boards: ~/.cache/edgestill/test-boards"
 
 lint: $(VENV)/.edgestill-dev
 	$(BIN)/ruff check .

@@ -113,6 +113,7 @@ class Trainings:
         spooled = self._store.spooled(ended.key)
         if spooled is None:
             return TrainingFailed(ended.key, "the training child left no update", again=True)
-        loss = ended.facts["train_loss"]
-        log.info("round %d: trained, loss %.4f; %d chunks to send", work.round, loss, spooled.count)
+        loss, peak = ended.facts["train_loss"], ended.facts.get("memory_mb", 0.0)
+        text = "round %d: trained, loss %.4f, peak memory %.0f MB; %d chunks to send"
+        log.info(text, work.round, loss, peak, spooled.count)
         return TrainingDone(ended.key, spooled)

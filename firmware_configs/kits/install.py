@@ -5,7 +5,9 @@ It may be run again, with the same kit or a newer one. What is installed is the 
 script, or from where `edgestill flash` has put them; what is missing then is fetched from the fleet's machine, if the
 kit has its address (`on_board/fetch_wheels.py`), or by pip, if the kit is for boards that have an index.
 An installation that was interrupted begins again in a new virtual environment, because half of a package looks whole
-to pip. Configuration and keys are replaced by one rename; the previous ones stay as /etc/edgestill.old.
+to pip. The agent cannot write where its packages are, so the modules that it imports are compiled here
+(`edge_agent/precompile.py`); pip would compile all. Configuration and keys are replaced by one rename; the previous
+ones stay as /etc/edgestill.old.
 EDGESTILL_ROOT installs everything below another folder without changing users and services: for images prepared in a
 chroot, and for tests.
 """
@@ -97,6 +99,7 @@ else
         "$python" -m venv $site "$venv"
     fi
     pip="-m pip --quiet --disable-pip-version-check --no-input"
+    export PIP_NO_COMPILE=no  # which is how pip wants to hear it: few of all modules are ever imported
     if [ "$wheels" = network ]; then
         say "fetching what $lock names"
         mkdir -p "$fetched"
@@ -111,6 +114,8 @@ else
     "$venv/bin/python" $pip install --no-deps --no-index --require-hashes "$@" --requirement "$lock"
     sync
     rm -f "$venv.installing"
+    "$venv/bin/python" -I -m edge_agent.precompile "$here/agent.toml" ||
+        say "the agent cannot do its work here yet; on the board, edgestill doctor tells what is missing"
 fi
 
 etc=$root/etc/edgestill

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.boards.cards import read_boot
 
-BOOT_S = 1800.0  # ends a test that hangs; a loaded machine boots in a third of it
+BOOT_S = 3600.0  # ends a test that hangs; a quiet machine boots in a tenth of it
 QEMU = ("qemu-system-aarch64", "-M", "virt", "-accel", "tcg,thread=multi", "-display", "none", "-no-reboot")
 BROKER = "10.0.2.100"  # the broker's address in the guest's network
 RELAY = Path(__file__).with_name("relay.py")
@@ -44,11 +44,13 @@ class EmulatedBoard:
         self._power: threading.Thread | None = None
         self.boots = 0
         self.cable = True
+        self.powered_on = self.online = 0.0  # monotonic, of the first time
 
     def power_on(self, *, clock: str | None = None) -> None:
         """Boot, and boot again whenever the guest asks for it. `clock` is the time of a board whose clock is wrong."""
         assert not self._on, "it is on"
         self._on = True
+        self.powered_on = self.powered_on or time.monotonic()
         self._start(clock)
         self._power = threading.Thread(target=self._keep_on, args=(clock,), daemon=True)
         self._power.start()
@@ -60,6 +62,13 @@ class EmulatedBoard:
             self._process.kill()
         if self._power is not None:
             self._power.join(60)
+
+    def shut_down(self) -> None:
+        """Off as by `poweroff`."""
+        self._on = False  # the end of QEMU is not a reboot
+        self.run("sync; systemctl poweroff --no-block")
+        self.until_console("reboot: Power down")
+        self.power_cut()
 
     def network(self, on: bool) -> None:
         """Plug the cable in, or pull it."""
@@ -88,13 +97,13 @@ class EmulatedBoard:
         ended = self._process is not None and self._process.poll() not in (None, 0)
         assert not (self._on and ended), f"{self.name}: QEMU ended; {(self.folder / 'qemu.log').read_text()[-500:]}"
 
-    def run(self, command: str, limit: float = 300.0) -> str:
+    def run(self, command: str, limit: float = 900.0) -> str:
         """What a command of root's prints; AssertionError if it fails."""
         code, text = self.try_run(command, limit)
         assert code == 0, f"{self.name}: {command!r} ended with {code}: {text}"
         return text
 
-    def try_run(self, command: str, limit: float = 300.0) -> tuple[int, str]:
+    def try_run(self, command: str, limit: float = 900.0) -> tuple[int, str]:
         """Exit code and output of a command in the guest's root shell."""
         mark = uuid.uuid4().hex[:12]
         received = b""
@@ -137,11 +146,11 @@ class EmulatedBoard:
             self.network(False)
 
     def _keep_on(self, clock: str | None) -> None:
-        while self._on:
-            assert self._process is not None
-            if self._process.wait() != 0 or not self._on:
-                return
+        assert self._process is not None
+        while self._process.wait() == 0 and self._on:
             self._start(clock)
+            if not self._on:  # the power was cut in between
+                self._process.kill()
 
 
 def _connect(path: Path, limit: float = 60.0) -> socket.socket:

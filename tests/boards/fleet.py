@@ -82,11 +82,22 @@ class BoardFleet:
         self.boards.append(board)
         return board
 
+    def agent_here(self, device: str) -> None:
+        """An agent of this machine, with the kit of `device`; it runs until the next `serve`."""
+        own = {
+            "broker.host": "127.0.0.1",
+            "agent.state_dir": self.folder / "here",
+            "data.path": self.folder / "samples.npz",
+        }
+        settings = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+        self.processes.start(device, ["agent", "run", "--config", f"kits/{device}/agent.toml", *settings])
+
     def until(self, true: Callable[[Journal], bool], limit: float = BOOT_S) -> None:
         """Wait until the aggregator's journal says so."""
         until = time.monotonic() + limit
         while time.monotonic() < until:
             with suppress(ConfigError), closing(self.journal()) as journal:
+                self._note_online(journal)
                 if true(journal):
                     return
             self.processes.check()
@@ -95,6 +106,12 @@ class BoardFleet:
             time.sleep(1)
         consoles = "\n".join(f"== {board.name}\n{board.console()[-3000:]}" for board in self.boards)
         raise AssertionError(f"{self.edgestill('device', 'list', '--config', 'fleet.toml')}\n{consoles}")
+
+    def _note_online(self, journal: Journal) -> None:
+        online = {row.id for row in journal.devices() if row.status == "online"}
+        for board in self.boards:
+            if board.name in online:
+                board.online = board.online or time.monotonic()
 
     def until_online(self, *devices: str) -> None:
         """Wait until the aggregator knows that these devices are connected."""
@@ -117,16 +134,16 @@ class BoardFleet:
         """What the aggregator has written, to read."""
         return Journal(self.folder / "state" / "journal.db", read_only=True)
 
-    def until_closed(self, devices: set[str]) -> int:
-        """Wait for a closed round with an update of each of `devices`; its number."""
+    def until_closed(self, devices: set[str], first: int = 1, limit: float = BOOT_S) -> int:
+        """Wait for a closed round, not before `first`, with an update of each of `devices`; its number."""
         closed: list[int] = []
 
         def complete(journal: Journal) -> bool:
-            rounds = [row.number for row in journal.rounds() if row.phase == "closed"]
+            rounds = [row.number for row in journal.rounds() if row.phase == "closed" and row.number >= first]
             closed[:] = [n for n in rounds if {update.device for update in journal.updates(n)} >= devices]
             return bool(closed)
 
-        self.until(complete)
+        self.until(complete, limit)
         return closed[0]
 
 

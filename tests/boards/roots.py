@@ -6,6 +6,7 @@ on two quiet cores, and needs root privileges: maintainer scripts run as aarch64
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -39,13 +40,15 @@ def root_tree(suite: str) -> Path:
     """The folder of an arm64 root; built on the first call, kept for the next ones. Callers copy it."""
     packages = ",".join((*COMMON, *OF_SUITE[suite]))
     folder = CACHE / f"{suite}-arm64-{hashlib.sha256(packages.encode()).hexdigest()[:12]}"
-    if not folder.exists():
-        _emulate_aarch64()
-        building = folder.with_suffix(".building")
-        shutil.rmtree(building, ignore_errors=True)
-        building.parent.mkdir(parents=True, exist_ok=True)
-        _build(suite, packages, building)
-        building.rename(folder)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the tests may be building it
+        if not folder.exists():
+            emulate_aarch64()
+            building = folder.with_suffix(".building")
+            shutil.rmtree(building, ignore_errors=True)
+            _build(suite, packages, building)
+            building.rename(folder)
     return folder
 
 
@@ -57,7 +60,7 @@ def _build(suite: str, packages: str, out: Path) -> None:
     assert done.returncode == 0, f"mmdebstrap {suite}: {done.stderr[-2000:]}"
 
 
-def _emulate_aarch64() -> None:
+def emulate_aarch64() -> None:
     """Have the kernel start aarch64 programs by qemu-user."""
     if not (BINFMT / "register").exists():
         subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT)], check=True)

@@ -1,115 +1,111 @@
-"""Cards flashed by `edgestill flash`, booted in emulated ARM boards: installed without a network, joined over TLS."""
+"""Cards flashed by `edgestill flash`, booted in emulated ARM boards: installed without a network, joined over TLS.
+
+The tests share one fleet and run in this order; the last ones have all boards in one round. Consoles and figures are
+kept in `joined.ARTIFACTS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
-from tests.boards.cards import boot_names, copy_card, make_card, read_boot, write_boot
+from aggregator.downlink.enrolment import enrol_requests
+from tests.boards.cards import boot_names, read_boot
+from tests.boards.conftest import PAST
 from tests.boards.emulated import EmulatedBoard
-from tests.boards.fleet import BoardFleet, board_fleet, write_samples
+from tests.boards.fleet import BoardFleet
+from tests.boards.joined import check_joined, note_figures
 from tests.boards.roots import needs_qemu
 
 pytestmark = [needs_qemu, pytest.mark.slow, pytest.mark.boards, pytest.mark.broker]
-ZERO_MB, FULL_MB = 512, 2048
-PAST = "2020-01-01T00:00:00"  # before any certificate of the fleet
-IMAGER = "ds=nocloud;i=rpi-imager-1763400000000"
-IMAGER_DATA = "#cloud-config\nhostname: imaged-by-hand\nruncmd:\n- [touch, /root/imager]\n"
-GROUPS = """
-[[group]]
-name = "zero"
-board = "rpi-zero-2w"
-devices = ["zero", "imaged"]
-os = ["cloud-init"]
-prototype = "cnn:w1"
-data = "/srv/samples.npz"
-[[group]]
-name = "full"
-board = "rpi-4"
-devices = ["full"]
-os = ["cloud-init"]
-prototype = "cnn:w1"
-data = "/srv/samples.npz"
-[group.settings.train]
-memory_mb = 1000
-"""
+BOARDS = {"zero", "firstrun", "imaged", "own-keys", "full"}
+START = ("full", "zero", "firstrun", "customised", "mistaken")  # powered on at once
+INSTALLING = "edgestill: installing what"
 
 
-@pytest.fixture(scope="module")
-def trixie(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A card of Raspberry Pi OS Trixie that was never booted."""
-    folder = tmp_path_factory.mktemp("trixie")
-    write_samples(folder / "samples.npz")
-    return make_card("trixie", folder / "card.img", folder / "samples.npz")
+@pytest.mark.usefixtures(*START)
+def test_the_power_is_cut_in_the_middle_of_an_installation(firstrun: EmulatedBoard) -> None:
+    firstrun.until_console(INSTALLING)
+    firstrun.run("until ls -d /opt/edgestill/lib/python3*/site-packages/numpy; do sleep 1; done")
+    firstrun.power_cut()
+    assert firstrun.boots == 2  # firstrun.sh, and the system
+    firstrun.power_on()
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardFleet]:
-    with board_fleet(tmp_path_factory.mktemp("fleet"), GROUPS) as fleet:
-        yield fleet
+def test_a_kit_of_another_architecture_is_refused_and_the_card_says_so(
+    fleet: BoardFleet, mistaken: EmulatedBoard, own_keys: EmulatedBoard
+) -> None:
+    why = "this kit is for x86_64, and this machine is aarch64"
+    assert why in read_boot(mistaken.card, "edgestill/last-error.txt", mistaken.folder / "error").read_text()
+    assert why in fleet.edgestill("flash", "--read", mistaken.card)
+    assert not [name for name in boot_names(mistaken.card) if name.endswith((".key", ".pem"))]
 
 
-@pytest.fixture(scope="module")
-def full(fleet: BoardFleet, trixie: Path) -> EmulatedBoard:
-    """Powered on before the others: installing torch takes longest."""
-    board = fleet.board("full", fleet.flash("full", trixie), memory_mb=FULL_MB)
-    board.power_on()
-    return board
+def test_a_card_that_imager_customised_and_that_has_booted_runs_the_kit(
+    fleet: BoardFleet, imaged: EmulatedBoard
+) -> None:
+    """Its instance id on the kernel command line outranks the seed; its first boot with the kit has no network."""
+    imaged.until_console("edgestill-firstboot")
+    imaged.network(True)
+    fleet.until_online("imaged")
+    check_joined(imaged)
+    imaged.run("test -e /root/imager")
 
 
-def check_joined(board: EmulatedBoard) -> None:
-    """What holds on every board that has joined."""
-    assert board.run("systemctl --failed --no-legend --plain") == ""
-    assert board.run("systemctl show edgestill-agent -p NRestarts --value") == "0"
-    shown = board.run("systemctl show edgestill-agent -p MemoryPeak -p MemoryMax")
-    memory = dict(line.split("=") for line in shown.splitlines())
-    assert int(memory["MemoryPeak"]) < int(memory["MemoryMax"])
-    board.run("/opt/edgestill/bin/edgestill doctor --config /etc/edgestill/agent.toml")
-    board.run("sync")
-    assert not [name for name in boot_names(board.card) if name.endswith((".key", ".pem"))]
-    assert board.run("find /etc/edgestill -type f ! -perm 600") == ""
-    assert board.run("find /etc/edgestill -type d ! -perm 700") == ""
+def test_the_right_kit_on_a_card_that_had_a_wrong_one_makes_its_own_keys_and_is_enrolled(
+    fleet: BoardFleet, own_keys: EmulatedBoard
+) -> None:
+    fingerprint = own_keys.until_console(r"(?<=enrolling; fingerprint )[0-9a-f ]{20,}").strip()
+    fleet.until(lambda journal: "own-keys" in enrol_requests(journal))
+    fleet.edgestill("device", "approve", "own-keys", "--fingerprint", fingerprint, "--config", "fleet.toml")
+    fleet.until_online("own-keys")
+    check_joined(own_keys)
+    assert own_keys.run("find /etc/edgestill -name device.key") == ""
+    assert not [name for name in boot_names(own_keys.card) if "last-error" in name]
 
 
 def test_a_zero_with_its_clock_in_the_past_installs_without_an_index_and_joins(
-    fleet: BoardFleet, full: EmulatedBoard, trixie: Path
+    fleet: BoardFleet, zero: EmulatedBoard
 ) -> None:
-    board = fleet.board("zero", fleet.flash("zero", trixie), memory_mb=ZERO_MB)
-    board.power_on(clock=PAST)
     fleet.until_online("zero")
-    assert "the clock was earlier than this kit" in board.console()
-    assert board.boots == 1
-    check_joined(board)
+    assert "the clock was earlier than this kit" in zero.console()
+    assert zero.boots == 1
+    check_joined(zero)
 
 
-def test_a_card_that_imager_customised_and_that_has_booted_runs_the_kit(fleet: BoardFleet, trixie: Path) -> None:
-    """Its instance id on the kernel command line outranks the seed; its first boot with the kit has no network."""
-    card = copy_card(trixie, trixie.with_name("imaged.img"))
-    words = read_boot(card, "cmdline.txt", card.with_suffix(".cmdline")).read_text().strip()
-    write_boot(card, "cmdline.txt", f"{words} {IMAGER}\n")
-    write_boot(card, "user-data", IMAGER_DATA)
-    before = fleet.board("imaged-before", card, memory_mb=ZERO_MB)
-    before.power_on()
-    before.until_console("Cloud-init .* finished")
-    before.run("test -e /root/imager; sync; systemctl poweroff --no-block")
-    before.until_console("reboot: Power down")
-    before.power_cut()
-
-    board = fleet.board("imaged", fleet.flash("imaged", card), memory_mb=ZERO_MB)
-    board.cable = False
-    board.power_on()
-    board.until_console("edgestill-firstboot")
-    board.network(True)
-    fleet.until_online("imaged")
-    check_joined(board)
-    board.run("test -e /root/imager")
+def test_bookworm_boots_twice_and_joins_although_its_power_was_cut(fleet: BoardFleet, firstrun: EmulatedBoard) -> None:
+    fleet.until_online("firstrun")
+    assert firstrun.boots == 3
+    assert firstrun.console().count(INSTALLING) == 2
+    check_joined(firstrun)
+    assert "systemd.run" not in read_boot(firstrun.card, "cmdline.txt", firstrun.folder / "cmdline").read_text()
 
 
-def test_a_full_board_installs_torch_and_all_boards_complete_a_round(fleet: BoardFleet, full: EmulatedBoard) -> None:
-    fleet.until_online("zero", "imaged", "full")
+def test_all_boards_and_an_agent_of_this_machine_complete_a_round(fleet: BoardFleet, full: EmulatedBoard) -> None:
+    """The full board trains with torch, the others their predictors."""
+    fleet.until_online(*BOARDS)
     check_joined(full)
-    fleet.serve(devices=3, rounds=1)
-    fleet.until_closed({"zero", "imaged", "full"})
+    fleet.serve(devices=len(BOARDS) + 1, rounds=1)
+    fleet.agent_here("here")
+    closed = fleet.until_closed(BOARDS | {"here"})
     full.run("test -e /var/lib/edgestill/current.onnx")
+    for board in fleet.boards:
+        if board.name in BOARDS:
+            check_joined(board)
+            note_figures(fleet, board, closed)
+
+
+def test_a_power_cut_in_the_middle_of_a_round_costs_the_round_nothing_but_time(
+    fleet: BoardFleet, zero: EmulatedBoard
+) -> None:
+    seen = len(zero.console())
+    fleet.serve(devices=len(BOARDS), rounds=1)
+    zero.until_console(r"agent: round \d+: training in process", after=seen)
+    zero.power_cut()
+    with closing(fleet.journal()) as journal:
+        (number,) = (row.number for row in journal.rounds() if row.phase == "open")
+        assert "zero" not in {update.device for update in journal.updates(number)}
+    zero.power_on(clock=PAST)
+    assert fleet.until_closed(BOARDS, number) == number
+    check_joined(zero)

@@ -45,10 +45,13 @@ def test_a_kit_is_installed_from_its_wheels_alone(tmp_path: Path) -> None:
         pytest.skip(f"*** NO WHEELS TO BE HAD ({error}): THAT A KIT INSTALLS IS NOT TESTED ***")
     card, root = tmp_path / "card", tmp_path / "root"
     export_kit(tmp_path / "kits/pc", card)
-    outside = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_FIND_LINKS": "", "PIP_NO_COMPILE": "1"}
+    outside = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_FIND_LINKS": ""}
     done = install(card, root, **outside)
     assert done.returncode == 0, done.stderr
     assert not (root / "opt/edgestill.installing").exists()
+    packages = next((root / "opt/edgestill/lib").glob("python3*/site-packages"))
+    assert list(packages.glob("edge_agent/__pycache__/service.*.pyc"))
+    assert not list(packages.glob("onnx/backend/test/**/*.pyc"))  # only what an agent imports is compiled
     command = root / "opt/edgestill/bin/edgestill"
     asked = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert asked.stdout.startswith("edgestill ")

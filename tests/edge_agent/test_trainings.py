@@ -75,6 +75,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_child_is_started_watched_and_its_update_put_in_place(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "edgestill.agent")
     trainings, job = bench.trainings, make_job(DIGEST)
     assert trainings.poll(0.0) is None
     assert bench.start(job) is None
@@ -84,11 +85,12 @@ def test_a_child_is_started_watched_and_its_update_put_in_place(bench: Bench, ca
     assert trainings.busy
     assert trainings.poll(1.0) is None
     assert "hot" in caplog.text
-    child.ended = Ended("k", facts={"train_loss": 0.5})
+    child.ended = Ended("k", facts={"train_loss": 0.5, "memory_mb": 81.6})
     bench.store.update = SPOOLED
     assert trainings.poll(2.0) == (child.ended, job)
     assert not trainings.busy
     assert trainings.put_in_place(child.ended, job) == TrainingDone("k", SPOOLED)
+    assert "trained, loss 0.5000, peak memory 82 MB" in caplog.text
     assert bench.store.taken == ["job k"]
 
 

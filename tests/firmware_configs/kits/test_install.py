@@ -48,7 +48,8 @@ def environment(root: Path, *, fails: bool = False) -> Path:
     """A virtual environment that is there already, whose Python writes down what it is asked."""
     python = root / "opt/edgestill/bin/python"
     python.parent.mkdir(parents=True, exist_ok=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{root}/asked"\nexit {int(fails)}\n')
+    compiles = f'[ "$3" != edge_agent.precompile ] || {{ echo "$PIP_NO_COMPILE $@" >> "{root}/compiled"; exit 1; }}'
+    python.write_text(f'#!/bin/sh\n{compiles}\necho "$@" >> "{root}/asked"\nexit {int(fails)}\n')
     python.chmod(0o755)
     return root / "asked"
 
@@ -90,6 +91,17 @@ def test_nothing_is_replaced_before_the_package_is_there(tmp_path: Path, card: P
     (card / "agent.toml").write_text("# newer\n")
     assert install(card, root).returncode != 0
     assert "newer" not in (root / "etc/edgestill/agent.toml").read_text()
+
+
+def test_what_the_agent_imports_is_compiled_and_a_board_that_cannot_is_installed_all_the_same(
+    tmp_path: Path, card: Path
+) -> None:
+    root = tmp_path / "root"
+    environment(root)
+    done = install(card, root)
+    assert (root / "compiled").read_text() == f"no -I -m edge_agent.precompile {card}/agent.toml\n"  # not by pip
+    assert "the agent cannot do its work here yet; on the board, edgestill doctor tells what is missing" in done.stdout
+    assert done.returncode == 0
 
 
 def test_wheels_of_a_card_are_found_and_removed_when_they_are_installed(tmp_path: Path, card: Path) -> None:
