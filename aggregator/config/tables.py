@@ -72,7 +72,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
     try:
         if all(type(part) in (int, float, str) and abs(float(part)) <= LARGEST_FLOAT for part in parts) and parts:
             return tuple(map(float, parts))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     raise ValueError("give one number, or a list of one per channel")
 

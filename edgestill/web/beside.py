@@ -23,8 +23,7 @@ class PageBeside:
 
     def __init__(self, config: Path, settings: Sequence[str]) -> None:
         more = [word for text in settings for word in ("--set", text)]
-        parent = ("--parent", str(os.getpid()))
-        self._arguments = module_arguments("edgestill", "web", "--config", str(config), *more, *parent)
+        self._arguments = module_arguments("edgestill.web", str(os.getpid()), "--config", str(config), *more)
         self._child: Child | None = None
         self._over = Event()
         self._watcher = Thread(target=self._watch, name="page", daemon=True)

@@ -95,7 +95,9 @@ def make_light(simulation: MqttSimulation, device: str, **model: str) -> None:
     export_onnx(first, first.example_input(2), simulation.folder / device / "model.onnx")
     path = simulation.folder / device / "agent.toml"
     keys = "".join(f'{key} = "{value}"\n' for key, value in {"graph": "model.onnx", **model}.items())
-    path.write_text(path.read_text().replace("[model]", f'[train]\nmode = "light"\n[model]\n{keys}'))
+    path.write_text(
+        path.read_text().replace("[train]", '[train]\nmode = "light"').replace("[model]", f"[model]\n{keys}")
+    )
 
 
 def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:

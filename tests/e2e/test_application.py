@@ -21,7 +21,6 @@ import torch
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
-from tests import accelerator
 from tests.brokers import Broker
 from tests.e2e.test_board_data import LOADER, NAMES, TASK, Boards, boards, draw, write_rows
 from tests.edge_agent.scripted import ROOT
@@ -69,7 +68,9 @@ def begin(boards: Boards) -> None:
     for number, name in enumerate(("pi-gpu", "pi-light", "pi-app")):
         fill(folder / name / "pictures", 400 + 100 * number, 30)
     first_graph(folder / "pi-light" / "graph.onnx")
-    accelerator.install(folder / "packages")
+    # in a process of its own: the device would be registered here, and autograd's threads for it break later forks
+    code = "import sys; from pathlib import Path; from tests import accelerator; accelerator.install(Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, folder / "packages"], check=True, cwd=ROOT)
 
     pictures = 'kind = "folder"\npath = "pictures"'
     boards.start("pi-folder", f"{pictures}\nvalidation = 0.2")

@@ -47,13 +47,13 @@ def data(
         return
     _print(survey)
     if known is None:
-        out.print("the fleet's task is not known yet: it comes with the first model")
+        out.print("the fleet's task is not known yet: it comes with the first model", soft_wrap=True)
     if contact_sheet is not None:
-        out.print(f"contact sheet: {contact_sheet}")
+        out.print(f"contact sheet: {contact_sheet}", soft_wrap=True)
 
 
 def _print(survey: Survey) -> None:
-    out.print(f"{survey.path} ({survey.kind}): {survey.waiting or 'ready to train'}")
+    out.print(f"{survey.path} ({survey.kind}): {survey.waiting or 'ready to train'}", soft_wrap=True)
     names = [*survey.counts, *(name for name in survey.held_counts if name not in survey.counts), *survey.lacks]
     rows = [[name, survey.counts.get(name, 0), survey.held_counts.get(name, 0)] for name in names]
     if rows:
@@ -68,7 +68,7 @@ def _print(survey: Survey) -> None:
         if count:
             out.print(f"{text}: {count}")
     for name, count in survey.unknown.items():
-        out.print(f"not a class of the fleet: {one_line(name)}: {count}")
+        out.print(f"not a class of the fleet: {one_line(name)}: {count}", soft_wrap=True)
     for name, reason in list(survey.rejected.items())[:SHOWN]:
         out.print(f"  {one_line(name)}: {one_line(reason)}", soft_wrap=True)
     if survey.rejected_count > SHOWN:

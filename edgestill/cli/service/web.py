@@ -28,7 +28,6 @@ def serve(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
     ] = None,
-    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Serve the page of a fleet until SIGTERM or Ctrl-C, whether its aggregator runs or not.
 
@@ -43,10 +42,7 @@ def serve(
         raise typer.BadParameter("give the fleet.toml", param_hint="--config")
     from aggregator.config.fleet import load_fleet_config
     from core.logs import setup_logging
-    from core.processes.process_limits import die_with_parent
 
-    if parent is not None:
-        die_with_parent(parent)
     given = [*(settings or []), *([] if listen is None else [f"monitor.web={listen}"])]
     loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)

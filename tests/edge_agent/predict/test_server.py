@@ -79,7 +79,8 @@ def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path, serve: Ser
     with socket.create_connection(server.server_address[:2]) as slow:
         slow.settimeout(10)
         slow.sendall(b"POST /predict HTTP/1.0\r\nContent-Length: 100\r\n\r\nhalf")
-        assert b"the request ended after 4 of 100 bytes" in slow.recv(1000)
+        answer = b"".join(iter(lambda: slow.recv(1000), b""))  # head and body may come apart
+        assert b"the request ended after 4 of 100 bytes" in answer
 
 
 def test_connections_are_bounded(tmp_path: Path, serve: Serve) -> None:

@@ -34,6 +34,8 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "data show": ("digits", "--json"),
     "prototype show": ("cnn:fp32",),
     "recipe show": ("feddf",),
+    "agent collect": ("--config", "none.toml", "--label", "a", "--from", "true"),
+    "model export": ("cnn:fp32", "--config", "none.toml", "--out", "none.onnx"),
     "experiment": ("feddf-toy",),  # without --out, which is missed after everything else
 }
 #: Texts that hold numbers, and how.

@@ -56,7 +56,15 @@ def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
         "other_extractor": False,
         "problem": f"diverged {EVIL}",
         "installing": f"no room {EVIL}",
+        "data": {
+            "waiting": f"none in {EVIL}",
+            "unlabeled": 1,
+            "rejected": 1,
+            "reason": f"bad {EVIL}",
+            "lacks": (EVIL,),
+        },
     }
+    device["data"] |= {"unknown": {EVIL: 2}}
     facts = {"running": True, "connected": True, "fleet": "f", "rounds_completed": 0, "rounds_wanted": 1}
     facts |= {"hold": "running", "done": "", "phase": "collecting", "round": None, "devices": [device]}
     facts["waiting_for"] = f"waiting for 1 of 1 devices: pi-01 (failed: {EVIL})"

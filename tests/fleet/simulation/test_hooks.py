@@ -74,7 +74,7 @@ def test_mini_batches_are_those_of_the_hook() -> None:
         device = simulation.devices[0]
         published = simulation._published(simulation.groups[0])
         news = News(number=1, published={"cnn:fp32": Artifact(published)})
-        tensors, loss, _ = device._trained(simulation.groups[0].model, news, {})
+        tensors, loss, _ = device._trained(simulation.groups[0].model, news, {}, device=torch.device("cpu"))
         expected, trained = local_update(
             simulation.groups[0].model,
             published,

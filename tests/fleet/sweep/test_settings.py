@@ -32,7 +32,7 @@ def test_every_setting_comes_through_the_command_line(key: str, monkeypatch: pyt
     kind = SETTINGS[key].kind
     value = {dict: {"a": 1}, bool: True}.get(kind) or WRITTEN.get(kind, "some/file")
     app, found = typer.Typer(), dict[str, Any]()
-    monkeypatch.setattr("edgestill.cli.simulation.simulate._told", lambda given, file: found.update(given) or 1 / 0)
+    monkeypatch.setattr("edgestill.cli.simulation.simulate._layers", lambda given, file: found.update(given) or 1 / 0)
     app.command()(simulate)
     with pytest.raises(ZeroDivisionError):
         typer.main.get_command(app).main(flags_of({key: value}), standalone_mode=False)
