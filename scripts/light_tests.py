@@ -1,4 +1,4 @@
-"""Run the tests of the light agent (marked `light`) under other Python versions, on the base install without torch.
+"""Run the tests of the light agent (marked `light`) under other Python versions, on the base install with the extra `images`, without torch.
 
     .venv/bin/python scripts/light_tests.py            # every other supported interpreter found on this machine
     .venv/bin/python scripts/light_tests.py 3.13       # only this one
@@ -36,7 +36,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def environment(version: str, python: Path) -> Path:
-    """The base install and the test runner in `.venv-light-<version>`; created once."""
+    """The base install with pictures and the test runner in `.venv-light-<version>`; created once."""
     venv = ROOT / f".venv-light-{version}"
     stamp = venv / ".edgestill-light"
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
@@ -44,7 +44,7 @@ def environment(version: str, python: Path) -> Path:
         print(f"setting up Python {version} for the light tests ...", flush=True)
         subprocess.run([python, "-m", "venv", venv], check=True)
         pip = [venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-        wanted = ["-c", "constraints.txt", "-e", ".", "pytest", "hypothesis"]
+        wanted = ["-c", "constraints.txt", "-e", ".[images]", "pytest", "hypothesis"]
         subprocess.run([*pip, *wanted], check=True, cwd=ROOT)
         stamp.touch()
     return venv / "bin/python"

@@ -7,7 +7,6 @@ the examples in C and JavaScript do so is tested in tests/examples/application.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -110,7 +109,6 @@ def test_boards_of_every_kind_learn_for_ten_rounds_and_an_application_follows(bo
     assert 0 < accepted["pi-late"] < ROUNDS
     assert boards.device("pi-folder")["data"]["unlabeled"] == 0
     assert boards.device("pi-gpu")["compute"].startswith("acc")
-    assert "training on acc" in boards.log("pi-gpu") or "acc:0" in boards.log("pi-gpu") + json.dumps(status)
     for name in names:
         assert "Traceback" not in boards.log(name), name
         assert (boards.folder / name / "state" / "current.onnx").exists(), name
