@@ -1,4 +1,6 @@
-"""Run the tests of the light agent (marked `light`) under other Python versions, on the base install with the extra `images`, without torch.
+"""Run the tests of the light agent (marked `light`) under other Python versions, without torch.
+
+The environment is the base install with the extra `images`.
 
     .venv/bin/python scripts/light_tests.py            # every other supported interpreter found on this machine
     .venv/bin/python scripts/light_tests.py 3.13       # only this one
