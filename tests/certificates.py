@@ -22,7 +22,16 @@ class Authority:
         self.ca = folder / "ca.crt"
         builder = _builder(self._name, self._name, self._key.public_key(), days=2)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        for extension in self._of_authority():  # which Python 3.13 requires
+            builder = builder.add_extension(extension, critical=isinstance(extension, x509.KeyUsage))
         self.ca.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    def _of_authority(self) -> tuple[x509.ExtensionType, x509.ExtensionType]:
+        usage = dict.fromkeys(
+            ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
+        )
+        signing = x509.KeyUsage(key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False, **usage)
+        return signing, x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
 
     def issue(self, name: str, *, days: float = 1) -> tuple[Path, Path]:
         """Paths of certificate and key; negative `days`: it expired so long ago."""
@@ -30,7 +39,8 @@ class Authority:
         builder = _builder(_name(name), self._name, key.public_key(), days=days)
         builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(name)]), critical=False)
         cert_path, key_path = self._folder / f"{name}{days}.crt", self._folder / f"{name}{days}.key"
-        cert = builder.sign(self._key, hashes.SHA256())
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        cert = builder.add_extension(identifier, critical=False).sign(self._key, hashes.SHA256())
         cert_path.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
         encoding, private = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         key_path.write_bytes(key.private_bytes(encoding, private, serialization.NoEncryption()))

@@ -126,6 +126,7 @@ def test_unit_tests_of_what_boards_run_pass_as_aarch64_code(full: Path, tmp_path
     python = "/opt/edgestill/bin/python"
     chroot(full, "/bin/sh", "-c", f"{python} -m pip install -q --no-index --find-links /test-wheels pytest hypothesis")
     checkout = full / "checkout"
+    checkout.mkdir()
     for name in ("tests", "pyproject.toml"):
         subprocess.run(["cp", "-a", "--parents", name, str(checkout)], check=True, cwd=ROOT)
     said = chroot(full, "/bin/sh", "-c", f"cd /checkout && {python} -m pytest -q -p no:cacheprovider {' '.join(TESTS)}")
