@@ -85,12 +85,12 @@ def fetch(
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from fleet.data.download.fetch import fetch as bring
+    from fleet.data.download.fetch import fetch as download
     from fleet.data.files import data_folder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        paths = bring(name, to, mirror=mirror, report=_reporter(bar))
+        paths = download(name, to, mirror=mirror, report=_reporter(bar))
     folder = paths[0].parent
     files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
     out.print(f"{name}: {files} in {folder}", markup=False, soft_wrap=True)
