@@ -84,15 +84,15 @@ class LightDevice(SimulatedDevice):
         predictor = LightPredictor.from_tensors(published.tensors, self.spec.precision)
         graph = self.whole(published, news.number - 1)
         z = latents_of(extractor_graph(graph), self.x.numpy(), model.latent)
-        how, order = self.how(news), np.random.default_rng(derive_seed(seed, "train", *who))
+        training, order = self.training_of(news), np.random.default_rng(derive_seed(seed, "train", *who))
         latents = news.learned_from.latents
         rng = np.random.default_rng(derive_seed(seed, "generated", *who))
         trained = train_predictor(
             predictor,
             z,
             self.y.numpy(),
-            how,
-            epoch=lambda: light_batches(len(z), how.batch_size, order),
+            training,
+            epoch=lambda: light_batches(len(z), training.batch_size, order),
             generated=None
             if latents is None
             else GeneratedTerm(latents, Guidance.from_extra(news.extra), news.number, rng=rng),

@@ -1,4 +1,4 @@
-"""agent.toml: what one device is told, checked once. Imports no torch.
+"""agent.toml: the configuration of one device, checked once. Imports no torch.
 
 A value comes from the first that has it: `--set section.key=value`, the environment variable
 EDGESTILL_AGENT_<SECTION>_<KEY> (EDGESTILL_BROKER_<KEY> for the broker), the file, the default. A setting is the

@@ -115,7 +115,7 @@ class Service:
         self._heartbeat = Heartbeat()
 
     def run(self) -> int:
-        """Serve until told to stop; 0."""
+        """Serve until `stop`; 0."""
         log.info("%s of %s, session %d: starting", self.config.device, self.config.fleet, self._session)
         for upload in self._agent.uploads.values():
             log.info("round %d: an update waits in the outbox", upload.spooled.round)

@@ -1,4 +1,4 @@
-"""Why a fleet does not go on at this moment, in one line: from the facts of `edgestill status`."""
+"""Why a fleet does not progress at this moment, in one line: from the facts of `edgestill status`."""
 
 from __future__ import annotations
 

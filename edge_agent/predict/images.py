@@ -1,7 +1,7 @@
 """Inputs from files and bytes: .npy arrays, and pictures as arrays of bytes, by Pillow. Imports no torch.
 
-A picture becomes what the model's card wants: grey or RGB by the number of channels, resized (bilinear) to its height
-and width, channels first.
+A picture is converted as the model's card requires: grey or RGB by the number of channels, resized (bilinear) to its
+height and width, channels first.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A path names one of
     a card            that file itself
     an ONNX file      whose metadata are the card
 
-A card has the SHA-256 of its file, so a card and a graph that do not belong together are not used together. Imports
+A card has the SHA-256 of its file, so a card and a graph that do not match are never used together. Imports
 neither torch nor the onnx package.
 """
 
@@ -77,7 +77,7 @@ class Model:
 
     @property
     def card(self) -> ModelCard:
-        """What the model expects, and where it comes from."""
+        """The model's card: its inputs, outputs and origin."""
         return self._loaded.card
 
     @property
@@ -177,7 +177,7 @@ class Model:
 
 
 class MismatchError(ModelError):
-    """A card and a graph that do not belong together: one of them is about to be replaced, or the file is damaged."""
+    """A card and a graph that do not match: one of them is about to be replaced, or the file is damaged."""
 
 
 def _bytes(path: Path, most: int) -> bytes:

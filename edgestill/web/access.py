@@ -1,4 +1,4 @@
-"""Who may read and who may act: what the handlers of all views share."""
+"""Authorization for reading and acting, shared by the handlers of all views."""
 
 import time
 from dataclasses import dataclass, field

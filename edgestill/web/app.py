@@ -1,7 +1,7 @@
 """The page as an ASGI application: views for who may read, actions for who has logged in.
 
 Reading is open where nobody but this machine can ask (`open_reading`); else it needs a login too. Every form carries
-the login's CSRF token, cookies are strict and unreadable by scripts, and the browser is told to load nothing from
+the login's CSRF token, cookies are strict and unreadable by scripts, and a header lets the browser load nothing from
 elsewhere and to run no script that stands in the markup.
 """
 

@@ -164,7 +164,7 @@ class SimulatedDevice:
             {name: w.clone() for name, w in model.state_dict().items()} if latent else unpack(update),
             self.x,
             self.y,
-            self.how(news),
+            self.training_of(news),
             asked=asked,
             floats=self.floats(model),
             generator=torch_rng(self.config.seed, "personal", news.number, self.id),
@@ -191,7 +191,7 @@ class SimulatedDevice:
             self.start(news.update, news.published[self.prototype], kept),
             self.x,
             self.y,
-            self.how(news),
+            self.training_of(news),
             floats=self.floats(model),
             generator=self.rng(news),
             loss_fn=self.hooks.loss or F.cross_entropy,
@@ -209,12 +209,12 @@ class SimulatedDevice:
         )
         return self.to_send(model, news, tensors), trained.loss, seen
 
-    def how(self, news: News) -> LocalTraining:
+    def training_of(self, news: News) -> LocalTraining:
         """Its hyper-parameters in this round."""
         training, hooks = self.config.training, self.hooks
         lr = round_lr(training.lr, news.extra, news.number) if hooks.lr is None else hooks.lr(self, news.number)
-        how = replace(training, lr=lr)
-        return how if hooks.training is None else hooks.training(how, news.number)
+        training = replace(training, lr=lr)
+        return training if hooks.training is None else hooks.training(training, news.number)
 
     def rng(self, news: News) -> torch.Generator:
         """The generator that shuffles its samples in this round."""

@@ -264,8 +264,8 @@ class Simulation:
             for key, state in self._to_score(group).items()
         ]
         scores: dict[str, dict[str, Any]] = {group.name: {} for group in self.groups}
-        found = self._score([scoring for *_, scoring in wanted])
-        for (name, key, _), score in zip(wanted, found, strict=True):
+        results = self._score([scoring for *_, scoring in wanted])
+        for (name, key, _), score in zip(wanted, results, strict=True):
             scores[name] |= {key: score.accuracy, **({"loss": score.loss} if key == "accuracy" else {})}
         return scores
 
@@ -293,7 +293,7 @@ class Simulation:
             if device.id in trained and has_model(device, trained[device.id], self.update)
         ]
         of_test = np.bincount(self.test_y.numpy(), minlength=mine[0].dataset.classes).tolist() if mine else []
-        found: dict[str, OwnScore] = {}
+        scores: dict[str, OwnScore] = {}
         for start in range(0, len(mine), AT_ONCE):
             some = mine[start : start + AT_ONCE]
             states = [own_model(d, models[d.prototype], trained[d.id], self.update) for d in some]
@@ -301,8 +301,8 @@ class Simulation:
                 Scoring(d.prototype, Artifact(_full(w)), quantized=False) for d, w in zip(some, states, strict=True)
             ]
             for device, score in zip(some, self._score(scorings), strict=True):
-                found[device.id] = own_score(score, of_test, device.true_counts)
-        return found
+                scores[device.id] = own_score(score, of_test, device.true_counts)
+        return scores
 
     def _score(self, scorings: list[Scoring]) -> list[Score]:
         return [Score.of(tally, len(self.test_y)) for tally in self.engine.score(scorings)]

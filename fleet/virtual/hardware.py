@@ -106,14 +106,14 @@ def _shipped() -> dict[str, Hardware]:
 
 
 def _read(path: Path) -> dict[str, Hardware]:
-    tables, found = read_toml(path), {}
+    tables, profiles = read_toml(path), {}
     fields = {name: field for name, field in describe(Hardware).items() if name != "board"}
     for name in tables:
         where = f"{path.name} [{name}]"
         board = name if path == FILE else _own_name(name, where)
         values = given(fields, sub_table(tables, name, where), where, complete=True)
-        found[board] = Hardware(board=board, **values)
-    return found
+        profiles[board] = Hardware(board=board, **values)
+    return profiles
 
 
 def _own_name(name: str, where: str) -> str:

@@ -48,7 +48,7 @@ def show(device: Name, config: Config, as_json: Json = False) -> None:
 
     loaded = load_fleet_config(config)
     check_known(device, loaded, config)
-    (facts,) = [found for found in _facts(loaded) if found["id"] == device]
+    (facts,) = [row for row in _facts(loaded) if row["id"] == device]
     if as_json:
         print_json(facts)
         return

@@ -80,7 +80,7 @@ def test_mini_batches_are_those_of_the_hook() -> None:
             published,
             device.x,
             device.y,
-            device.how(news),
+            device.training_of(news),
             floats="fp32",
             generator=device.rng(news),
             order=first_rows(device, 1),
