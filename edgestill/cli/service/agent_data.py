@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["collect", "data"]
 
 _Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml.")]
-SHOWN = 20  # rejected files; --json has more
+SHOWN, FEW = 20, 5  # rejected files, and what is passed over; --json has more
 
 
 def data(
@@ -75,6 +75,12 @@ def _print(survey: Survey) -> None:
         out.print(f"  {one_line(name)}: {one_line(reason)}", soft_wrap=True)
     if survey.rejected_count > SHOWN:
         out.print(f"  … and {survey.rejected_count - SHOWN} more; --json has them")
+    if survey.passed_over_count:
+        out.print(f"passed over: {survey.passed_over_count}")
+    for name, reason in list(survey.passed_over.items())[:FEW]:
+        out.print(f"  {one_line(name)}: {one_line(reason)}", soft_wrap=True)
+    if survey.passed_over_count > FEW:
+        out.print(f"  … and {survey.passed_over_count - FEW} more; --json has them")
 
 
 def collect(
