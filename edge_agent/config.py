@@ -300,9 +300,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def check_agent_config(path: Path | str) -> dict[str, Any]:
+def check_agent_config(path: Path | str, settings: Iterable[str] = ()) -> dict[str, Any]:
     """The resolved config, by the tables of the file, for printing; the broker's password is not in it."""
-    config = read_agent_config(path)
+    config = read_agent_config(path, settings=settings)
     own = plain(config)
     return {
         "agent": {name: own[name] for name in TABLES["agent"]},

@@ -134,9 +134,9 @@ def load_fleet_config(
         raise ConfigError(f"{path}: {error}") from error
 
 
-def check_fleet_config(path: Path | str) -> dict[str, Any]:
+def check_fleet_config(path: Path | str, settings: Sequence[str] = ()) -> dict[str, Any]:
     """The resolved configuration of a fleet.toml for `edgestill config check`; ConfigError says what is wrong."""
-    return load_fleet_config(path).to_json()
+    return load_fleet_config(path, settings).to_json()
 
 
 def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: Any) -> FleetConfig:

@@ -245,7 +245,7 @@ def as_environment(settings: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"--set {text!r}: write it as table.key=value, such as round.rounds=3")
         keys = BROKER_KEYS if table == "broker" else TABLES.get(table)
         if keys is None:
-            raise ConfigError(f"--set {text!r}: no table [{table}]{did_you_mean(table, _NAMES)}")
+            raise ConfigError(f"--set {text!r}: no table [{table}]{did_you_mean(table, (*TABLES, 'broker'))}")
         if key not in keys:
             raise ConfigError(f"--set {text!r}: no key {key!r} in [{table}]{did_you_mean(key, keys)}")
         prefix = BROKER_ENV if table == "broker" else f"{ENV}_{table.upper()}"

@@ -32,6 +32,7 @@ class Listing:
     writing: int = 0  # files that are still being written
     unchecked: int = 0  # files that there was no time to check
     beyond: int = 0  # samples that do not fit the memory
+    passed_over: dict[str, str] = field(default_factory=dict)  # what is no sample, and why
 
 
 def printable(text: str, most: int = 200) -> str:

@@ -39,9 +39,9 @@ UNFINISHED = (".part", ".tmp")
 def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: float) -> Listing:
     """All pictures; those not reached before `stop_at`, on the monotonic clock, stay unchecked."""
     root, listing = Path(spec.path), Listing()
-    labels = file_labels(root / spec.labels, listing)
+    labels = file_labels(root, spec.labels, listing)
     seen = set()
-    for file in _pictures(root):
+    for file in _pictures(root, spec.labels, listing):
         name = printable(file.relative_to(root).as_posix())
         seen.add(name)
         try:
@@ -69,6 +69,8 @@ def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: flo
             else labels.get(name, "" if file.parent == root else printable(file.parent.name, LONGEST_LABEL))
         )
         listing.entries.append(Entry(name, label or None, bytes.fromhex(note.digest), facts.st_mtime, file))
+    for name in labels.keys() - seen:
+        listing.passed_over[name] = f"{spec.labels} has a label for it, but there is no such picture"
     ledger.keep_only(seen)
     ledger.save()
     return listing
@@ -88,10 +90,12 @@ def side_label(file: Path) -> str | None:
     return _clean(text)
 
 
-def file_labels(path: Path, listing: Listing) -> dict[str, str]:
-    """Labels by file; malformed rows and an unreadable file are rejected."""
-    labels: dict[str, str] = {}
+def file_labels(folder: Path, name: str, listing: Listing) -> dict[str, str]:
+    """Labels by file, read from the file `name`; malformed rows and an unreadable file are rejected."""
+    path, labels = folder / name, dict[str, str]()
     if not path.exists():
+        if name != SourceSpec(path="").labels:  # one that was asked for
+            listing.passed_over[name] = "the file of [data] labels is not there"
         return labels
     try:
         for number, row in enumerate(csv_rows(path, limit=MOST_LABELS, partial=True), 1):
@@ -111,8 +115,8 @@ def _clean(text: str) -> str:
     return printable(line, LONGEST_LABEL)
 
 
-def _pictures(root: Path) -> Iterator[Path]:
-    """Files of the folder and its subfolders by name, in this order."""
+def _pictures(root: Path, labels: str, listing: Listing) -> Iterator[Path]:
+    """Files of the folder and its subfolders by name, in this order; what is neither picture nor label is noted."""
     try:
         with os.scandir(root) as found:
             entries = sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
@@ -122,15 +126,33 @@ def _pictures(root: Path) -> Iterator[Path]:
         if entry.is_dir():
             try:
                 inside = sorted(os.listdir(entry.path))
-            except OSError:
+            except OSError as error:
+                listing.passed_over[printable(f"{entry.name}/")] = error.strerror or str(error)
                 continue
-            yield from (Path(entry.path, name) for name in inside if _is_picture(name))
+            for name in inside:
+                if _is_picture(name):
+                    yield Path(entry.path, name)
+                elif not _is_ours(name):
+                    listing.passed_over[printable(f"{entry.name}/{name}")] = _why_not(Path(entry.path, name))
         elif _is_picture(entry.name):
             yield Path(entry.path)
+        elif not _is_ours(entry.name) and entry.name != labels:
+            listing.passed_over[printable(entry.name)] = _why_not(Path(entry.path))
 
 
 def _is_picture(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(UNFINISHED) and Path(name).suffix.lower() in SUFFIXES
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file that is no picture has a purpose here, or will be one."""
+    return name.startswith(".") or name.endswith((*UNFINISHED, LABEL_SUFFIX))
+
+
+def _why_not(path: Path) -> str:
+    if path.is_dir():
+        return "a folder in a class's folder is not looked into"
+    return f"not a picture by its name; known: {' '.join(sorted(SUFFIXES))}"
 
 
 def _looked_at(file: Path, facts: os.stat_result) -> Note:

@@ -41,6 +41,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()  # classes of the fleet without a sample here
     rejected_count: int = 0
     rejected: dict[str, str] = {}  # the first of them, and why
+    passed_over_count: int = 0  # what is no sample: files of other kinds, deeper folders, labels without a file
+    passed_over: dict[str, str] = {}
 
     @property
     def ready(self) -> bool:
@@ -50,8 +52,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     def state(self, *, private: bool) -> DataState | None:
         """What is announced, if anything; with private counts no class is revealed."""
         first = next(iter(self.rejected.items()), None)
+        hides = private and not self.ready and bool(self.training or self.passed_over_count)
         told = DataState(
-            waiting=(f"waiting for samples in {self.path}" if private and self.training else self.waiting)[:200],
+            waiting=(f"waiting for samples in {self.path}" if hides else self.waiting)[:200],
             unlabeled=self.unlabeled,
             rejected=self.rejected_count,
             reason="" if first is None else f"{first[0]}: {first[1]}"[:200],
@@ -69,7 +72,7 @@ def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: Known
     if choice.named:
         waiting = f"waiting for the fleet's task, which comes with the first model: {sum(train.values())} samples"
     elif sum(train.values()) < least:
-        waiting = f"waiting for samples in {spec.path}: {sum(train.values())} of {least}"
+        waiting = f"waiting for samples in {spec.path}: {sum(train.values())} of {least}{_only(listing)}"
     return Survey(
         path=spec.path,
         kind=spec.kind,
@@ -89,13 +92,23 @@ def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: Known
         lacks=_lacks(train + held, known),
         rejected_count=len(listing.rejected),
         rejected=dict(list(listing.rejected.items())[:MOST_TOLD]),
+        passed_over_count=len(listing.passed_over),
+        passed_over=dict(sorted(listing.passed_over.items())[:MOST_TOLD]),
     )
+
+
+def _only(listing: Listing) -> str:
+    """What there is instead of samples: other files alone are a path or a kind that is not meant."""
+    if listing.entries or listing.rejected or listing.writing or listing.unchecked or not listing.passed_over:
+        return ""
+    name, reason = min(listing.passed_over.items())
+    return f"; {len(listing.passed_over)} passed over, such as {name}: {reason}"
 
 
 def unreadable(spec: SourceSpec, problem: str) -> Survey:
     """The survey of a source that cannot be read: the board waits, with the reason."""
     there = Path(spec.path).exists() or spec.kind == "python"
-    waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}"
+    waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}; it is not there yet"
     text = printable(" ".join(problem.split()), 500)
     return Survey(
         path=spec.path,

@@ -22,7 +22,7 @@ from typing import Any
 
 from core.errors import ConfigError, DataError
 from edge_agent.samples.entries import Entry, Listing, digest_bytes, printable
-from edge_agent.samples.folder import UNFINISHED, being_written, file_labels, side_label
+from edge_agent.samples.folder import LABEL_SUFFIX, UNFINISHED, being_written, file_labels, side_label
 from edge_agent.samples.spec import SourceSpec
 from models.sources.tables import SUFFIXES, label_column, number, table_rows
 
@@ -43,8 +43,10 @@ class _Columns:
 def window_entries(spec: SourceSpec, *, now: float, limit: int) -> Listing:
     """Every window of every table; at most `limit` bytes of them, of the newest tables."""
     root, listing = Path(spec.path), Listing()
-    files = _files(root)
-    labels = file_labels((root if root.is_dir() else root.parent) / spec.labels, listing)
+    files = _files(root, spec.labels, listing)
+    labels = file_labels(root if root.is_dir() else root.parent, spec.labels, listing)
+    for named in labels.keys() - {printable(file.name) for file, _ in files}:
+        listing.passed_over[named] = f"{spec.labels} has a label for it, but there is no such table"
     parts: list[tuple[Path, list[Entry]]] = []
     for file, mtime in sorted(files, key=lambda found: found[1], reverse=True):
         young = being_written(mtime, now)
@@ -71,17 +73,24 @@ def window_entries(spec: SourceSpec, *, now: float, limit: int) -> Listing:
     return listing
 
 
-def _files(root: Path) -> list[tuple[Path, float]]:
+def _files(root: Path, labels: str, listing: Listing) -> list[tuple[Path, float]]:
     try:
         inside = list(root.iterdir()) if root.is_dir() else [root]
-        wanted = [file for file in inside if root == file or _is_table(file.name)]
+        wanted = [file for file in inside if root == file or _is_table(file.name, labels)]
+        for file in set(inside) - set(wanted):
+            if (
+                file.name != labels
+                and not file.name.startswith(".")
+                and not file.name.endswith((*UNFINISHED, LABEL_SUFFIX))
+            ):
+                listing.passed_over[printable(file.name)] = f"not a table by its name; known: {' '.join(SUFFIXES)}"
         return [(file, file.stat().st_mtime) for file in wanted]
     except OSError as error:
         raise DataError(f"{root}: {error.strerror or error}; check the path and its permissions") from None
 
 
-def _is_table(name: str) -> bool:
-    hidden = name.startswith(".") or name.endswith(UNFINISHED) or name == "labels.csv"
+def _is_table(name: str, labels: str) -> bool:
+    hidden = name.startswith(".") or name.endswith(UNFINISHED) or name == labels
     return not hidden and name.lower().endswith(SUFFIXES)
 
 

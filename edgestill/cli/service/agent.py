@@ -11,6 +11,7 @@ import typer
 
 from edgestill.cli.output import err, out, print_json
 from edgestill.cli.service.agent_data import collect, data
+from edgestill.cli.service.options import Overrides
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,12 +27,7 @@ _Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml; e
 
 
 @app.command()
-def run(
-    config: _Config,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
-    ] = None,
-) -> None:
+def run(config: _Config, settings: Overrides = None) -> None:
     """Run the agent until SIGTERM or Ctrl-C: wait for jobs, train, send updates.
 
     It may be killed at any moment: a finished update is sent after the next start.
@@ -70,6 +66,7 @@ def predict(
         bool, typer.Option("--allow-remote", help="Let --serve bind an address that other machines reach.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: labels, classes, probabilities.")] = False,
+    settings: Overrides = None,
 ) -> None:
     """Run the agent's current model on inputs, and print a class per input; or answer requests over HTTP.
 
@@ -77,6 +74,8 @@ def predict(
     """
     if (config is None) == (model is None):
         raise typer.BadParameter("give either --config or --model")
+    if settings and config is None:
+        raise typer.BadParameter("--set overrides settings of an agent.toml; give --config")
     if bool(inputs) == (serve is not None):
         raise typer.BadParameter("give either --input or --serve")
     from edge_agent.predict.model import CARD_FILE, Model
@@ -84,7 +83,7 @@ def predict(
     if config is not None:
         from edge_agent.config import read_agent_config
 
-        loaded = read_agent_config(config)
+        loaded = read_agent_config(config, settings=settings or ())
         published = loaded.publish is not None and os.path.exists(loaded.publish / CARD_FILE)
         model = loaded.publish if published else loaded.state_dir
     assert model is not None

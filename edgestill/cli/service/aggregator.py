@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.output import err, out, print_json
+from edgestill.cli.service.options import Overrides
 from edgestill.cli.service.web import web_server
 
 if TYPE_CHECKING:
@@ -20,16 +21,13 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, collect updates, fuse and publish models.")
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (docs/aggregator.md).")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def serve(
     config: Config,
-    settings: Settings = None,
+    settings: Overrides = None,
     until_done: Annotated[
         bool, typer.Option("--until-done", help="Exit after the last round instead of continuing to serve the models.")
     ] = False,

@@ -10,6 +10,7 @@ import typer
 
 from core.errors import ConfigError
 from edgestill.cli.output import out, print_json
+from edgestill.cli.service.options import Overrides
 
 __all__ = ["app", "web_server"]
 
@@ -25,9 +26,7 @@ def serve(
     listen: Annotated[
         str | None, typer.Option("--listen", help="host:port; default: [monitor] web, or 127.0.0.1:8080.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
-    ] = None,
+    settings: Overrides = None,
 ) -> None:
     """Serve the page of a fleet until SIGTERM or Ctrl-C, whether its aggregator runs or not.
 
