@@ -50,7 +50,16 @@ from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
 from wire.ids import check_device, check_id
 
-__all__ = ["ENROL", "DevicePlan", "FirstModels", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
+__all__ = [
+    "ENROL",
+    "DevicePlan",
+    "FirstModels",
+    "Manifest",
+    "certificate_days",
+    "kits_folder",
+    "load_manifest",
+    "read_boards_dir",
+]
 
 STATE_DIR = "/var/lib/edgestill"
 #: Keys in the kit; keys generated on the board, certified after approval, or for the claim alone.
@@ -270,6 +279,11 @@ def certificate_days(path: Path | str) -> int:
 def _provision(file: Mapping[str, Any], path: Path, wheels: str | None = None) -> ProvisionConfig:
     table, base = sub_table(file, "provision", str(path)), path.resolve().parent
     return read(ProvisionConfig, table, f"{path} [provision]", base=base, flags={"wheels": wheels})
+
+
+def read_boards_dir(path: Path) -> Path | None:
+    """The folder with the user's board profiles that the fleet.toml at `path` names, if it names one."""
+    return _provision(read_toml(path), path).boards_dir
 
 
 def _fetch(own: ProvisionConfig, path: Path) -> KitFetch | None:
