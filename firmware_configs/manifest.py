@@ -389,6 +389,9 @@ def _agent_tables(
     settings = _settings(group.settings, where)
     own = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, "device": profile.device}
     train = {**own, **settings["train"]}
+    if train["memory_mb"] >= profile.service_mb:
+        unit = f"its unit may use {profile.service_mb} MB of the {profile.memory_mb} MB of a {profile.name}"
+        raise ConfigError(f"settings.train: 'memory_mb' is {train['memory_mb']}, but agent and training share {unit}")
     graph = group.graph is not None or train["mode"] == "light"
     if group.graph is not None and not group.graph.is_file():
         raise ConfigError(f"'graph': there is no file {group.graph}")

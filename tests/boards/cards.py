@@ -4,8 +4,8 @@
     bookworm    none; first-boot scripts run from the kernel command line
 
 A card is made once from a cached root (`roots.py`) and copied, sparse, for every board. Specific to the tests are: the
-journal goes to the serial console, root has a shell on the virtio console hvc0, and systemd waits for devices and services
-as long as it takes, because a loaded machine emulates a board a hundred times slower than the board is.
+journal goes to the serial console, root has a shell on the virtio console hvc0, and systemd waits for devices and
+services as long as it takes, because a loaded machine emulates a board a hundred times slower than the board is.
 """
 
 from __future__ import annotations
