@@ -1,8 +1,8 @@
 """Cards flashed by `edgestill flash`, booted in emulated ARM boards: installed without a network, joined over TLS.
 
 The tests share one fleet and run in this order; the last ones have all boards in one round. Two boards are installed at
-a time, as many as the machine has cores: the full one, which takes longest, beside one of the others. Consoles and
-figures are kept in `joined.ARTIFACTS`.
+a time, as many as the machine has cores: a test powers on the board of the next one. Consoles and figures are kept in
+`joined.ARTIFACTS`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def test_a_kit_of_another_architecture_is_refused_and_the_card_says_so(
     assert not [name for name in boot_names(mistaken.card) if name.endswith((".key", ".pem"))]
 
 
+@pytest.mark.usefixtures("customised")
 def test_the_right_kit_on_a_card_that_had_a_wrong_one_makes_its_own_keys_and_is_enrolled(
     fleet: BoardFleet, own_keys: EmulatedBoard
 ) -> None:
@@ -46,6 +47,7 @@ def test_the_right_kit_on_a_card_that_had_a_wrong_one_makes_its_own_keys_and_is_
     assert not [name for name in boot_names(own_keys.card) if "last-error" in name]
 
 
+@pytest.mark.usefixtures("zero")
 def test_a_card_that_imager_customised_and_that_has_booted_runs_the_kit(
     fleet: BoardFleet, imaged: EmulatedBoard
 ) -> None:
@@ -57,6 +59,7 @@ def test_a_card_that_imager_customised_and_that_has_booted_runs_the_kit(
     imaged.run("test -e /root/imager")
 
 
+@pytest.mark.usefixtures("firstrun")
 def test_a_zero_with_its_clock_in_the_past_installs_without_an_index_and_joins(
     fleet: BoardFleet, zero: EmulatedBoard
 ) -> None:
