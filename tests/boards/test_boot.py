@@ -7,6 +7,7 @@ a time, as many as the machine has cores: a test powers on the board of the next
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -88,15 +89,15 @@ def test_bookworm_boots_twice_and_joins_although_its_power_is_cut_while_it_is_in
 def test_all_boards_and_an_agent_of_this_machine_complete_a_round(fleet: BoardFleet, full: EmulatedBoard) -> None:
     """The full board trains with torch, the others their predictors."""
     fleet.until_online(*BOARDS)
-    check_joined(full)
     fleet.serve(devices=len(BOARDS) + 1, rounds=1)
     fleet.agent_here("here")
     closed = fleet.until_closed(BOARDS | {"here"})
     full.run("test -e /var/lib/edgestill/current.onnx")
-    for board in fleet.boards:
-        if board.name in BOARDS:
-            check_joined(board)
-            note_figures(fleet, board, closed)
+    joined = [board for board in fleet.boards if board.name in BOARDS]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(check_joined, joined))
+    for board in joined:
+        note_figures(fleet, board, closed)
 
 
 def test_a_power_cut_in_the_middle_of_a_round_costs_the_round_nothing_but_time(
