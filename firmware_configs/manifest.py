@@ -51,7 +51,16 @@ from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
 from wire.ids import check_device, check_id
 
-__all__ = ["ENROL", "DevicePlan", "FirstModels", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
+__all__ = [
+    "ENROL",
+    "DevicePlan",
+    "FirstModels",
+    "Manifest",
+    "certificate_days",
+    "kits_folder",
+    "load_manifest",
+    "read_boards_dir",
+]
 
 STATE_DIR = "/var/lib/edgestill"
 #: Keys in the kit; keys generated on the board, certified after approval, or for the claim alone.
@@ -276,6 +285,11 @@ def _provision(file: Mapping[str, Any], path: Path, wheels: str | None = None) -
     return read(ProvisionConfig, table, f"{path} [provision]", base=base, flags={"wheels": wheels})
 
 
+def read_boards_dir(path: Path) -> Path | None:
+    """The folder with the user's board profiles that the fleet.toml at `path` names, if it names one."""
+    return _provision(read_toml(path), path).boards_dir
+
+
 def _fetch(own: ProvisionConfig, path: Path) -> KitFetch | None:
     where = f"{path} [provision]"
     if own.wheels_url is None:
@@ -385,6 +399,9 @@ def _agent_tables(
     settings = _settings(group.settings, where)
     own = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, "device": profile.device}
     train = {**own, **settings["train"]}
+    if train["memory_mb"] >= profile.service_mb:
+        unit = f"its unit may use {profile.service_mb} MB of the {profile.memory_mb} MB of a {profile.name}"
+        raise ConfigError(f"settings.train: 'memory_mb' is {train['memory_mb']}, but agent and training share {unit}")
     graph = group.graph is not None or train["mode"] == "light"
     if group.graph is not None and not group.graph.is_file():
         raise ConfigError(f"'graph': there is no file {group.graph}")

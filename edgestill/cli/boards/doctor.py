@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.boards.options import Json
-from edgestill.cli.output import out, print_json
+from edgestill.cli.output import err, out, print_json
 
 if TYPE_CHECKING:
     from firmware_configs.use_cases.diagnose_board import Diagnosis
@@ -27,7 +27,7 @@ def doctor(
     """Check this board: model, suitable prototypes, missing software; exit code 1 if an agent would not run."""
     from firmware_configs.use_cases.diagnose_board import diagnose_board
 
-    diagnosis = diagnose_board(config)
+    diagnosis = diagnose_board(config, waiting=lambda what: err.print(f"edgestill: {what} ..."))
     if as_json:
         print_json(diagnosis.facts())
     else:
