@@ -23,6 +23,7 @@ from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
 from core.local_defaults import Fast
 from core.logs import LogConfig
 from core.settings import Field, Settings, describe, plain, read_tables, replace, within
+from core.settings.assignments import assignments
 from core.settings.compute_names import Amp, device_name
 from models.spec import parse_prototype
 from quant.onnx.targets import target_of_runtime
@@ -284,20 +285,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     >>> parse_settings(["train.threads=2"])
     {'EDGESTILL_AGENT_TRAIN_THREADS': '2'}
     """
-    known = {**TABLES, "broker": BROKER_KEYS}
-    found = {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        section, _, key = name.strip().partition(".")
-        if not (equals and key):
-            raise ConfigError(f"--set {text!r}: write section.key=value, such as train.threads=2")
-        if section not in known:
-            raise ConfigError(f"--set {text!r}: unknown table [{section}]{did_you_mean(section, known)}")
-        if key not in known[section]:
-            raise ConfigError(f"--set {text!r}: [{section}] has no key {key!r}{did_you_mean(key, known[section])}")
-        prefix = BROKER_ENV if section == "broker" else f"{ENV}_{section.upper()}"
-        found[f"{prefix}_{key.upper()}"] = value.strip()
-    return found
+    tables = {**TABLES, "broker": BROKER_KEYS}
+    prefixes = {**{name: f"{ENV}_{name.upper()}" for name in tables}, "broker": BROKER_ENV}
+    return assignments(settings, tables, prefixes, example="train.threads=2")
 
 
 def check_agent_config(path: Path | str, settings: Iterable[str] = ()) -> dict[str, Any]:

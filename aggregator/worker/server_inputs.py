@@ -33,7 +33,7 @@ def load_labelled(path: str, input_shape: tuple[int, ...], classes: int, task: T
 def make_server(
     settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None, task: Task | None = None
 ) -> Server:
-    """The inputs from `settings`, [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
+    """`settings` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""
     validation = test if settings["validation"] == "task" else None
     if settings["validation"] not in ("task", "none"):
         validation = load_labelled(settings["validation"], spec.input_shape, spec.classes, task)

@@ -209,7 +209,11 @@ class Simulation:
         """Train the invited devices; their answers, in the order of their indices."""
         extra = self.recipe.local
         news = News(
-            number=round_number, published=published, update=self.update, extra=extra, side_artifact=self.side_artifact
+            round_number=round_number,
+            published=published,
+            update=self.update,
+            extra=extra,
+            side_artifact=self.side_artifact,
         )
         self.engine.open(news)
         shapes = {group.name: group.shapes for group in self.groups}
@@ -235,7 +239,7 @@ class Simulation:
             [Task(device.number, device.kept) for device in batch]
             for group in self.groups
             for batch in in_batches(
-                self.invited(group, news.number), group.model, news, at_most=at_most, workers=workers
+                self.invited(group, news.round_number), group.model, news, at_most=at_most, workers=workers
             )
         ]
 

@@ -55,7 +55,7 @@ def test_the_command_serves_over_tls_and_ends_at_once(config: FleetConfig, tmp_p
         def answers() -> bool:
             assert process.poll() is None, (tmp_path / "log").read_text()
             try:
-                with urllib.request.urlopen(f"https://127.0.0.1:{port}/", context=trusted, timeout=10) as page:
+                with urllib.request.urlopen(f"https://127.0.0.1:{port}/", context=trusted, timeout=120) as page:
                     return b"<h1>Overview</h1>" in page.read()
             except (urllib.error.URLError, ConnectionError):
                 return False
