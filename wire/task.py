@@ -6,6 +6,7 @@ How its samples become inputs is computed by `models/normalization.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from core.errors import EnvelopeError
 from wire.messages import Task
 

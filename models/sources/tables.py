@@ -105,7 +105,7 @@ def label_column(path: Path, names: Sequence[str]) -> int | None:
 
 
 def label_text(cell: Any) -> str:
-    """The label in a cell: its text; a whole number without a fraction, as of a column in which some labels are missing.
+    """The label in a cell: its text; of 2.0, as in a column of which some labels are missing, the whole number.
 
     >>> label_text(" cat "), label_text(b"dog"), label_text(2.0), label_text(None), label_text(math.nan)
     ('cat', 'dog', '2', '', '')
