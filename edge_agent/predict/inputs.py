@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from core.errors import DataError
 from models.card import InputCard
+from models.normalization import normalize
 
 __all__ = ["prepare_inputs"]
 
@@ -131,11 +132,6 @@ def _check_range(card: InputCard, low: float, high: float) -> None:
 
 
 def _normalized(card: InputCard, array: NDArray[Any]) -> NDArray[np.float32]:
-    """(x - mean) / std in float32, in the order of `models/samples.py`."""
     assert card.mean is not None
     assert card.std is not None
-    shape = (-1,) + (1,) * (array.ndim - 2)
-    mean = np.asarray(card.mean, np.float32).reshape(shape)
-    scale = np.float32(1) / np.asarray(card.std, np.float32).reshape(shape)
-    inputs: NDArray[np.float32] = (array.astype(np.float32) - mean) * scale
-    return inputs
+    return normalize(array, card.mean, card.std)

@@ -157,7 +157,10 @@ class Model:
                 if time.monotonic() > until:
                     raise
                 time.sleep(PAUSE_S)
-        session = open_session(graph, threads=self._threads, fold=card is None or card.precision != INT8)
+        try:
+            session = open_session(graph, threads=self._threads, fold=card is None or card.precision != INT8)
+        except ModelError as error:
+            raise ModelError(f"{self.path}: {error}") from None
         return _Loaded(_card_of(session, card, str(self.path)), session, stamp)
 
     def _read(self) -> tuple[ModelCard | None, bytes]:
@@ -191,7 +194,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 def _why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no model yet; the agent writes it after its first round"
+        return "there is no model yet; the agent writes it after its first round, unless the path is wrong"
     if isinstance(error, PermissionError):
         return "may not be read by this user; give the folder of [model] publish, see docs/application.md"
     return error.strerror or str(error)

@@ -12,6 +12,7 @@ host, so that no web page reaches the server by a DNS name of its own. Imports n
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import threading
@@ -65,8 +66,7 @@ class PredictServer(ThreadingHTTPServer):
         try:
             super().__init__(str(address) if isinstance(address, Path) else address, Handler)  # type: ignore[arg-type]
         except OSError as error:
-            shown = address if isinstance(address, Path) else f"{address[0]}:{address[1]}"
-            raise ConfigError(f"--serve {shown}: {error.strerror or error}") from None
+            raise ConfigError(f"--serve {_refused(address, error)}") from None
         if self._socket_path is not None:
             self._socket_path.chmod(SOCKET_MODE)
 
@@ -126,6 +126,14 @@ class PredictServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that disconnects is not an error."""
         log.debug("a connection has failed", exc_info=True)
+
+
+def _refused(address: Address, error: OSError) -> str:
+    why = error.strerror or str(error)
+    if isinstance(address, Path):
+        return f"unix:{address}: {why}; give a path in a folder that this user may write to"
+    remedy = "give another port, or stop what listens there" if error.errno == errno.EADDRINUSE else "give another one"
+    return f"{address[0]}:{address[1]}: {why}; {remedy}"
 
 
 def serve_until(server: PredictServer, on_stop: Callable[[Callable[[], None]], None]) -> None:

@@ -24,11 +24,13 @@ from core.errors import ConfigError, DataError
 from edge_agent.samples.entries import Entry, Listing, digest_bytes, printable
 from edge_agent.samples.folder import LABEL_SUFFIX, UNFINISHED, being_written, file_labels, side_label
 from edge_agent.samples.spec import SourceSpec
-from models.sources.tables import SUFFIXES, label_column, number, table_rows
+from models.sources.tables import SUFFIXES, label_column, label_text, number, table_rows
 
 __all__ = ["window_entries"]
 
 MOST_REJECTED = 20  # rows of one file that are listed one by one
+LARGEST = 3e38  # of float32
+CHANNELS = "if it is not a channel, name the channels in [data] columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,11 @@ def _table(
     recent: deque[list[float]] = deque(maxlen=window)
     length, label, bad = 0, "", 0  # of the run of one label
     for row_number, row in enumerate(rows, 2):
-        values = _values(row, columns)
-        if values is None:
+        values = _values(row, columns, names)
+        if isinstance(values, str):
             bad += 1
             if bad <= MOST_REJECTED:
-                listing.rejected[f"{printable(file.name)}, row {row_number}"] = (
-                    "a cell that is no finite number, or is missing"
-                )
+                listing.rejected[f"{printable(file.name)}, row {row_number}"] = values
             length = 0
             continue
         own = whole if whole is not None else _label(row, columns)
@@ -124,7 +124,7 @@ def _table(
             name = f"{printable(file.name)}, row {row_number - window + 1}"
             yield Entry(name, label or None, digest_bytes(memoryview(place).cast("B")), mtime, place)
     if bad > MOST_REJECTED:
-        listing.rejected[printable(file.name)] = f"{bad} rows with a cell that is no finite number"
+        listing.rejected[printable(file.name)] = f"{bad} rows with a cell that is no finite number; {CHANNELS}"
 
 
 def _columns(file: Path, names: list[str], spec: SourceSpec) -> _Columns:
@@ -144,13 +144,18 @@ def _columns(file: Path, names: list[str], spec: SourceSpec) -> _Columns:
     return _Columns(tuple(wanted), label, len(names))
 
 
-def _values(row: Sequence[Any], columns: _Columns) -> list[float] | None:
+def _values(row: Sequence[Any], columns: _Columns, names: Sequence[str]) -> list[float] | str:
+    """The channels of a row, or why it has none."""
     if len(row) != columns.count:
-        return None
-    values = [number(row[i]) for i in columns.channels]
-    return None if any(value is None or abs(value) > 3e38 for value in values) else values  # type: ignore[return-value]
+        return f"{len(row)} cells, but {columns.count} columns"
+    values = []
+    for i in columns.channels:
+        value = number(row[i])
+        if value is None or abs(value) > LARGEST:
+            return f"{printable(names[i], 40)!r} is no finite number, or is missing; {CHANNELS}"
+        values.append(value)
+    return values
 
 
 def _label(row: Sequence[Any], columns: _Columns) -> str:
-    cell = None if columns.label is None else row[columns.label]
-    return "" if cell is None else printable(str(cell).strip(), 100)
+    return "" if columns.label is None else printable(label_text(row[columns.label]), 100)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core.errors import ConfigError
 from edgestill.cli.output import err, out, print_json
 from edgestill.cli.service.agent_data import collect, data
 from edgestill.cli.service.options import Overrides
@@ -126,5 +127,8 @@ def _serve(model: Path, where: str, allow_remote: bool) -> None:
 def _save(path: Path, array: NDArray[np.float32]) -> None:
     import numpy as np
 
-    with path.open("wb") as file:  # numpy would add .npy to another name
-        np.save(file, array)
+    try:
+        with path.open("wb") as file:  # numpy would add .npy to another name
+            np.save(file, array)
+    except OSError as error:
+        raise ConfigError(f"--output {path}: {error.strerror or error}; give a file in a folder that exists") from None

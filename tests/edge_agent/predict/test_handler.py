@@ -33,7 +33,7 @@ def test_the_card_tells_what_the_model_expects(server: PredictServer) -> None:
         ("POST", "/", b"x", {}, 404, "no such path"),
         ("PUT", "/predict", b"x", {}, 501, "Unsupported method"),
         ("POST", "/predict", b"", {}, 400, "the request is empty"),
-        ("POST", "/predict", b"hello", {}, 400, "neither an .npy file nor a readable picture"),
+        ("POST", "/predict", b"hello", {}, 400, "not an .npy file, and not a readable picture"),
         ("POST", "/predict", npy(images(1).transpose(0, 2, 3, 1)), {}, 400, "did you mean to transpose"),
         ("POST", "/predict", b"x" * 10_001, {}, 413, "the limit is 10000"),
         ("POST", "/predict", None, {"Content-Length": "9" * 40}, 413, "the limit is 10000"),

@@ -98,8 +98,12 @@ def test_connections_are_bounded(tmp_path: Path, serve: Serve) -> None:
 
 def test_an_address_in_use_is_told(tmp_path: Path, serve: Serve) -> None:
     server = serve(tmp_path)
-    with pytest.raises(ConfigError, match="Address already in use"):
+    with pytest.raises(ConfigError, match="Address already in use; give another port"):
         PredictServer(tmp_path, server.server_address[:2])
+    with pytest.raises(
+        ConfigError, match=r"--serve unix:/.*/absent/p\.sock: No such file or directory; give a path in"
+    ):
+        PredictServer(tmp_path, tmp_path / "absent" / "p.sock")
 
 
 def test_serving_ends_when_it_is_told_to(tmp_path: Path) -> None:

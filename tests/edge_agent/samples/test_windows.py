@@ -79,7 +79,7 @@ def test_bad_rows_are_set_aside_and_end_a_window(tmp_path: Path) -> None:
     assert set(found.rejected) == {f"a.csv, row {row}" for row in (3, 6, 8, 9)}
     many = write(tmp_path / "b.csv", "x,label", *["x,a"] * 100)
     found = windows(many)
-    assert found.rejected["b.csv"] == "100 rows with a cell that is no finite number"
+    assert found.rejected["b.csv"].startswith("100 rows with a cell that is no finite number; if")
     assert len(found.rejected) == 21
 
 
