@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from core.compute_names import Amp, device_name
 from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
 from core.local_defaults import Fast
 from core.logs import LogConfig
 from core.settings import Field, Settings, describe, plain, read_tables, replace, within
+from core.settings.compute_names import Amp, device_name
 from models.spec import parse_prototype
 from quant.onnx.targets import target_of_runtime
 from quant.precision import Precision

@@ -88,7 +88,7 @@ TORCH_FREE = [
     "models.spec",
     "models.registry",
     "models.roles",
-    "models.tokenizer",
+    "models.text.tokenizer",
     "models.sources.*",
     "edge_agent.samples.*",
     "edge_agent.training.params",

@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from aggregator.recipes.catalogue import Recipe, find_recipe, recipe_names
 from aggregator.recipes.overrides import KEYS, check_overrides, recipe_text
-from core.compute_names import Amp, device_name
 from core.errors import ConfigError, did_you_mean
 from core.limits import PROCESSES, SAMPLES
 from core.settings import Field, Settings, describe, given, within
+from core.settings.compute_names import Amp, device_name
 
 __all__ = ["FUSION_FIELDS", "NOISE", "FusionConfig", "fusion_config"]
 

@@ -41,7 +41,7 @@ CARD_FILE, GRAPH_FILE = "current.json", "current.onnx"
 BATCH = 64
 MAX_CARD, MAX_GRAPH = 2**20, 2**31 - 1
 PATIENCE_S, PAUSE_S = 2.0, 0.05  # for a card and a graph that are being replaced one after the other
-INT8 = "int8"  # the precision of graphs of quant/onnx/int8.py, whose integer operators make them fast
+INT8 = "int8"  # the precision of graphs of quant/onnx/integers/int8.py, whose integer operators make them fast
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,13 @@ from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_m
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import Answer, SimulatedDevice, make_devices
 from fleet.simulation.hooks import NO_HOOKS, Hooks
-from fleet.simulation.kinds import check_kinds
+from fleet.simulation.inputs.kinds import check_kinds
+from fleet.simulation.inputs.server_side import server_side
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from fleet.simulation.seeds import torch_rng
-from fleet.simulation.server_side import server_side
 from fleet.simulation.settings.layers import about
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype

@@ -43,7 +43,7 @@ TESTS = (
     *("tests/wire", "tests/quant/test_delta.py", "tests/quant/test_float16.py", "tests/quant/test_precision.py"),
     *("tests/quant/test_binary.py", "tests/quant/test_brevitas_layers.py", "tests/quant/test_layers.py"),
     *("tests/quant/test_pack.py", "tests/quant/onnx/test_session.py", "tests/quant/onnx/test_weights.py"),
-    *("tests/quant/onnx/test_lowbit.py", "tests/edge_agent/light", "tests/edge_agent/training/test_sgd.py"),
+    *("tests/quant/onnx/integers/test_lowbit.py", "tests/edge_agent/light", "tests/edge_agent/training/test_sgd.py"),
 )
 
 

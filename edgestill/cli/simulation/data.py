@@ -10,7 +10,7 @@ import typer
 from edgestill.cli.output import err, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from fleet.data.fetch import Report
+    from fleet.data.download.fetch import Report
     from fleet.data.registry import Known
     from fleet.results.partition_plot import Counts
 
@@ -85,7 +85,7 @@ def fetch(
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from fleet.data.fetch import fetch as bring
+    from fleet.data.download.fetch import fetch as bring
     from fleet.data.files import data_folder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -101,7 +101,7 @@ def _layers(given: dict[str, Any], file: Path | None) -> Layer:
 
 def _check_data(config: SimulationConfig) -> None:
     from fleet.data import load
-    from fleet.simulation.kinds import check_kinds
+    from fleet.simulation.inputs.kinds import check_kinds
 
     with about("dataset"):
         dataset = load(config.dataset)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet.data.http_get import Answer, Gone, Interrupted, get
+from fleet.data.download.http_get import Answer, Gone, Interrupted, get
 
 
 class Scripted:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.data.download.sources import SOURCES, RemoteFile
 from fleet.data.files import data_folder
-from fleet.data.sources import SOURCES, RemoteFile
 
 FILES = [(dataset, file) for dataset, files in SOURCES.items() for file in files]
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from core.errors import ConfigError
-from models.distilbert_files import DistilBertConfig, read_config, read_weights
+from models.text.distilbert_files import DistilBertConfig, read_config, read_weights
 from models.zoo.common import or_quantized, sequence_length
 from quant.layers import FloatLayers, Layers
 

@@ -10,7 +10,7 @@ from aggregator.recipes.catalogue import find_recipe
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.simulation.config import SimulationConfig
-from fleet.simulation.server_side import server_side
+from fleet.simulation.inputs.server_side import server_side
 from tests.fleet.simulation.test_simulation import CONFIG
 
 TEST = (torch.zeros(1, 4), torch.zeros(1, dtype=torch.int64))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.compute_names import AMP, check_device_name, device_name
 from core.errors import ConfigError
+from core.settings.compute_names import AMP, check_device_name, device_name
 
 pytestmark = pytest.mark.light
 

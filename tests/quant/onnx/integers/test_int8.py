@@ -14,7 +14,7 @@ from torch import nn
 from core.errors import ModelError
 from quant.onnx.export import export_onnx
 from quant.onnx.graph_check import parse_graph
-from quant.onnx.int8 import export_int8
+from quant.onnx.integers.int8 import export_int8
 from quant.onnx.session import max_difference, open_session, run_graph
 
 

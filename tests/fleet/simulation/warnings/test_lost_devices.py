@@ -8,7 +8,7 @@ import pytest
 
 from edge_agent.training.params import DEFAULTS
 from fleet.results.run_file import PrototypeResult, RoundResult, Run
-from fleet.simulation.lost_devices import LostDevices, LostRunError
+from fleet.simulation.warnings.lost_devices import LostDevices, LostRunError
 
 TRAINING = {**asdict(DEFAULTS), "lr": 0.5}
 WHY = "training diverged: the gradient is not finite"

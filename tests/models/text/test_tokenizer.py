@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.errors import ConfigError
-from models.tokenizer import encode_texts, load_tokenizer
+from models.text.tokenizer import encode_texts, load_tokenizer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", ".", "The"]
 

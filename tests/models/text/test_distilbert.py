@@ -8,10 +8,10 @@ from safetensors.torch import load_file, save_file
 
 from core.errors import ConfigError
 from models.build import build
-from models.distilbert import FOLDER, DistilBert
-from models.distilbert_files import DistilBertConfig
 from models.spec import PrototypeSpec
 from models.split import Prototype
+from models.text.distilbert import FOLDER, DistilBert
+from models.text.distilbert_files import DistilBertConfig
 from quant.layers import FloatLayers
 from quant.precision import FP32, PRECISIONS, Precision
 

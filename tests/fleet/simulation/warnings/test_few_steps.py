@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edge_agent.training.params import local_training
-from fleet.simulation.few_steps import few_steps_text
+from fleet.simulation.warnings.few_steps import few_steps_text
 
 pytestmark = pytest.mark.light
 

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from core.errors import ConfigError, DataError, did_you_mean
 from core.files import write_atomic
+from fleet.data.download.http_get import Gone, Interrupted, get
+from fleet.data.download.sources import SOURCES, RemoteFile
 from fleet.data.files import data_folder
-from fleet.data.http_get import Gone, Interrupted, get
 from fleet.data.registry import DATASETS
-from fleet.data.sources import SOURCES, RemoteFile
 
 __all__ = ["TRIES", "Report", "fetch", "fetch_file"]
 

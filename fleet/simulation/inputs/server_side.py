@@ -15,9 +15,9 @@ from aggregator.recipes.catalogue import Recipe
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.simulation.config import SimulationConfig
+from fleet.simulation.inputs.unlabeled import take_source
 from fleet.simulation.seeds import numpy_rng
 from fleet.simulation.settings.layers import about
-from fleet.simulation.unlabeled import take_source
 from models.compute_device import find_device, repeatable_on
 
 __all__ = ["VALIDATION", "server_side"]

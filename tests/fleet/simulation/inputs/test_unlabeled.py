@@ -11,7 +11,7 @@ import torch
 from core.errors import ConfigError, DataError
 from fleet.data import Dataset, load
 from fleet.data.dataset import Kind
-from fleet.simulation.unlabeled import take_source
+from fleet.simulation.inputs.unlabeled import take_source
 from tests.data_here import needs
 
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from core.errors import ConfigError, ModelError
-from models.distilbert_files import read_config, read_weights
+from models.text.distilbert_files import read_config, read_weights
 
 NAME = "transformer.layer.0.attention.q_lin.weight"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from core.errors import ConfigError, DataError
-from fleet.data.fetch import TRIES, fetch, fetch_file
-from fleet.data.sources import SOURCES, RemoteFile
+from fleet.data.download.fetch import TRIES, fetch, fetch_file
+from fleet.data.download.sources import SOURCES, RemoteFile
 
 DATA = np.random.default_rng(0).bytes(300_000)
 OTHER = np.random.default_rng(1).bytes(300_000)
@@ -304,7 +304,7 @@ def test_a_dataset_is_fetched_into_a_folder_of_its_name(
 ) -> None:
     digest = f"md5:{hashlib.md5(DATA, usedforsecurity=False).hexdigest()}"
     monkeypatch.setattr(
-        "fleet.data.fetch.SOURCES", {**SOURCES, "sst2": (RemoteFile("f.bin", digest, ("http://unused/",)),)}
+        "fleet.data.download.fetch.SOURCES", {**SOURCES, "sst2": (RemoteFile("f.bin", digest, ("http://unused/",)),)}
     )
     monkeypatch.setenv("EDGESTILL_DATA", str(tmp_path))
     assert fetch("sst2", mirror=mirror.url) == [tmp_path / "sst2" / "f.bin"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import ConfigError
-from fleet.simulation.kinds import ANY_SHAPE, TEXT, check_kinds
+from fleet.simulation.inputs.kinds import ANY_SHAPE, TEXT, check_kinds
 from models.zoo import ZOO
 
 pytestmark = pytest.mark.light
@@ -15,7 +15,7 @@ def test_what_fits_passes_and_users_own_architectures_are_theirs(monkeypatch: py
     check_kinds(["cnn:fp32", "mlp:w1"], "image", "digits")
     check_kinds(["text:fp32"], "text", "ag_news")
     check_kinds(["mlp:fp32", "fedrad_mlp:fp32"], "features", "mine.npz")
-    monkeypatch.setattr("fleet.simulation.kinds.ZOO", {})
+    monkeypatch.setattr("fleet.simulation.inputs.kinds.ZOO", {})
     check_kinds(["cnn:fp32"], "text", "ag_news")
 
 

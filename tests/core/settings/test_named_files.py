@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.named_files import missing_files
+from core.settings.named_files import missing_files
 
 pytestmark = pytest.mark.light
 

@@ -9,7 +9,7 @@ from core.errors import ModelError
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
-from quant.onnx.nbits import BLOCK, to_nbits
+from quant.onnx.integers.nbits import BLOCK, to_nbits
 from quant.onnx.raw import raw_graph
 from quant.onnx.session import open_session, run_graph
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from core.errors import ModelError
-from quant.onnx.lowbit import STORAGES, default_low_bits, levels_of, levels_tensor, storage_for
+from quant.onnx.integers.lowbit import STORAGES, default_low_bits, levels_of, levels_tensor, storage_for
 
 pytestmark = pytest.mark.light
 
