@@ -104,8 +104,6 @@ def boards(own: Path | None = None) -> dict[str, Board]:
 def _read_boards(own: Path | None) -> dict[str, Board]:
     if own is not None and not own.is_dir():
         raise ConfigError(f"boards_dir {own}: there is no such folder")
-    if own is not None and not any(own.glob("*.toml")):
-        raise ConfigError(f"{own}: a folder without board profiles; they are files such as rock-5.toml")
     folders = [FOLDER] if own is None else [FOLDER, own]
     found = {path.stem: read_board(path) for folder in folders for path in folder.glob("*.toml")}
     return dict(sorted(found.items()))

@@ -84,6 +84,8 @@ def known_hardware(path: Path | None = None) -> dict[str, Hardware]:
     The file at `path` has one table per board and overrides them; a folder has profiles of the user's own.
     """
     if path is not None and path.is_dir():
+        if not any(path.glob("*.toml")):
+            raise ConfigError(f"{path}: a folder without board profiles; they are files such as rock-5.toml")
         return _of_profiles(path)
     return {**_of_profiles(), **(_read(path) if path else {})}
 

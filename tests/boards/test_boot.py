@@ -32,6 +32,7 @@ def test_a_kit_of_another_architecture_is_refused_and_the_card_says_so(
     why = "this kit is for x86_64, and this machine is aarch64"
     assert why in read_boot(mistaken.card, "edgestill/last-error.txt", mistaken.folder / "error").read_text()
     assert why in fleet.edgestill("flash", "--read", mistaken.card)
+    assert f"mistaken: installing: {why}\n" in fleet.edgestill("device", "list", "--config", "fleet.toml")
     assert not [name for name in boot_names(mistaken.card) if name.endswith((".key", ".pem"))]
 
 

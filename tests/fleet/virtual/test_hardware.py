@@ -52,6 +52,8 @@ def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
 
 
 def test_profiles_of_ones_own_bring_their_figures(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a folder without board profiles"):
+        known_hardware(tmp_path)
     text = (FOLDER / "rpi-4.toml").read_text()
     (tmp_path / "rock-5.toml").write_text(text.replace("gflops = 8.0", "gflops = 30.5"))
     (tmp_path / "unmeasured.toml").write_text(text.partition("[hardware]")[0])
