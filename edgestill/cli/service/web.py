@@ -25,6 +25,9 @@ def serve(
     listen: Annotated[
         str | None, typer.Option("--listen", help="host:port; default: [monitor] web, or 127.0.0.1:8080.")
     ] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="A folder of simulation runs to show; default: [monitor] runs.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
     ] = None,
@@ -43,7 +46,8 @@ def serve(
     from aggregator.config.fleet import load_fleet_config
     from core.logs import setup_logging
 
-    given = [*(settings or []), *([] if listen is None else [f"monitor.web={listen}"])]
+    flags = {"web": listen, "runs": None if runs is None else runs.resolve()}
+    given = [*(settings or []), *(f"monitor.{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)
     server = web_server()
