@@ -30,6 +30,7 @@ from quant.onnx.targets import target_of_runtime
 from quant.precision import Precision
 from transport.config import BROKER_KEYS, BrokerConfig, broker_config
 from transport.config import ENV as BROKER_ENV
+from wire.board_reports import LOG_LINES
 from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
@@ -62,6 +63,10 @@ class DeviceConfig(Settings, frozen=True, kw_only=True):
     state_dir: Path
     board: str = "unknown"
     cache_mb: Annotated[int, within(1, MEGABYTES.most, "bound of the received models kept on disk")] = 256
+    telemetry_s: Annotated[
+        float, within(0, SECONDS.most, "between two reports of a working device on its progress and board; 0: none")
+    ] = 10.0
+    log_lines: Annotated[int, within(0, LOG_LINES, "newest lines of its log that an operator may ask for")] = LOG_LINES
 
 
 class KeyFiles(Settings, frozen=True, kw_only=True):

@@ -124,6 +124,10 @@ class RoundConfig(Settings, frozen=True, kw_only=True):
     update: Literal["state", "delta", "predictor", "onnx"] = "state"
     delta_bits: int = 8
     late: Literal["drop", "keep"] = "drop"
+    throttled: Annotated[
+        Literal["as-others", "later", "leave-out"], Meta(description="devices that report that they are slowed down")
+    ] = "as-others"
+    throttled_deadline: Annotated[float, within(1, 100, "their deadline in times of deadline_s, if later")] = 2.0
 
     def __post_init__(self) -> None:
         if self.fraction == 0:
@@ -176,6 +180,7 @@ class MonitorConfig(Settings, frozen=True, kw_only=True):
     web: Annotated[str, Meta(description="host:port of the page for browsers")] | None = None
     web_cert: Annotated[Path, Meta(description="its certificate, PEM")] | None = None
     web_key: Path | None = None
+    runs: Annotated[Path, Meta(description="a folder of simulation runs that the page shows")] | None = None
 
     def __post_init__(self) -> None:
         for name, address in (("metrics", self.metrics), ("web", self.web)):

@@ -20,6 +20,7 @@ from edgestill.web.access import Access
 from edgestill.web.acting import acting
 from edgestill.web.audit import AuditLog
 from edgestill.web.changes import Changes
+from edgestill.web.exporting import exporting
 from edgestill.web.reading import reading
 
 __all__ = ["make_app"]
@@ -53,6 +54,7 @@ def make_app(config: FleetConfig, changes: Changes, *, open_reading: bool, secur
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(reading(web))
     app.include_router(acting(web))
+    app.include_router(exporting(web))
 
     @app.get("/theme.css")
     def theme() -> Response:
