@@ -24,7 +24,7 @@ The aggregator reads its own tables of the same file. A device's settings are it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -222,12 +222,9 @@ def load_manifest(
         check_id(fleet.id, "fleet")
         known = {_full_name(name) for name in prototypes.names}
         common = {"fleet": fleet.id, "host": host, "port": port}
-        devices = tuple(
-            device
-            for table in _groups(file, path)
-            for device in _devices(table, path, base, common, known, own, environ)
-        )
-    _refuse_twice(devices, path)
+        groups = _groups(file, path)
+        plans = [plan for group in groups for plan in _devices(group, path, base, common, known, own, environ)]
+    _refuse_twice(plans, path)
     return Manifest(
         path=path,
         fleet=fleet.id,
@@ -246,7 +243,7 @@ def load_manifest(
         first_models=FirstModels(
             input_shape=task.input_shape, classes=task.classes, latent=task.latent, seed=fleet.seed
         ),
-        devices=devices,
+        devices=tuple(plans),
     )
 
 
@@ -453,7 +450,7 @@ def _full_name(prototype: str) -> str:
     return f"{arch}:{precision}"
 
 
-def _refuse_twice(devices: tuple[DevicePlan, ...], path: Path) -> None:
+def _refuse_twice(devices: Sequence[DevicePlan], path: Path) -> None:
     seen: dict[str, str] = {}
     for device in devices:
         if device.id in seen:

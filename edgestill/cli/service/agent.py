@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,8 @@ from edgestill.cli.service.options import Overrides
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from edge_agent.predict.model import Prediction
 
 __all__ = ["app"]
 
@@ -44,28 +47,33 @@ def run(config: _Config, settings: Overrides = None) -> None:
     os.execve(sys.executable, command, environment(threads=None))
 
 
+_Inputs = Annotated[
+    list[Path] | None,
+    typer.Option("--input", help="Inputs: an .npy file of one or of N, or pictures; repeatable."),
+]
+_Model = Annotated[
+    Path | None, typer.Option("--model", help="Use this ONNX file, model card, or folder of a published model.")
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Write the logits (N, C) to this .npy file, or the probabilities of a raw model."),
+]
+_Serve = Annotated[
+    str | None, typer.Option("--serve", help="Answer over HTTP at 127.0.0.1:9000, or at unix:/run/predict.sock.")
+]
+_AllowRemote = Annotated[
+    bool, typer.Option("--allow-remote", help="Let --serve bind an address that other machines reach.")
+]
+
+
 @app.command()
 def predict(
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option("--input", help="Inputs: an .npy file of one or of N, or pictures; repeatable."),
-    ] = None,
+    inputs: _Inputs = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Use the model of this agent.")] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", help="Use this ONNX file, model card, or folder of a published model.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", help="Write the logits (N, C) to this .npy file, or the probabilities of a raw model."
-        ),
-    ] = None,
-    serve: Annotated[
-        str | None, typer.Option("--serve", help="Answer over HTTP at 127.0.0.1:9000, or at unix:/run/predict.sock.")
-    ] = None,
-    allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Let --serve bind an address that other machines reach.")
-    ] = False,
+    model: _Model = None,
+    output: _Output = None,
+    serve: _Serve = None,
+    allow_remote: _AllowRemote = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: labels, classes, probabilities.")] = False,
     settings: Overrides = None,
 ) -> None:
@@ -79,38 +87,46 @@ def predict(
         raise typer.BadParameter("--set overrides settings of an agent.toml; give --config")
     if bool(inputs) == (serve is not None):
         raise typer.BadParameter("give either --input or --serve")
-    from edge_agent.predict.model import CARD_FILE, Model
+    from edge_agent.predict.model import Model
 
-    if config is not None:
-        from edge_agent.config import read_agent_config
-
-        loaded = read_agent_config(config, settings=settings or ())
-        published = loaded.publish is not None and os.path.exists(loaded.publish / CARD_FILE)
-        model = loaded.publish if published else loaded.state_dir
-    assert model is not None
+    source = model or _model_of(config, settings or ())
     if serve is not None:
-        _serve(model, serve, allow_remote)
+        _serve(source, serve, allow_remote)
         return
     assert inputs is not None
-    answer = Model(model).predict(inputs[0] if len(inputs) == 1 else inputs)
+    answer = Model(source).predict(inputs[0] if len(inputs) == 1 else inputs)
     if output is not None:
         _save(output, answer.probabilities if answer.logits is None else answer.logits)
     if as_json:
-        print_json(
-            {
-                "model": str(model),
-                "labels": list(answer.labels),
-                "classes": answer.classes.tolist(),
-                "probabilities": answer.probabilities.tolist(),
-                "logits": None if answer.logits is None else answer.logits.tolist(),
-            }
-        )
+        print_json(_facts(source, answer))
     elif output is None:
         for label in answer.labels:
             out.print(label, markup=False, soft_wrap=True)
 
 
-def _serve(model: Path, where: str, allow_remote: bool) -> None:
+def _model_of(config: Path | None, settings: Sequence[str]) -> Path:
+    """The model of an agent: in its publish folder if it has one there, otherwise in its state folder."""
+    from edge_agent.config import read_agent_config
+    from edge_agent.predict.model import CARD_FILE
+
+    assert config is not None
+    agent = read_agent_config(config, settings=settings)
+    if agent.publish is not None and os.path.exists(agent.publish / CARD_FILE):  # False where it may not be read
+        return agent.publish
+    return agent.state_dir
+
+
+def _facts(model: Path, answer: Prediction) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "labels": list(answer.labels),
+        "classes": answer.classes.tolist(),
+        "probabilities": answer.probabilities.tolist(),
+        "logits": None if answer.logits is None else answer.logits.tolist(),
+    }
+
+
+def _serve(model: Path, address: str, allow_remote: bool) -> None:
     from core.logs import setup_logging
     from edge_agent.host.signals import stop_on_signals
     from edge_agent.host.systemd import notify
@@ -118,7 +134,7 @@ def _serve(model: Path, where: str, allow_remote: bool) -> None:
     from edge_agent.predict.server import PredictServer, serve_until
 
     setup_logging()
-    server = PredictServer(model, parse_address(where, remote=allow_remote))
+    server = PredictServer(model, parse_address(address, remote=allow_remote))
     err.print(f"serving {model} at {server.where}", soft_wrap=True)
     notify("READY=1")
     serve_until(server, stop_on_signals)
