@@ -48,7 +48,12 @@ def collect_pictures(
         if number:
             time.sleep(every)
         content = _camera() if command is None else _of_command(command)
-        yield _committed(folder, content)
+        try:
+            yield _committed(folder, content)
+        except DataError as error:
+            source = "the camera" if command is None else f"--from {command!r}"
+            reason = str(error).removeprefix("the picture: ").partition("; ")[0]
+            raise DataError(f"{source}: gave neither a picture nor the path of one ({reason})") from None
 
 
 def _check_label(config: AgentConfig, label: str) -> None:
@@ -65,8 +70,8 @@ def _committed(folder: Path, content: bytes) -> Path:
     with open_picture(Path("the picture"), io.BytesIO(content)) as image:
         try:
             image.load()
-        except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"the picture is cut short or damaged ({error}); try again") from None
+        except Exception as error:  # what a decoder makes of damaged bytes
+            raise DataError(f"the picture is cut short or damaged ({error})") from None
         suffix = SUFFIXES.get(image.format, f".{str(image.format).lower()}")
     stem = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
     path = folder / f"{stem}{suffix}"

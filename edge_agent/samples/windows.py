@@ -107,7 +107,7 @@ def _table(
     columns = _columns(file, names, spec)
     window, stride = spec.window or 1, spec.stride or spec.window or 1
     recent: deque[list[float]] = deque(maxlen=window)
-    length, label, bad = 0, "", 0  # of the run of one label
+    length, longest, label, bad = 0, 0, "", 0  # of the run of one label
     for row_number, row in enumerate(rows, 2):
         values = _values(row, columns, names)
         if isinstance(values, str):
@@ -118,11 +118,15 @@ def _table(
             continue
         own = whole if whole is not None else _label(row, columns)
         length, label = (length + 1 if own == label else 1), own
+        longest = max(longest, length)
         recent.append(values)
         if length >= window and (length - window) % stride == 0:
             place = array("f", (value for channel in zip(*recent, strict=True) for value in channel))
             name = f"{printable(file.name)}, row {row_number - window + 1}"
             yield Entry(name, label or None, digest_bytes(memoryview(place).cast("B")), mtime, place)
+    if 0 < longest < window:
+        text = f"no window: at most {longest} rows of one label follow each other, [data] window is {window}"
+        listing.passed_over[printable(file.name)] = text
     if bad > MOST_REJECTED:
         listing.rejected[printable(file.name)] = f"{bad} rows with a cell that is no finite number; {CHANNELS}"
 

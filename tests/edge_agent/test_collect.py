@@ -47,7 +47,7 @@ def test_a_command_prints_a_picture_or_the_path_of_one(config: AgentConfig, tmp_
     ("command", "message"),
     [
         ("false", "false: exit code 1: it printed nothing"),
-        ("echo hello", "the picture: not a readable picture"),
+        ("echo hello", r"--from 'echo hello': gave neither a picture nor the path of one \(not a readable picture"),
         ("no-such-command-here", "is it installed"),
         ("'", "No closing quotation"),
         (f"{sys.executable} -c 'import sys; sys.exit(\"no camera\")'", "no camera"),

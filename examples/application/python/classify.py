@@ -28,7 +28,9 @@ def main(folder: str, *pictures: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("classify.py: usage: classify.py FOLDER [--watch] PICTURE ...")
     try:
         main(*sys.argv[1:])
-    except (EdgestillError, TypeError) as error:
+    except EdgestillError as error:
         sys.exit(f"classify.py: {error}")

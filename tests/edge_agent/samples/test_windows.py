@@ -53,6 +53,16 @@ def test_what_is_no_table_is_listed_with_the_reason(tmp_path: Path) -> None:
     assert {entry.name: entry.label for entry in found.entries if entry.label} == {"a.csv, row 2": "dog"}
 
 
+def test_a_table_without_a_whole_window_says_why(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "x,label", "1,a", "2,a", "3,b", "4,b", "5,b")
+    found = windows(path, window=4)
+    assert (found.entries, found.passed_over) == (
+        [],
+        {"a.csv": "no window: at most 3 rows of one label follow each other, [data] window is 4"},
+    )
+    assert windows(path, window=3).passed_over == {}
+
+
 def test_windows_are_channels_first_and_stay_when_rows_are_appended(tmp_path: Path) -> None:
     rows = [f"{i},{10 * i},walk" for i in range(6)] + [f"{i},{10 * i},run" for i in range(6, 11)]
     path = write(tmp_path / "a.csv", "x,y,label", *rows)

@@ -74,6 +74,7 @@ def test_python_tells_in_one_line_what_is_wrong(board: Path) -> None:
         )
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert done.stderr.startswith("classify.py: ")
+    assert done.stderr == "classify.py: usage: classify.py FOLDER [--watch] PICTURE ...\n"
 
 
 @pytest.mark.slow  # fetches a package of 200 MB
