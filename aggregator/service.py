@@ -105,6 +105,8 @@ class Service:
             blobs=self.blobs,
             ca=None if tls is None else tls.ca,
             learn=self.gate.learn,
+            state=self.config.state,
+            clock=self.now,
         )
 
     def _make_inbox(self) -> Inbox:
@@ -157,6 +159,7 @@ class Service:
                 lambda: self.conductor.feed(Tick(self.now())),
                 self._say,
                 self.downlink.desired.keep,
+                self.downlink.upgrades.keep,
                 self.notes.keep,
                 self.installs.keep,
                 self._watch_floods,
@@ -185,6 +188,7 @@ class Service:
             self.inbox.desk.flush()
             self.inbox.desk.uploads.save()
             self.downlink.desired.keep()
+            self.downlink.upgrades.keep()
             self.notes.keep(at_once=True)
             self.installs.keep(at_once=True)
         until = time.monotonic() + GOODBYE_S

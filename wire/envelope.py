@@ -69,6 +69,8 @@ Kind: TypeAlias = Literal[
     "desired",
     "reported",
     "installing",
+    "upgrade",
+    "upgraded",
     "enrol",
     "enrolled",
     "update",

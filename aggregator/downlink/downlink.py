@@ -1,4 +1,4 @@
-"""All that the aggregator publishes: models and instructions, settings of devices, answers to boards that enrol."""
+"""All that the aggregator publishes: models and instructions, settings and upgrades of devices, answers to boards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from aggregator.downlink.device_settings import SET, DesiredSettings
 from aggregator.downlink.enrolment import ENROL, Enrolments
 from aggregator.downlink.publisher import Publisher
+from aggregator.downlink.upgrades import ABORT, UPGRADE, Upgrades
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Command
@@ -29,10 +30,13 @@ class Downlink:
         blobs: Blobs,
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
+        state: Path,
+        clock: Callable[[], float],
     ) -> None:
         """`ca` is the authority that certifies boards at enrolment; `learn` is called with approved boards."""
         self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
         self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
+        self.upgrades = Upgrades(publish, key=key, fleet=fleet, journal=journal, folder=state, clock=clock)
         self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
 
     def forget(self) -> None:
@@ -40,16 +44,20 @@ class Downlink:
         self.publisher.forget()
         self.desired.forget()
         self.enrolments.forget()
+        self.upgrades.forget()
 
     def say(self) -> None:
         """Publish pending settings and answers; models and instructions are derived from the round."""
         self.desired.say()
         self.enrolments.say()
+        self.upgrades.say()
 
     def run(self, command: Command, now: float) -> bool:
-        """Execute a command of the operator about settings or enrolment; False if it is about something else."""
+        """Execute a command of the operator about settings, enrolment or upgrades; False if it is not for us."""
         if command.verb == SET:
             self.desired.run(command, now)
         elif command.verb == ENROL:
             self.enrolments.run(command)
-        return command.verb in (SET, ENROL)
+        elif command.verb in (UPGRADE, ABORT):
+            self.upgrades.run(command, now)
+        return command.verb in (SET, ENROL, UPGRADE, ABORT)

@@ -70,9 +70,9 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
     own = connected(Link(fleet.kit("pi-01"), client_id="pi-01", filters=list(agent_filters("garden", "pi-01"))))
     spied = [f"{BASE}/pi-01/job", f"{BASE}/pi-01/state", f"{BASE}/pi-01/up/#", f"{BASE}/#", f"{BASE}/pi-02/job"]
     curious = connected(Link(fleet.kit("pi-02"), client_id="pi-02", filters=spied))
-    for leaf in ("about", "metrics", "installing", "up"):
+    for leaf in ("about", "metrics", "installing", "upgraded", "up"):
         assert own.publish(f"{BASE}/pi-01/{leaf}", b"mine")
-    assert [m.payload for m in messages(aggregator, 4)] == [b"mine"] * 4
+    assert [m.payload for m in messages(aggregator, 5)] == [b"mine"] * 5
     for topic in (
         "pi-01/predict",
         "pi-01/predicted",
