@@ -24,6 +24,7 @@ COLUMNS: Mapping[str, str] = {
     "state": "state",
     "prototype": "prototype",
     "board": "board",
+    "version": "version",
     "seen": "last heard of",
     "accepted": "accepted",
     "late": "late",
@@ -138,7 +139,16 @@ def _row(found: Mapping[str, Any], now: float) -> dict[str, Any]:
         "weight": fused.get("weight"),
         "score": fused.get("score"),
         "excluded": fused.get("screened") or "",
+        "upgrade_note": _upgrade_note(found),
     }
+
+
+def _upgrade_note(found: Mapping[str, Any]) -> str:
+    """How far the update of a device is; nothing once it has committed."""
+    if found["upgrade"] in ("", "committed"):
+        return ""
+    reason = found["upgrade_reason"]
+    return f"update to {found['upgrade_to']}: {found['upgrade']}{': ' * bool(reason)}{reason}"
 
 
 def device(config: FleetConfig, name: str) -> dict[str, Any]:
