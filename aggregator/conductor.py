@@ -204,7 +204,8 @@ class Conductor:
     def _collect(self) -> None:
         """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
         try:
-            self.prune(self.config.models)
+            if self.config.models.last is not None:
+                self.prune(self.config.models)
             self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
         except (OSError, sqlite3.Error) as error:
             log.warning("old blobs cannot be removed: %s", error)
