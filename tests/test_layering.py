@@ -17,8 +17,8 @@ ORDER = [
     "models",
     "edge_agent",
     "aggregator",
-    "fleet",
     "firmware_configs",
+    "fleet",
     "edgestill",
 ]
 FORBIDDEN = {("aggregator", "edge_agent"), ("edge_agent", "aggregator")}

@@ -1,4 +1,4 @@
-"""All that the aggregator publishes: models and instructions, settings and upgrades of devices, answers to boards."""
+"""All that the aggregator publishes: models, instructions, settings, upgrades, requests for logs, answers to boards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aggregator.downlink.device_settings import SET, DesiredSettings
 from aggregator.downlink.enrolment import ENROL, Enrolments
+from aggregator.downlink.log_requests import LOG, LogRequests
 from aggregator.downlink.publisher import Publisher
 from aggregator.downlink.upgrades import ABORT, UPGRADE, Upgrades
 from aggregator.storage.blobs import Blobs
@@ -28,15 +29,20 @@ class Downlink:
         fleet: str,
         journal: Journal,
         blobs: Blobs,
+        tails: Path,
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
         state: Path,
         clock: Callable[[], float],
     ) -> None:
-        """`ca` is the authority that certifies boards at enrolment; `learn` is called with approved boards."""
+        """`tails` is the folder of devices' logs, `ca` the authority that certifies boards at enrolment.
+
+        `learn` is called with approved boards.
+        """
         self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
         self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
         self.upgrades = Upgrades(publish, key=key, fleet=fleet, journal=journal, folder=state, clock=clock)
+        self.log_requests = LogRequests(publish, key=key, fleet=fleet, journal=journal, folder=tails)
         self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
 
     def forget(self) -> None:
@@ -53,11 +59,13 @@ class Downlink:
         self.upgrades.say()
 
     def run(self, command: Command, now: float) -> bool:
-        """Execute a command of the operator about settings, enrolment or upgrades; False if it is not for us."""
+        """Execute a command of the operator about settings, enrolment, upgrades or logs; False if it is not for us."""
         if command.verb == SET:
             self.desired.run(command, now)
         elif command.verb == ENROL:
             self.enrolments.run(command)
         elif command.verb in (UPGRADE, ABORT):
             self.upgrades.run(command, now)
-        return command.verb in (SET, ENROL, UPGRADE, ABORT)
+        elif command.verb == LOG:
+            self.log_requests.run(command, now)
+        return command.verb in (SET, ENROL, UPGRADE, ABORT, LOG)

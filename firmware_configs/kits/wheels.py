@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -47,11 +46,6 @@ class WheelStore:
         if sha256 not in self._whole and path.is_file() and file_digest(path) == sha256:
             self._whole.add(sha256)
         return sha256 in self._whole and path.is_file()
-
-    def unpacked(self, wheel: Locked) -> int:
-        """Bytes of a wheel that is there once it is installed."""
-        with zipfile.ZipFile(self.path(wheel.file, wheel.sha256)) as archive:
-            return sum(entry.file_size for entry in archive.infolist())
 
     def put(self, wheel: Wheel) -> Locked:
         """Keep a wheel that was made here."""

@@ -189,7 +189,7 @@ def _targets(
         new = {n: w for n, w in made.wheels.items() if w.sha256 not in there or w.sha256 == edgestill.sha256}
         travels = {} if manifest.fetch is not None else {n: w for n, w in new.items() if n in made.carried}
         carried |= {wheel.file: wheel for wheel in travels.values()}
-        found.append(_target(manifest, made, devices, new, torch, sets.store))
+        found.append(_target(manifest, made, devices, new, torch, sets))
     return found, carried
 
 
@@ -199,14 +199,14 @@ def _target(
     devices: Sequence[DevicePlan],
     new: Mapping[str, Locked],
     torch: TorchSource | None,
-    store: WheelStore,
+    sets: WheelSets,
 ) -> BundleTarget:
-    paths = {wheel.file: store.path(wheel.file, wheel.sha256) for wheel in made.wheels.values()}
+    paths = {wheel.file: sets.store.path(wheel.file, wheel.sha256) for wheel in made.wheels.values()}
     fetched = manifest.fetch is not None
     return BundleTarget.of(
         made,
         [device.id for device in devices],
-        unpacked=sum(store.unpacked(wheel) for wheel in new.values() if paths[wheel.file].is_file()),
+        unpacked=sets.installed(wheel for wheel in new.values() if paths[wheel.file].is_file()),
         others={w.file: {"sha256": w.sha256, "bytes": paths[w.file].stat().st_size} for w in made.wheels.values()}
         if fetched
         else {},

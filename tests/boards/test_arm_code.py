@@ -129,5 +129,6 @@ def test_unit_tests_of_what_boards_run_pass_as_aarch64_code(full: Path, tmp_path
     checkout.mkdir()
     for name in ("tests", "pyproject.toml"):
         subprocess.run(["cp", "-a", "--parents", name, str(checkout)], check=True, cwd=ROOT)
-    said = chroot(full, "/bin/sh", "-c", f"cd /checkout && {python} -m pytest -q -p no:cacheprovider {' '.join(TESTS)}")
+    command = f"cd /checkout && {python} -m pytest -q -p no:cacheprovider {' '.join(TESTS)}"
+    said = chroot(full, "/bin/sh", "-c", command, EDGESTILL_TEST_SLOWER="20")
     assert " passed" in said.splitlines()[-1]
