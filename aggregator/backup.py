@@ -3,7 +3,7 @@
     backup.json              format, fleet, schema, round, and the SHA-256 of every file that is not a blob
     journal.db               a snapshot by SQLite's own backup
     memory/N.safetensors     the recipe's memory
-    blobs/DIGEST             every model, and the stored updates that the journal names
+    blobs/DIGEST             every model that is not pruned, and the stored updates that the journal names
 
 It is an uncompressed tar file: models and updates hardly compress. It contains no key. A restored fleet begins a new
 epoch, so that agents that have seen later rounds follow it (docs/protocol.md).
@@ -78,7 +78,8 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
     try:
         last = journal.last_round()
         closed = _last_closed(journal)
-        models = {model.digest for model in journal.models()}
+        pruned = journal.pruned()
+        models = {model.digest for model in journal.models() if model.number not in pruned}
         needed = {model.digest for model in journal.current().values()}
         if last is not None and last.phase in ("open", "fusing"):
             needed |= {row.digest for row in journal.updates(last.number)}

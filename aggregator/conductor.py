@@ -12,10 +12,12 @@ journal, and the caller retries.
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.config.tables import ModelsConfig
 from aggregator.downlink.instructions import instructions, named_artifacts
 from aggregator.downlink.publisher import Publisher
 from aggregator.fusing import Fusing
@@ -45,6 +47,7 @@ from aggregator.rounds.events import (
 from aggregator.rounds.restore import restore, rules_of
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
+from aggregator.storage.retention import to_prune
 from aggregator.storage.rows import Invitation, RoundRow
 from aggregator.worker.supervisor import WorkerProcess
 from core.crashpoints import reach
@@ -199,11 +202,27 @@ class Conductor:
                 log.info("no further round: %s", reason)
 
     def _collect(self) -> None:
-        """Remove unreferenced blobs; those that cannot be removed now are removed later."""
+        """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
         try:
+            if self.config.models.last is not None:
+                self.prune(self.config.models)
             self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             log.warning("old blobs cannot be removed: %s", error)
+
+    def prune(self, policy: ModelsConfig, record: Callable[[int, int], None] = lambda *_: None) -> None:
+        """Mark the models that the policy gives up; `record` writes their number and bytes in the same transaction."""
+        journal = self.journal
+        pruned = journal.pruned()
+        models = [model for model in journal.models() if model.number not in pruned]
+        kept = journal.pins() | journal.needed_models(self.config.keep_rounds)
+        gone = to_prune(models, kept, policy)
+        with journal.transaction():
+            if gone:
+                journal.prune(model.number for model in gone)
+            record(len(gone), sum(model.size for model in gone))
+        if gone:
+            log.info("%d models are no longer kept: numbers %s", len(gone), _some([str(m.number) for m in gone]))
 
     def _record_open(self, action: Open) -> None:
         models = self.journal.current()

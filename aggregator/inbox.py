@@ -21,7 +21,7 @@ from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored, Thro
 from aggregator.storage.rows import UpdateRow, data_text
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
 from wire.board_reports import LogTail, Telemetry
-from wire.messages import COMPUTE, About, DataState, Installing, Metrics, Rejected, Reported, State
+from wire.messages import COMPUTE, About, DataState, Installing, Metrics, Rejected, Reported, State, Upgraded
 from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
 from wire.uplink import addressed
@@ -156,6 +156,8 @@ class Inbox:
                 self._not_installed(device, report)
             case Reported() as reported:
                 self._downlink.desired.heard(device, reported)
+            case Upgraded() as upgraded:
+                self._downlink.upgrades.heard(device, upgraded)
             case Telemetry() as telemetry:
                 self._telemetry.heard(device, telemetry)
                 self._notes.note(device)
@@ -192,6 +194,7 @@ class Inbox:
         waiting = bool(data.waiting)
         if before is None or (before.prototype, before.waiting) != (about.prototype, waiting):  # else nothing follows
             self._conductor.feed(AboutHeard(device, about.prototype, waiting))
+        self._downlink.upgrades.introduced(device, about.versions)
         self._downlink.publisher.reads_codes(device, READS_CODES in about.versions.items())
         unknown = about.prototype not in self._config.prototypes
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):

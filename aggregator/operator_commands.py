@@ -1,4 +1,5 @@
-"""Commands that other processes leave in the journal: pause, resume, stop, skip, revoke, allow, rollback.
+"""Commands that other processes leave in the journal: pause, resume, stop, skip, revoke, allow,
+rollback, prune, pin, unpin.
 
 Each works in every phase of a round. Its answer, its changes and the resulting actions of the round engine are recorded
 in one transaction.
@@ -8,10 +9,13 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from aggregator.conductor import Conductor
+from aggregator.config.tables import ModelsConfig
 from aggregator.intake.transfers import Uploads
 from aggregator.rounds.events import Allowed, Pause, Resume, Revoked, RolledBack, Skip, Stop
-from aggregator.storage.models import roll_back
+from aggregator.storage.models import roll_back, stored_model
 from aggregator.storage.rows import Command
 from core.errors import ConfigError, EdgestillError
 
@@ -57,6 +61,19 @@ def _run(command: Command, conductor: Conductor, uploads: Uploads) -> None:
 
         conductor.feed(Revoked(name) if revoked else Allowed(name), note_revoked)
         uploads.drop_device(name)
+    elif command.verb == "prune":
+        policy = msgspec.json.decode(name, type=ModelsConfig)
+
+        def note_pruned(count: int, size: int) -> None:
+            journal.answer(command.id, f"{count} models pruned, {size:,} bytes")
+
+        conductor.prune(policy, note_pruned)
+        conductor.blobs.collect(journal.named_blobs(conductor.config.keep_rounds))
+    elif command.verb in ("pin", "unpin"):
+        model = stored_model(journal, name)
+        with journal.transaction():
+            journal.set_pin(model.digest, command.verb == "pin")
+            journal.answer(command.id, f"model {model.number} of {model.prototype}: {command.verb}ned")
     elif command.verb == "rollback":
         conductor.feed(RolledBack(), lambda: _roll_back(command, conductor))
     else:

@@ -120,6 +120,8 @@ class Service:
             tails=self.config.state / TAILS,
             ca=None if tls is None else tls.ca,
             learn=self.gate.learn,
+            state=self.config.state,
+            clock=self.now,
         )
 
     def _make_inbox(self) -> Inbox:
@@ -180,6 +182,7 @@ class Service:
                 lambda: self.conductor.feed(Tick(self.now())),
                 self._say,
                 self.downlink.desired.keep,
+                self.downlink.upgrades.keep,
                 self.notes.keep,
                 self.installs.keep,
                 self.telemetry.keep,
@@ -209,6 +212,7 @@ class Service:
             self.inbox.desk.flush()
             self.inbox.desk.uploads.save()
             self.downlink.desired.keep()
+            self.downlink.upgrades.keep()
             self.notes.keep(at_once=True)
             self.installs.keep(at_once=True)
             self.telemetry.keep(at_once=True)

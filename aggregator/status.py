@@ -19,7 +19,9 @@ from typing import Any
 import msgspec
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.downlink.upgrades import device_software
 from aggregator.failed_installs import failed_installs
+from aggregator.monitoring.disk import disk_use
 from aggregator.monitoring.telemetry import read_telemetry
 from aggregator.monitoring.waiting import waiting_for
 from aggregator.storage.journal import Journal
@@ -38,6 +40,9 @@ __all__ = [
     "round_facts",
     "write_status",
 ]
+
+
+SOFTWARE = ("version", "upgrade", "upgrade_reason", "upgrade_to")
 
 
 @contextmanager
@@ -80,7 +85,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         completed = journal.completed()
         fused = last_report(journal).get("devices", {})
         known = fused, limited_devices(config.state), journal.newest_metrics(), device_problems(journal)
-        failed = failed_installs(journal)
+        failed, software = failed_installs(journal), device_software(journal, time.time())
         rows = {row.id: row for row in journal.devices()}
         rows |= {name: DeviceRow(id=name) for name in failed if name not in rows}
         facts: dict[str, Any] = {
@@ -95,12 +100,13 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
             "models": {name: _model_facts(m) for name, m in journal.current().items()},
-            "devices": [device_facts(row, *known, failed) for row in rows.values()],
+            "devices": [device_facts(row, *known, failed, software) for row in rows.values()],
             "devices_configured": len(config.devices),
             "refusals": [
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
             ],
             "min_devices": config.round.min_devices,
+            "disk": disk_use(config, journal),
             "throttled": config.round.throttled,
         }
         telemetry = read_telemetry(config.state, time.time())
@@ -118,14 +124,16 @@ def device_facts(
     metrics: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
     problems: Mapping[str, str] = MappingProxyType({}),
     failed: Mapping[str, str] = MappingProxyType({}),
+    software: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """One device, as `edgestill status --json` and `edgestill device list --json` print it.
 
     `fused` is the report of the last fused round on each device's update: its weight, score, and why it was excluded;
     `limited` the number of messages dropped unread of each device over its budget; `metrics` the training metrics of
-    each; `problems` why devices have given up the last round; `failed` why boards could not install their agent.
-    `state` is one word: revoked, installing, muted, or the status. `own_accuracy` is that of the board's model on its
-    held-out samples, as reported; `other_extractor` is set of a light device whose extractor is not the fleet's.
+    each; `problems` why devices have given up the last round; `failed` why boards could not install their agent;
+    `software` the version of edgestill, and how far its upgrade is. `state` is one word: revoked, installing, muted, or
+    the status. `own_accuracy` is that of the board's model on its held-out samples, as reported; `other_extractor` is
+    set of a light device whose extractor is not the fleet's.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
     state = row.state(time.time())
@@ -139,6 +147,7 @@ def device_facts(
         "other_extractor": metrics.get(row.id, {}).get("other_extractor", 0) > 0,
         "problem": problems.get(row.id, ""),
         "installing": failed.get(row.id, ""),
+        **{name: software.get(row.id, {}).get(name, "") for name in SOFTWARE},
     }
 
 

@@ -63,6 +63,7 @@ class DeviceConfig(Settings, frozen=True, kw_only=True):
     state_dir: Path
     board: str = "unknown"
     cache_mb: Annotated[int, within(1, MEGABYTES.most, "bound of the received models kept on disk")] = 256
+    upgrades: Annotated[Path, Meta(description="where the installer of upgrades says how far it is")] | None = None
     telemetry_s: Annotated[
         float, within(0, SECONDS.most, "between two reports of a working device on its progress and board; 0: none")
     ] = 10.0

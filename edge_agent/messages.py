@@ -12,7 +12,7 @@ from wire.codec import decode_ack, decode_instruction, decode_message, encode_me
 from wire.envelope import WITH_TASK, Kind, open_envelope, seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey
-from wire.messages import About, Desired, Job, Message, Metrics, Reported, State
+from wire.messages import About, Desired, Job, Message, Metrics, Reported, State, Upgrade, Upgraded
 from wire.topics import DeviceTopic, Leaf, ModelChunk
 
 __all__ = ["MAX_SMALL", "Mail"]
@@ -75,6 +75,14 @@ class Mail:
     def reported(self, reported: Reported) -> tuple[str, bytes]:
         """Topic and payload."""
         return self.topic("reported"), self._seal(reported, "reported")
+
+    def upgraded(self, upgraded: Upgraded) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("upgraded"), self._seal(upgraded, "upgraded")
+
+    def read_upgrade(self, payload: bytes) -> Upgrade:
+        """The message on the upgrade topic; `WireError` if not signed by the aggregator."""
+        return decode_message(self._open(payload, "upgrade"), Upgrade)
 
     def read_desired(self, payload: bytes) -> Desired:
         """The message on the desired topic; `WireError` if not signed by the aggregator for this device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from core.crashpoints import reach
 from core.newest_lines import NewestLines
@@ -26,8 +27,11 @@ METRICS_EXPIRY_S = 600  # where the broker knows MQTT 5
 class Reports:
     """Messages of one session; counts the bytes that metrics tell."""
 
-    def __init__(self, mail: Mail, link: Link, session: int) -> None:
-        self._mail, self._link, self._session = mail, link, session
+    def __init__(
+        self, mail: Mail, link: Link, session: int, abilities: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`abilities` are announced with the versions."""
+        self._mail, self._link, self._session, self._abilities = mail, link, session, abilities
         self._survey: Survey | None = None
         self._told: tuple[object, ...] = ()  # of samples, when they were last announced
         self._asked = 0  # the number of the last request for the log
@@ -58,7 +62,7 @@ class Reports:
             precision=str(config.precision),
             label_counts=counts,
             noised=_private(config.data),
-            versions={**versions(), **self._compute(), READS_CODES[0]: READS_CODES[1]},
+            versions={**versions(), **self._compute(), READS_CODES[0]: READS_CODES[1], **self._abilities},
             data=state,
         )
         for topic, payload in (self._online(), self._mail.about(about)):

@@ -6,6 +6,7 @@ decides is done in its order, and what comes of it (`Fetched`, `TrainingDone`, .
     edge_agent/trainings.py     the training child, and what it leaves
     edge_agent/reports.py       what the agent tells of itself
     edge_agent/predictions.py   requests for predictions, if the device answers them
+    edge_agent/upgrades.py      other versions of edgestill
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ from edge_agent.state.published import Published
 from edge_agent.state.store import Store
 from edge_agent.telemetry import TelemetryReports
 from edge_agent.trainings import Trainings
+from edge_agent.upgrades import Upgrades
 from transport import link as transport
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import Job, Offer, State
@@ -104,7 +106,8 @@ class Service:
             filters=agent_filters(config.fleet, config.device),
             will=self._mail.state(State(status="lost", session=self._session)),
         )
-        self._reports = Reports(self._mail, self._link, self._session)
+        self._upgrades = Upgrades(config.upgrades, config.state_dir, mail=self._mail, link=self._link)
+        self._reports = Reports(self._mail, self._link, self._session, self._upgrades.announced)
         self._reports.samples(survey, config.data)
         self._telemetry = TelemetryReports(config.telemetry_s, lambda: board_state(config.state_dir))
         self._log = NewestLines(config.log_lines)
@@ -158,11 +161,13 @@ class Service:
                 self._settings_connected()
                 self._link.subscribe([self._mail.topic("ask")])
                 self._telemetry.again()
+                self._upgrades.connected()
                 if self.config.predict.mqtt:
                     self._link.subscribe([self._mail.topic("predict")])
             case transport.Disconnected():
                 notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
+                self._upgrades.disconnected()
             case transport.Received(topic, payload, retained):
                 self._reports.bytes_down += len(payload)
                 self._receive(topic, payload, retained)
@@ -176,6 +181,7 @@ class Service:
         """What could not be done when it was due: a full disk, a helper that was killed."""
         try:
             self._following.retry(time.monotonic())
+            self._upgrades.poll(time.monotonic())
         except OSError as error:
             self._disk_trouble(error)
         survey = self._samples.poll(time.monotonic())
@@ -205,7 +211,7 @@ class Service:
     def _patience(self) -> float:
         now = time.monotonic()
         busy = self._trainings.busy or self._samples.busy or self._predictions.busy
-        wait = min(self._agent.due - now, BUSY_S if busy else IDLE_S)
+        wait = min(self._agent.due - now, self._upgrades.due - now, BUSY_S if busy else IDLE_S)
         if self._agent.online:
             wait = min(wait, self._telemetry.due - now)
         return max(min(wait, self._heartbeat.due - now), 0.0)
@@ -233,7 +239,14 @@ class Service:
                 case DeviceTopic(of, to, "ack") if (of, to) == (fleet, device):
                     self._feed(self._mail.read_ack(payload))
                 case DeviceTopic(of, to, "state") if (of, to) == (fleet, device) and payload:
-                    self._reports.contradict(self._mail.read_state(payload))
+                    said = self._mail.read_state(payload)
+                    self._reports.contradict(said)
+                    if (said.status, said.session) == ("online", self._session):
+                        self._upgrades.heard_self()
+                case DeviceTopic(of, to, "upgrade") if (of, to) == (fleet, device):
+                    self._upgrades.offered(payload)
+                case ModelChunk(_, digest, _) if digest in self._upgrades.needed and payload:
+                    self._upgrades.chunk(digest, payload)
                 case DeviceTopic(of, to, "desired") if (of, to) == (fleet, device) and payload:
                     if self._settings.take(self._mail.read_desired(payload)):
                         self._use_settings()

@@ -46,6 +46,7 @@ from firmware_configs.kits.kit import KitFetch
 from firmware_configs.kits.resolve import Target
 from firmware_configs.kits.torch_source import TorchSource, torch_source
 from firmware_configs.kits.unit import MODEL_DIR
+from firmware_configs.kits.upgrades.installer import STATUS_DIR
 from firmware_configs.secrets import Wifi, read_wifi
 from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
@@ -333,6 +334,7 @@ def _devices(
         for name in _ids(group):
             check_device(name)
             agent = {"fleet": common["fleet"], "device": name, **tables["agent"]}
+            agent |= {"upgrades": STATUS_DIR} if own.wheels != "none" else {}
             yield DevicePlan(
                 id=name,
                 group=group.name,

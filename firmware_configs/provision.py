@@ -46,6 +46,7 @@ from firmware_configs.kits.install import Install, install_script
 from firmware_configs.kits.kit import MANIFEST, MAX_FILE, Kit, KitFile, load_kit, recover_kit, write_kit
 from firmware_configs.kits.unit import NAME as UNIT
 from firmware_configs.kits.unit import unit
+from firmware_configs.kits.upgrades.installer import upgrader_files
 from firmware_configs.kits.wheel_set import WheelSet, WheelSets
 from firmware_configs.kits.wheels import STORE, WheelStore
 from firmware_configs.manifest import DevicePlan, Manifest
@@ -276,6 +277,9 @@ def _files(
         **{f"locks/py{made.target.python}.txt": KitFile(made.lock().encode()) for made in sets.values()},
         UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
     }
+    if run.manifest.wheels != "none":  # else packages are not edgestill's to install
+        own, key = device.tables["agent"], run.kit_key.public_key()
+        files |= upgrader_files(run.manifest.fleet, device.id, state_dir=own["state_dir"], key=key)
     if run.manifest.fetch is not None:
         files["fetch_wheels.py"] = KitFile(read_regular(fetch_wheels.__file__, MAX_FILE))
     if device.graph is not None:

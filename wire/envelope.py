@@ -72,6 +72,8 @@ Kind: TypeAlias = Literal[
     "desired",
     "reported",
     "installing",
+    "upgrade",
+    "upgraded",
     "enrol",
     "enrolled",
     "update",

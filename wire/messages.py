@@ -17,6 +17,8 @@ the code of a `Rejected`, it is sent only to a reader that has announced support
     Desired    down  settings that a device should apply
     Reported   up    which of them it applied or refused
     Installing up    why a board could not install its agent
+    Upgrade    down  another version of edgestill to install
+    Upgraded   up    how far that is
     Enrol      up    a board requests its certificate, see `wire/enrolment.py`
     Enrolled   down  the answer
         UpdateHeader     precedes the tensors of an update, see `wire/headers.py`
@@ -39,6 +41,7 @@ __all__ = [
     "COMPUTE",
     "MAX_COUNT",
     "MODEL_STAYS",
+    "TAKES_UPGRADES",
     "About",
     "Accepted",
     "Ack",
@@ -60,6 +63,9 @@ __all__ = [
     "Task",
     "UpdateHeader",
     "UpdateKind",
+    "Upgrade",
+    "UpgradePhase",
+    "Upgraded",
 ]
 
 Id: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,48}\Z")]
@@ -85,6 +91,10 @@ MAX_CLASS_NAMES = 24 * 1024  # bytes of all class names: a header has 64 KiB for
 UpdateKind = Literal["state", "delta", "predictor", "onnx", "logits", "none"]
 #: Key of `About.versions`: the compute device of the last training, such as `cuda:0 (Orin)`.
 COMPUTE = "compute"
+#: Key and value of `About.versions`: the device can install another version by itself. Another value says why not.
+TAKES_UPGRADES = ("upgrade", "1")
+#: Of an upgrade on a device, in order; the last three are final.
+UpgradePhase = Literal["fetching", "installing", "trial", "committed", "back", "refused"]
 #: Kinds without any tensor of a model: the device keeps its own model.
 MODEL_STAYS: tuple[UpdateKind, ...] = ("logits", "none")
 
@@ -270,6 +280,30 @@ class Installing(Message, frozen=True, kw_only=True, tag="installing"):
 
     number: Positive
     reason: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Upgrade(Message, frozen=True, kw_only=True, tag="upgrade"):
+    """Another version of edgestill for this device: install this bundle (firmware_configs/kits/upgrades/bundle.py).
+
+    It is sent only to agents whose `About.versions` has `TAKES_UPGRADES`. It names its device, because otherwise one
+    signature would be valid for every device. The bundle carries a signature of its own, by a key that the aggregator
+    does not have; its number only increases, so that a replayed message brings no older version back.
+    """
+
+    device: Id
+    number: Annotated[int, Meta(ge=1, le=2**53)]  # of the bundle
+    bundle: Digest
+    version: Text
+
+
+class Upgraded(Message, frozen=True, kw_only=True, tag="upgraded"):
+    """How far an upgrade is; sent only by devices that were offered one."""
+
+    number: Annotated[int, Meta(ge=1, le=2**53)]
+    phase: UpgradePhase
+    version: Text  # of the agent that says so
+    reason: Text = ""  # of going back, or of a refusal
+    progress: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of the transfer
 
 
 class Enrol(Message, frozen=True, kw_only=True, tag="enrol"):

@@ -11,6 +11,8 @@
     edgestill/1/{fleet}/{device}/desired                 down, retained: settings
     edgestill/1/{fleet}/{device}/reported                up, retained: which were applied
     edgestill/1/{fleet}/{device}/installing              up: why a board could not install its agent
+    edgestill/1/{fleet}/{device}/upgrade                 down, retained: another version of edgestill to install
+    edgestill/1/{fleet}/{device}/upgraded                up, retained: how far that is
     edgestill/1/{fleet}/{device}/enrol                   up: a board that has no certificate yet
     edgestill/1/{fleet}/{device}/enrolled                down, retained until it is online: the answer
     edgestill/1/{fleet}/{device}/predict                 down: a request for predictions, if the device answers them
@@ -65,6 +67,8 @@ Leaf = Literal[
     "desired",
     "reported",
     "installing",
+    "upgrade",
+    "upgraded",
     "enrol",
     "enrolled",
     "predict",
@@ -151,7 +155,7 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
     """The initial subscriptions of a device; chunks of artifacts follow when jobs name them.
 
     They include its own state: the will of a broken connection may arrive after the next connection's `online`.
-    `desired` and `ask` are subscribed to separately, after connecting: an older access list may refuse them.
+    `desired`, `ask` and `upgrade` are subscribed to after connecting: an older access list may refuse them.
     """
     return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
@@ -159,7 +163,8 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """The subscriptions of the aggregator: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    ends = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "enrol", "up", "up/+/+")
+    reports = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "upgraded")
+    ends = (*reports, "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
 
 

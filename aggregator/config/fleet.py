@@ -20,6 +20,7 @@ from aggregator.config.tables import (
     ENV,
     FleetTables,
     LimitConfig,
+    ModelsConfig,
     MonitorConfig,
     RoundConfig,
     TaskConfig,
@@ -70,6 +71,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
     devices: Mapping[str, Ed25519PublicKey]
     limits: LimitConfig
     monitor: MonitorConfig
+    models: ModelsConfig = ModelsConfig()
     log: LogConfig
 
     @property
@@ -101,6 +103,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
             "fusion": self.fusion.to_json(),
             "devices": {name: public_key_hex(key) for name, key in sorted(self.devices.items())},
             "limits": plain(self.limits),
+            "models": plain(self.models),
             "monitor": plain(self.monitor),
             "log": plain(self.log),
         }
@@ -153,6 +156,7 @@ def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: A
         round=tables.round,
         hyper=_hyper(tables.train, tables.fleet.seed, fusion.recipe.local, path),
         fusion=fusion,
+        models=tables.models,
         monitor=tables.monitor,
         log=tables.log,
         **parts,

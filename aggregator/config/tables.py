@@ -30,6 +30,7 @@ __all__ = [
     "FleetTable",
     "FleetTables",
     "LimitConfig",
+    "ModelsConfig",
     "MonitorConfig",
     "PrototypesTable",
     "RoundConfig",
@@ -57,6 +58,18 @@ class StateTable(Settings, frozen=True, kw_only=True):
     dir: Path
     key: Path
     keep_rounds: Annotated[int, within(1, ROUNDS.most, "whose updates stay on disk after they were fused")] = 2
+
+
+class ModelsConfig(Settings, frozen=True, kw_only=True):
+    """The table [models]: which published models stay on disk; aggregator/storage/retention.py."""
+
+    last: Annotated[int, within(1, ROUNDS.most, "newest models of each prototype; by default all")] | None = None
+    every: Annotated[int, within(1, ROUNDS.most, "and those of every so many rounds")] | None = None
+    best: Annotated[int, within(0, 1000, "and the most accurate ones of each prototype")] = 1
+
+    def __post_init__(self) -> None:
+        if self.last is None and self.every is not None:
+            raise ConfigError("'every' is given without 'last', so all models are kept; give 'last'")
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -201,6 +214,7 @@ class FleetTables(Settings, frozen=True, kw_only=True):
     prototypes: PrototypesTable
     round: RoundConfig
     train: LocalSettings
+    models: ModelsConfig
     monitor: MonitorConfig
     log: LogConfig
 

@@ -1,4 +1,4 @@
-"""All that the aggregator publishes: models, instructions, settings, requests for logs, answers to enrolling boards."""
+"""All that the aggregator publishes: models, instructions, settings, upgrades, requests for logs, answers to boards."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aggregator.downlink.device_settings import SET, DesiredSettings
 from aggregator.downlink.enrolment import ENROL, Enrolments
 from aggregator.downlink.log_requests import LOG, LogRequests
 from aggregator.downlink.publisher import Publisher
+from aggregator.downlink.upgrades import ABORT, UPGRADE, Upgrades
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Command
@@ -31,6 +32,8 @@ class Downlink:
         tails: Path,
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
+        state: Path,
+        clock: Callable[[], float],
     ) -> None:
         """`tails` is the folder of devices' logs, `ca` the authority that certifies boards at enrolment.
 
@@ -38,6 +41,7 @@ class Downlink:
         """
         self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
         self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
+        self.upgrades = Upgrades(publish, key=key, fleet=fleet, journal=journal, folder=state, clock=clock)
         self.log_requests = LogRequests(publish, key=key, fleet=fleet, journal=journal, folder=tails)
         self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
 
@@ -46,18 +50,22 @@ class Downlink:
         self.publisher.forget()
         self.desired.forget()
         self.enrolments.forget()
+        self.upgrades.forget()
 
     def say(self) -> None:
         """Publish pending settings and answers; models and instructions are derived from the round."""
         self.desired.say()
         self.enrolments.say()
+        self.upgrades.say()
 
     def run(self, command: Command, now: float) -> bool:
-        """Execute a command of the operator about settings, enrolment or logs; False if it is about something else."""
+        """Execute a command of the operator about settings, enrolment, upgrades or logs; False if it is not for us."""
         if command.verb == SET:
             self.desired.run(command, now)
         elif command.verb == ENROL:
             self.enrolments.run(command)
+        elif command.verb in (UPGRADE, ABORT):
+            self.upgrades.run(command, now)
         elif command.verb == LOG:
             self.log_requests.run(command, now)
-        return command.verb in (SET, ENROL, LOG)
+        return command.verb in (SET, ENROL, UPGRADE, ABORT, LOG)

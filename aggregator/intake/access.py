@@ -10,13 +10,13 @@ from wire.board_reports import LogTail, Telemetry
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import Ed25519PublicKey
-from wire.messages import About, Installing, Metrics, Reported, State
+from wire.messages import About, Installing, Metrics, Reported, State, Upgraded
 from wire.topics import DeviceTopic
 
 __all__ = ["Gate", "Spoken"]
 
 log = logging.getLogger("edgestill.aggregator")
-Spoken = State | About | Metrics | Telemetry | LogTail | Reported | Installing
+Spoken = State | About | Metrics | Telemetry | LogTail | Reported | Installing | Upgraded
 KINDS: dict[str, type[Spoken]] = {
     "state": State,
     "about": About,
@@ -25,6 +25,7 @@ KINDS: dict[str, type[Spoken]] = {
     "log": LogTail,
     "reported": Reported,
     "installing": Installing,
+    "upgraded": Upgraded,
 }
 MAX_BYTES = 256 * 1024  # of a device's report
 

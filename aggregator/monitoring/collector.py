@@ -18,7 +18,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from aggregator.config.fleet import FleetConfig
+from aggregator.downlink.rollout import STAGES
+from aggregator.downlink.upgrades import device_software
 from aggregator.monitoring.certificates import certificate_ends
+from aggregator.monitoring.disk import disk_use
 from aggregator.monitoring.live import Live
 from aggregator.monitoring.telemetry import read_telemetry
 from aggregator.rounds.engine import Phase
@@ -28,6 +31,7 @@ from aggregator.storage.rows import DeviceRow
 __all__ = ["FleetCollector", "fleet_registry"]
 
 Clock: TypeAlias = Callable[[], float]
+VERSIONS = 20  # that are labels of their own: devices say what their version is
 #: What boards report: the end of the metric's name, its text, the key, and what makes base units of it.
 BOARD: dict[str, tuple[str, str, float]] = {
     "temperature_celsius": ("Of the processor, as the board reports it.", "temperature_c", 1.0),
@@ -65,7 +69,9 @@ class FleetCollector(Collector):
             yield from self._service()
             yield from self._rounds(journal)
             yield from self._fleet(devices)
+            yield from self._software(journal)
             yield from self._models(journal)
+            yield from self._disk(journal)
         yield from self._by_device(devices)
 
     def _devices(self, journal: Journal) -> list[DeviceRow]:
@@ -140,6 +146,23 @@ class FleetCollector(Collector):
             size.add_metric([precision], count)
         yield size
 
+    def _software(self, journal: Journal) -> Iterator[Metric]:
+        software = device_software(journal, self._now())
+        versions = GaugeMetricFamily(
+            "edgestill_devices_by_version", "Devices by the version of edgestill.", labels=["version"]
+        )
+        counts = Counter(row["version"] for row in software.values() if row["version"])
+        for version, count in counts.most_common(VERSIONS):
+            versions.add_metric([version], count)
+        if rest := counts.total() - sum(count for _, count in counts.most_common(VERSIONS)):
+            versions.add_metric(["other"], rest)
+        yield versions
+        stages = Counter(row.get("upgrade", "") for row in software.values())
+        found = GaugeMetricFamily("edgestill_devices_upgrade", "Devices of the last update.", labels=["stage"])
+        for stage in STAGES:
+            found.add_metric([stage], stages[stage])
+        yield found
+
     def _models(self, journal: Journal) -> Iterator[Metric]:
         accuracy = GaugeMetricFamily(
             "edgestill_prototype_accuracy_ratio",
@@ -156,6 +179,12 @@ class FleetCollector(Collector):
                     accuracy.add_metric([name, weights], model.metrics[key])
         yield accuracy
         yield rounds
+
+    def _disk(self, journal: Journal) -> Iterator[Metric]:
+        used = GaugeMetricFamily("edgestill_state_bytes", "What the state folder holds.", labels=["kind"])
+        for kind in ("models", "updates", "journal"):
+            used.add_metric([kind], disk_use(self._config, journal)[kind])
+        yield used
 
     def _by_device(self, devices: list[DeviceRow]) -> Iterator[Metric]:
         few = len(devices) <= self._config.monitor.device_labels

@@ -13,7 +13,7 @@ from aggregator.storage.rows import ModelRow
 from core.errors import ConfigError
 from wire.keys import Ed25519PrivateKey
 
-__all__ = ["find_model", "model_facts", "roll_back"]
+__all__ = ["find_model", "model_facts", "roll_back", "stored_model"]
 
 
 def find_model(journal: Journal, name: str) -> ModelRow:
@@ -29,7 +29,15 @@ def find_model(journal: Journal, name: str) -> ModelRow:
     raise ConfigError(f"{what} called {name!r}; give a prototype ({known}), a number or more of the digest")
 
 
-def model_facts(model: ModelRow, *, current: bool) -> dict[str, Any]:
+def stored_model(journal: Journal, name: str) -> ModelRow:
+    """The model that `name` means, if it is still on disk."""
+    model = find_model(journal, name)
+    if model.number in journal.pruned():
+        raise ConfigError(f"model {model.number} was pruned: [models] of fleet.toml says which are kept; name another")
+    return model
+
+
+def model_facts(model: ModelRow, *, current: bool, pruned: bool = False, pinned: bool = False) -> dict[str, Any]:
     """One model, as `edgestill model list --json` prints it."""
     return {
         "number": model.number,
@@ -39,6 +47,8 @@ def model_facts(model: ModelRow, *, current: bool) -> dict[str, Any]:
         "origin": model.origin,
         "recipe": model.recipe,
         "current": current,
+        "pruned": pruned,
+        "pinned": pinned,
         "metrics": dict(model.metrics),
         "size": model.size,
         "created": model.created,
@@ -50,7 +60,7 @@ def roll_back(
     journal: Journal, blobs: Blobs, name: str, *, key: Ed25519PrivateKey, fleet: str, number: int, now: float
 ) -> ModelRow:
     """Make an older model its prototype's newest: the same tensors in a new artifact; inside a transaction."""
-    old = find_model(journal, name)
+    old = stored_model(journal, name)
     newest = journal.current()[old.prototype]
     if old.digest == newest.digest:
         raise ConfigError(f"model {old.digest[:12]}… is the newest of {old.prototype} already; name an older one")

@@ -44,7 +44,10 @@ def check_state(journal: Journal, blobs: Blobs, state: Path) -> None:
     for problem in problems_of(journal):
         raise StorageError(f"{state / 'journal.db'}: the journal is damaged: {problem}; {RESTORE}")
     current = {model.digest for model in journal.current().values()}
+    pruned = journal.pruned()
     for model in journal.models():
+        if model.number in pruned and model.digest not in current:
+            continue
         try:
             if model.digest in current:
                 blobs.check(model.digest, model.size)

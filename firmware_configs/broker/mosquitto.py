@@ -25,12 +25,13 @@ __all__ = ["FOLDER", "acl", "conf"]
 FOLDER = "/etc/mosquitto/edgestill"
 #: Its path in Mosquitto's own images; a comment in the configuration has the path of Debian's package.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
-_UP = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "predicted", "up")
+_UP = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "upgraded", "predicted", "up")
 _DOWN = (
     "job",
     "ack",
     "desired",
     "ask",
+    "upgrade",
     "predict",
     "state",
 )  # its own state too, so that an agent can correct a late will

@@ -8,6 +8,7 @@ An installation that was interrupted begins again in a new virtual environment, 
 to pip. The agent cannot write where its packages are, so the modules that it imports are compiled here
 (`edge_agent/precompile.py`); pip would compile all. Configuration and keys are replaced by one rename; the previous
 ones stay as /etc/edgestill.old.
+/opt/edgestill-current names the environment that the agent runs in: this one, until an upgrade (kits/upgrades/).
 EDGESTILL_ROOT installs everything below another folder without changing users and services: for images prepared in a
 chroot, and for tests.
 """
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 
 from firmware_configs.kits.clock import SET_CLOCK
 from firmware_configs.kits.resolve import ARCHS
-from firmware_configs.kits.unit import MODEL_DIR, MODEL_GROUP, NAME
+from firmware_configs.kits.unit import CURRENT, MODEL_DIR, MODEL_GROUP, NAME
+from firmware_configs.kits.upgrades.installer import FOLDER, PATH_UNIT, SERVICE, STATUS_DIR
 
 __all__ = ["ROOT_WHEELS", "Install", "install_script"]
 
@@ -140,11 +142,35 @@ mv "$etc.new" "$etc"
 umask 022
 cp "$here/$unit" "$root/etc/systemd/system/$unit"
 chmod 644 "$root/etc/systemd/system/$unit"
+if [ -f "$here/upgrade.pyz" ]; then  # root's alone: what the agent hands over is checked with this key
+    mkdir -p "$root@UPGRADE@" "$root@STATUS@"
+    for file in upgrade.pyz fleet-kit.pub; do
+        cp "$here/$file" "$root@UPGRADE@/$file"
+    done
+    cp "$here/upgrade.json" "$root@UPGRADE@/board.json"
+    [ -f "$root@STATUS@/status.json" ] || echo '{}' > "$root@STATUS@/status.json"
+    chmod 755 "$root@UPGRADE@" "$root@STATUS@"
+    chmod 644 "$root@UPGRADE@"/* "$root@STATUS@/status.json"
+    for file in @UPGRADE_SERVICE@ @UPGRADE_PATH@; do
+        cp "$here/$file" "$root/etc/systemd/system/$file"
+        chmod 644 "$root/etc/systemd/system/$file"
+    done
+fi
+# what runs is this kit's, not what an upgrade has installed beside it
+rm -f "$root/opt/.edgestill-current.new"
+ln -s edgestill "$root/opt/.edgestill-current.new"
+mv -T "$root/opt/.edgestill-current.new" "$root@CURRENT@"
 rm -rf "$card" "$jetson" "$fetched"
 
 if [ -z "$root" ]; then
     systemctl daemon-reload
     systemctl enable "$unit"
+    if [ -f "$here/upgrade.pyz" ]; then
+        systemctl stop @UPGRADE_SERVICE@ @UPGRADE_PATH@
+        "$venv/bin/python" -I @UPGRADE@/upgrade.pyz @UPGRADE@/board.json --reset
+        systemctl enable @UPGRADE_SERVICE@
+        systemctl enable --now @UPGRADE_PATH@
+    fi
     systemctl restart --no-block "$unit"
     say "$unit is started; its log: journalctl -u $unit"
 else
@@ -179,5 +205,10 @@ def install_script(install: Install) -> str:
         "@MODEL_DIR@": MODEL_DIR,
         "@MODEL_GROUP@": MODEL_GROUP,
         "@CLOCK@": SET_CLOCK,
+        "@CURRENT@": CURRENT,
+        "@UPGRADE@": FOLDER,
+        "@STATUS@": STATUS_DIR,
+        "@UPGRADE_SERVICE@": SERVICE,
+        "@UPGRADE_PATH@": PATH_UNIT,
     }
     return re.sub(r"@[A-Z_]+@", lambda found: values[found[0]], _SCRIPT)

@@ -14,7 +14,9 @@ lock for a Jetson: `[provision] torch` names an index or a folder with it, and i
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from core.errors import ConfigError
+from firmware_configs.kits.own_wheel import Wheel
 from firmware_configs.kits.resolve import Found, Target
 from wire.ids import check_digest
 
@@ -77,10 +80,23 @@ def read_lock(path: Path) -> dict[str, Locked]:
     return parse_lock(path.read_text(), path.name)
 
 
-def shipped_lock(target: Target, mode: str) -> dict[str, Locked]:
-    """The lock of edgestill's requirements for a target; `mode` is light or full."""
-    path = FOLDER / f"{target.arch}-py{target.python}-{mode}.txt"
-    if not path.is_file():
-        known = sorted(p.name.split("-")[1].removeprefix("py") for p in FOLDER.glob(f"{target.arch}-*-{mode}.txt"))
+def shipped_lock(target: Target, mode: str, edgestill: Wheel | None = None) -> dict[str, Locked]:
+    """The lock of edgestill's requirements for a target; `mode` is light or full.
+
+    It is that of the edgestill that runs, or the one inside the wheel `edgestill`.
+    """
+    file = f"{target.arch}-py{target.python}-{mode}.txt"
+    texts = _locks_of(edgestill) if edgestill is not None else {path.name: path for path in FOLDER.glob("*.txt")}
+    if file not in texts:
+        alike = (name.split("-") for name in texts if name.startswith(target.arch) and name.endswith(f"-{mode}.txt"))
+        known = sorted(parts[1].removeprefix("py") for parts in alike)
         raise ConfigError(f"no lock for Python {target.python} on {target.arch}; there is one for {' '.join(known)}")
-    return read_lock(path)
+    found = texts[file]
+    return parse_lock(found if isinstance(found, str) else found.read_text(), file)
+
+
+def _locks_of(edgestill: Wheel) -> dict[str, str]:
+    start = f"{FOLDER.parent.name}/{FOLDER.name}/"
+    with zipfile.ZipFile(io.BytesIO(edgestill.data)) as archive:
+        names = [name for name in archive.namelist() if name.startswith(start) and name.endswith(".txt")]
+        return {name.removeprefix(start): archive.read(name).decode() for name in names}

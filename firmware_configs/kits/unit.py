@@ -10,9 +10,11 @@ from pathlib import PurePosixPath
 
 from firmware_configs.boards import Board
 
-__all__ = ["MODEL_DIR", "MODEL_GROUP", "NAME", "unit"]
+__all__ = ["CURRENT", "MODEL_DIR", "MODEL_GROUP", "NAME", "unit"]
 
 NAME = "edgestill-agent.service"
+#: A link to the virtual environment of the agent: that of the kit, /opt/edgestill, or one that an upgrade has made.
+CURRENT = "/opt/edgestill-current"
 #: Where the agent publishes its model, and the group of the applications that may read it: install.sh makes both. Its
 #: mode is 0750, unlike that of the state folder, which is the agent's alone.
 MODEL_DIR, MODEL_GROUP = "/var/lib/edgestill-model", "edgestill-model"
@@ -27,7 +29,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-ExecStart=/opt/edgestill/bin/edgestill agent run --config /etc/edgestill/agent.toml
+ExecStart={current}/bin/edgestill agent run --config /etc/edgestill/agent.toml
 Restart=always
 RestartSec=5
 WatchdogSec=60
@@ -81,4 +83,4 @@ def unit(board: Board, *, data: str) -> str:
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
-    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices, model_dir=MODEL_DIR)
+    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices, model_dir=MODEL_DIR, current=CURRENT)

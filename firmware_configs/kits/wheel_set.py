@@ -21,7 +21,7 @@ from core.files import write_atomic
 from firmware_configs.kits.kit import KitWheel
 from firmware_configs.kits.lock import Locked, lock_text, locked, read_lock, shipped_lock
 from firmware_configs.kits.own_packages import LocalWheel, local_wheels, named_requirements
-from firmware_configs.kits.own_wheel import own_wheel
+from firmware_configs.kits.own_wheel import Wheel, own_wheel
 from firmware_configs.kits.resolve import Found, Target, ask, held_requirements, resolve
 from firmware_configs.kits.torch_source import TorchSource
 from firmware_configs.kits.wheels import WheelStore, make_folder
@@ -53,8 +53,11 @@ class WheelSet:
 class WheelSets:
     """The wheel sets of one run, each made once; `carry_all`: wheels from pip's index go with the kits too."""
 
-    def __init__(self, store: WheelStore, packages: Sequence[str], base: Path, *, carry_all: bool) -> None:
-        self.store, self.carry_all = store, carry_all
+    def __init__(
+        self, store: WheelStore, packages: Sequence[str], base: Path, *, carry_all: bool, edgestill: Wheel | None = None
+    ) -> None:
+        """`edgestill`: the wheel of another version than the one that runs; its own locks are used."""
+        self.store, self.carry_all, self._edgestill = store, carry_all, edgestill
         self.requirements = named_requirements(packages)
         self._packages, self._base = packages, base
         self._local: list[LocalWheel] | None = None
@@ -78,7 +81,8 @@ class WheelSets:
                 found[wheel.file] = KitWheel(wheel.sha256, size, (*former, family))
         return found
 
-    def _installed(self, wheels: Iterable[Locked]) -> int:
+    def installed(self, wheels: Iterable[Locked]) -> int:
+        """Bytes that wheels of the store take on a board."""
         files: dict[str, int] = {}
         for wheel in wheels:
             with zipfile.ZipFile(self.store.path(wheel.file, wheel.sha256)) as archive:
@@ -88,7 +92,7 @@ class WheelSets:
         return sum(-(-size // BLOCK) * BLOCK for size in files.values()) + len(folders) * BLOCK + source // BYTECODE
 
     def _make(self, target: Target, mode: str, torch: TorchSource | None) -> WheelSet:
-        lock = dict(shipped_lock(target, mode))
+        lock = dict(shipped_lock(target, mode, self._edgestill))
         if torch is not None:
             lock.pop("torch", None)
         own = self._own(target)
@@ -101,13 +105,16 @@ class WheelSets:
             fetched.add("torch")
         self.store.fetch({name: wheels[name] for name in fetched}, target)
         carried = frozenset({*local, *fetched})
-        installed = self._installed(wheels[name] for name in carried)
+        installed = self.installed(wheels[name] for name in carried)
         return WheelSet(target=target, wheels=wheels, carried=carried, installed=installed)
 
     def _own(self, target: Target) -> dict[str, LocalWheel]:
         """edgestill's wheel, and those of the user's folders and files that fit the target."""
         if self._local is None:
-            self._local = [LocalWheel(own_wheel(), (), True), *local_wheels(self._packages, self._base)]
+            self._local = [
+                LocalWheel(self._edgestill or own_wheel(), (), True),
+                *local_wheels(self._packages, self._base),
+            ]
         fitting = {}
         for local in self._local:
             name = canonicalize_name(local.wheel.name)

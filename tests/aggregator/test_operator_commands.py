@@ -116,3 +116,28 @@ def test_a_command_and_what_follows_from_it_are_one_transaction(
         ["b"],
     )
     assert [invitation.device for invitation in journal.invitations(2)] == ["a"]
+
+
+def test_models_are_pruned_by_the_policy_of_the_command_and_their_blobs_go(
+    conductor: Conductor, uploads: Uploads
+) -> None:
+    rows = []
+    for number in range(1, 7):
+        digest = conductor.blobs.put(b"model %d" % number)
+        rows.append(a_model(number=number, digest=digest, size=7))
+        conductor.journal.add_model(rows[-1])
+    done = answer(conductor, uploads, "pin", rows[1].digest)
+    assert done == Answer("model 3 of mlp:fp32: pinned")
+    done = answer(conductor, uploads, "prune", '{"last": 2}')
+    assert done == Answer("3 models pruned, 21 bytes")
+    left = [n for n, row in enumerate(rows, 1) if row.digest in conductor.blobs]
+    assert left == [2, 5, 6]
+    assert answer(conductor, uploads, "prune", '{"last": 2}') == Answer("0 models pruned, 0 bytes")
+    refused = answer(conductor, uploads, "pin", rows[0].digest)
+    assert refused is not None
+    assert (refused.failed, "was pruned" in refused.text) == (True, True)
+    assert answer(conductor, uploads, "unpin", rows[1].digest) == Answer("model 3 of mlp:fp32: unpinned")
+    assert answer(conductor, uploads, "prune", '{"last": 2}') == Answer("1 models pruned, 7 bytes")
+    gone = answer(conductor, uploads, "rollback", rows[0].digest)
+    assert gone is not None
+    assert "model 2 was pruned" in gone.text

@@ -32,7 +32,7 @@ from wire.enrolment import _to_sign as to_prove
 from wire.envelope import CONTEXT
 from wire.ids import digest_of, transfer_id
 from wire.keys import Ed25519PrivateKey
-from wire.messages import About, Enrol, Installing, Metrics, Reported, State, UpdateHeader
+from wire.messages import About, Enrol, Installing, Metrics, Reported, State, UpdateHeader, Upgraded
 from wire.tensors import Packed, Tensor, encode
 from wire.tensors.entries import DEFAULT_LIMITS, Entry, layout
 from wire.tensors.frame import frame, unframe
@@ -40,7 +40,7 @@ from wire.topics import DeviceTopic, UpdateChunk
 
 __all__ = ["DEVICES", "KINDS", "MESSAGES", "Case", "case", "cases"]
 
-MESSAGES = ("state", "about", "metrics", "reported", "installing")
+MESSAGES = ("state", "about", "metrics", "reported", "installing", "upgraded")
 KINDS = (*MESSAGES, "chunk", *(f"update-{kind}" for kind in world.UPDATES), "enrol")
 #: One hostile device of each prototype.
 DEVICES = {f"evil-{i}": prototype for i, prototype in enumerate(world.PROTOTYPES)}
@@ -51,6 +51,7 @@ HONEST = {
     "metrics": Metrics(round=1, train_loss=0.5, seconds=2.0, temperature_c=40.0, bytes_up=9, problem="hot"),
     "reported": Reported(version=3, status="applied", settings={"train.lr": "0.1"}, refused={"a.b": "no"}, reason="r"),
     "installing": Installing(number=7, reason="312 MB are free in /opt"),
+    "upgraded": Upgraded(number=7, phase="back", version="0.2.0", reason="the new agent has ended 3 times"),
 }
 
 

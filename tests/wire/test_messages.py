@@ -31,6 +31,8 @@ FIELDS = {
     "desired": "device version settings",
     "reported": "version status settings refused reason",
     "installing": "number reason",
+    "upgrade": "device number bundle version",
+    "upgraded": "number phase version reason progress",
     "enrol": "device csr claim proof",
     "enrolled": "device keys status certificate reason",
     "update": "round device prototype update num_examples label_counts base metrics",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from aggregator.storage.rows import ModelRow
 from aggregator.storage.tables.base import Table, columns_of, read_json
+from wire.ranges import to_ranges
 
 __all__ = ["ModelTable"]
 
@@ -55,11 +57,44 @@ class ModelTable(Table):
         return dict(self.db.execute("SELECT digest, size FROM models WHERE retained").fetchall())
 
     def named_blobs(self, keep_rounds: int) -> set[str]:
-        """All blobs in use: all models, and the updates of the newest rounds."""
-        newest = self.db.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
-        updates = self.db.execute("SELECT digest FROM updates WHERE round >= ?", (newest - keep_rounds,))
-        models = self.db.execute("SELECT digest FROM models")
-        return {row[0] for row in (*updates, *models)}
+        """All blobs in use: models that are not pruned, and the updates of the newest rounds."""
+        updates = self.db.execute("SELECT digest FROM updates WHERE round >= ?", (self._newest() - keep_rounds,))
+        pruned = self.pruned()
+        models = self.db.execute("SELECT digest, number FROM models").fetchall()
+        return {row[0] for row in updates} | {digest for digest, number in models if number not in pruned}
+
+    def needed_models(self, keep_rounds: int) -> set[str]:
+        """Models that no policy may prune: current ones, and those that devices of the newest rounds started from."""
+        invited = self.db.execute("SELECT model FROM invitations WHERE round >= ?", (self._newest() - keep_rounds,))
+        current = self.db.execute("SELECT digest FROM current")
+        return {row[0] for row in (*invited, *current)}
+
+    def pruned(self) -> set[int]:
+        """Numbers of models whose blobs were deleted by the policy."""
+        return {number for start, stop in read_json(self.get("pruned", "[]")) for number in range(start, stop)}
+
+    def prune(self, numbers: Iterable[int]) -> None:
+        """Record that the blobs of these models are no longer needed."""
+        self.put("pruned", json.dumps(to_ranges(sorted(self.pruned() | set(numbers)))))
+
+    def pins(self) -> set[str]:
+        """Digests of models that the operator wants to keep."""
+        return set(read_json(self.get("pins", "[]")))
+
+    def set_pin(self, digest: str, pinned: bool) -> None:
+        """Keep a model, whatever the policy says, or no longer."""
+        self.put("pins", json.dumps(sorted(self.pins() | {digest} if pinned else self.pins() - {digest})))
+
+    def bytes_kept(self, keep_rounds: int) -> dict[str, int]:
+        """Bytes of the blobs in use: `models`, `updates`."""
+        pruned = self.pruned()
+        sizes = self.db.execute("SELECT number, size FROM models").fetchall()
+        where = "SELECT coalesce(sum(size), 0) FROM updates WHERE round >= ?"
+        updates = self.db.execute(where, (self._newest() - keep_rounds,)).fetchone()[0]
+        return {"models": sum(size for number, size in sizes if number not in pruned), "updates": int(updates)}
+
+    def _newest(self) -> int:
+        return int(self.db.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0])
 
 
 def _model(row: dict[str, Any]) -> ModelRow:

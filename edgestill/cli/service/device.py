@@ -12,6 +12,7 @@ from edgestill.cli.output import one_line, out, print_json, print_table
 from edgestill.cli.service.device_enrol import approve
 from edgestill.cli.service.device_log import show_log
 from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
+from edgestill.cli.service.device_update import update
 from edgestill.cli.service.status import device_table, installing_lines, problem_lines, sample_lines
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list, change settings, approve, revoke.")
+app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list, change settings, update, approve, revoke.")
 
 app.command("set")(set_settings)
 app.command("log")(show_log)
 app.command()(approve)
+app.command()(update)
 
 
 @app.command("list")
@@ -66,6 +68,7 @@ def show(device: Name, config: Config, as_json: Json = False) -> None:
 def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     """The known properties of every device."""
     from aggregator.downlink.device_settings import settings_facts
+    from aggregator.downlink.upgrades import device_software
     from aggregator.failed_installs import failed_installs
     from aggregator.monitoring.telemetry import read_telemetry
     from aggregator.status import device_facts, device_problems, last_report, limited_devices
@@ -80,7 +83,7 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     try:
         rows |= {row.id: row for row in journal.devices()}
         known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
-        why = device_problems(journal), failed_installs(journal)
+        why = device_problems(journal), failed_installs(journal), device_software(journal, time.time())
         telemetry = read_telemetry(loaded.state, time.time())
         return [
             {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Published models: list, show, export, roll back.")
+app = typer.Typer(no_args_is_help=True, help="Published models: list, show, export, roll back, prune, pin.")
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -35,7 +35,11 @@ def list_models(config: Config, as_json: Json = False) -> None:
 
     with _journal(config) as (_, journal):
         current = {model.digest for model in journal.current().values()}
-        facts = [model_facts(model, current=model.digest in current) for model in journal.models()]
+        pruned, pins = journal.pruned(), journal.pins()
+        facts = [
+            model_facts(m, current=m.digest in current, pruned=m.number in pruned, pinned=m.digest in pins)
+            for m in journal.models()
+        ]
     if as_json:
         print_json(facts)
         return
@@ -50,10 +54,11 @@ def list_models(config: Config, as_json: Json = False) -> None:
             f"{fact['size']:,}",
             f"{datetime.fromtimestamp(fact['created']):%Y-%m-%d %H:%M}",
             fact["digest"][:12],
+            "pinned" if fact["pinned"] else "pruned" if fact["pruned"] else "",
         ]
         for fact in facts
     ]
-    columns = ["number", "prototype", "round", "origin", "accuracy", "float weights", "bytes", "made", "digest"]
+    columns = ["number", "prototype", "round", "origin", "accuracy", "float weights", "bytes", "made", "digest", "kept"]
     print_table("", columns, rows, whole=True)
 
 
@@ -123,14 +128,14 @@ def export(
     """
     from aggregator.storage.blobs import Blobs
     from aggregator.storage.exports import Export, export_model
-    from aggregator.storage.models import find_model
+    from aggregator.storage.models import stored_model
     from core.files import named_file
 
     options = (runtime, opset, precision, raw_input or None, matmul_nbits or None)
     chosen = _format_of(to, kind, precision, graph_options=any(option is not None for option in options))
     low_bits, nbits = _form(runtime, opset, matmul_nbits)
     with _journal(config) as (loaded, journal):
-        sealed = Blobs(loaded.state / "blobs").read(find_model(journal, name).digest)
+        sealed = Blobs(loaded.state / "blobs").read(stored_model(journal, name).digest)
         validation = loaded.task.validation
     wanted = Export(
         kind=chosen,
@@ -191,6 +196,60 @@ def rollback(name: Name, config: Config) -> None:
     with _journal(config) as (loaded, journal):
         digest = find_model(journal, name).digest
     out.print(ask_service(loaded, "rollback", digest), markup=False, soft_wrap=True)
+
+
+@app.command()
+def prune(
+    config: Config,
+    last: Annotated[int | None, typer.Option(min=1, help="Newest models of each prototype that stay.")] = None,
+    every: Annotated[int | None, typer.Option(min=1, help="And those of every so many rounds.")] = None,
+    best: Annotated[int | None, typer.Option(min=0, help="And the most accurate ones of each prototype.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would go.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete older models now, by [models] of fleet.toml or by these options; current and pinned ones stay.
+
+    Example:  edgestill model prune --last 20 --every 100 --config fleet.toml --dry-run
+    """
+    import msgspec
+
+    from aggregator.operator_client import ask_service
+    from aggregator.storage.retention import to_prune
+    from core.errors import ConfigError
+    from core.settings import replace
+
+    with _journal(config) as (loaded, journal):
+        given = {name: value for name, value in (("last", last), ("every", every), ("best", best)) if value is not None}
+        policy = replace(loaded.models, **given)
+        if policy.last is None:
+            raise ConfigError("[models] of fleet.toml keeps all models; say how many stay with --last")
+        pruned = journal.pruned()
+        models = [model for model in journal.models() if model.number not in pruned]
+        gone = to_prune(models, journal.pins() | journal.needed_models(loaded.keep_rounds), policy)
+    facts = {"models": [model.number for model in gone], "bytes": sum(model.size for model in gone)}
+    if not dry_run and gone:
+        answer = ask_service(loaded, "prune", msgspec.json.encode(policy).decode())
+    else:
+        answer = f"{'would prune ' * bool(gone)}{len(gone)} models, {facts['bytes']:,} bytes"
+    if as_json:
+        print_json({**facts, "dry_run": dry_run, "answer": answer})
+    else:
+        out.print(answer, markup=False, soft_wrap=True)
+
+
+@app.command()
+def pin(
+    name: Name,
+    config: Config,
+    undo: Annotated[bool, typer.Option("--undo", help="Leave it to the policy again.")] = False,
+) -> None:
+    """Keep a model, whatever [models] of fleet.toml says."""
+    from aggregator.operator_client import ask_service
+    from aggregator.storage.models import stored_model
+
+    with _journal(config) as (loaded, journal):
+        digest = stored_model(journal, name).digest
+    out.print(ask_service(loaded, "unpin" if undo else "pin", digest), markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,6 +88,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     limited = {d["id"]: d["limited"] for d in facts["devices"] if d["limited"]}
     lines += [f"over its budget: {device}: {count} messages dropped unread" for device, count in [*limited.items()][:3]]
     lines += installing_lines(facts["devices"])
+    lines += upgrade_lines(facts["devices"])
+    lines += [disk_line(facts["disk"])] if "disk" in facts else []
     lines += [f"excluded from the last round: {device}: {one_line(why)}" for device, why in excluded[:3]]
     lines += [f"samples: {line}" for line in sample_lines(facts["devices"])]
     lines += [f"refused: {r['device']}, round {r['round']}: {one_line(r['reason'])}" for r in facts["refusals"][:3]]
@@ -124,12 +127,16 @@ def _devices(facts: dict[str, Any]) -> Table:
 
 
 def device_table(devices: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows, with the accuracy on held-out samples of devices, if any reports it."""
-    rows = [device_row(device) for device in devices]
-    own = [_percent(device["own_accuracy"]) for device in devices]
-    if not any(own):
-        return list(DEVICE_COLUMNS), rows
-    return [*DEVICE_COLUMNS, "own accuracy"], [[*row, text] for row, text in zip(rows, own, strict=True)]
+    """Columns and rows; with versions, and with the accuracy on held-out samples of devices, if any reports it."""
+    columns, rows = list(DEVICE_COLUMNS), [device_row(device) for device in devices]
+    more = {
+        "own accuracy": [_percent(device["own_accuracy"]) for device in devices],
+        "version": [one_line(device["version"].partition("+")[0]) for device in devices],
+    }
+    for name, texts in more.items():
+        if any(texts):
+            columns, rows = [*columns, name], [[*row, text] for row, text in zip(rows, texts, strict=True)]
+    return columns, rows
 
 
 def device_row(device: dict[str, Any]) -> list[str]:
@@ -150,6 +157,7 @@ def _state(device: dict[str, Any]) -> str:
         "failed": device["problem"],
         "other extractor": device["other_extractor"],
         "waiting": device["data"]["waiting"],
+        f"update {device['upgrade']}": device["upgrade"] not in ("", "committed"),
         "throttled": device.get("telemetry", {}).get("throttled"),
     }
     return ", ".join([device["state"], *(note for note, holds in notes.items() if holds)])
@@ -191,6 +199,25 @@ def installing_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
     ]
     more = len(failed) - PROBLEMS
     return failed[:PROBLEMS] + ([f"… and {more} more; --json has all"] if more > 0 else [])
+
+
+def disk_line(disk: Mapping[str, int]) -> str:
+    """What the state folder holds, and what is free."""
+    told = ", ".join(f"{kind} {disk[kind] / 1e6:,.1f} MB" for kind in ("models", "updates", "journal"))
+    return f"disk: {told}; {disk['free'] / 1e9:,.1f} GB free"
+
+
+def upgrade_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """How far an update of edgestill is, and why it ended otherwise on the first few devices."""
+    stages = Counter(device["upgrade"] for device in devices if device["upgrade"])
+    if not stages:
+        return []
+    to = next(device["upgrade_to"] for device in devices if device["upgrade"]).partition("+")[0]
+    ended = [d for d in devices if d["upgrade"] in ("back", "refused")]
+    reasons = [f"{d['id']}: update: {d['upgrade']}: {one_line(d['upgrade_reason'])}" for d in ended]
+    told = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
+    more = len(reasons) - PROBLEMS
+    return [f"update to {one_line(to)}: {told}", *reasons[:PROBLEMS]] + ([f"… and {more} more"] if more > 0 else [])
 
 
 def _table(*columns: str) -> Table:

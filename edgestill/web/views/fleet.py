@@ -28,6 +28,7 @@ COLUMNS: Mapping[str, str] = {
     "state": "state",
     "prototype": "prototype",
     "board": "board",
+    "version": "version",
     "seen": "last heard of",
     "temperature_c": "°C",
     "load": "load",
@@ -112,6 +113,7 @@ def _row(found: Mapping[str, Any], telemetry: Mapping[str, Any]) -> dict[str, An
         "weight": fused.get("weight"),
         "score": fused.get("score"),
         "excluded": fused.get("screened") or "",
+        "upgrade_note": _upgrade_note(found),
         "telemetry": telemetry,
         **{name: telemetry.get(name) for name in ("temperature_c", "load", "memory_mb")},
         "strained": strained(telemetry),
@@ -134,6 +136,14 @@ def strained(telemetry: Mapping[str, Any]) -> str:
     if telemetry.get("on_battery"):
         words.append(f"on battery with {100 * telemetry['battery']:.0f} %")
     return ", ".join(words)
+
+
+def _upgrade_note(found: Mapping[str, Any]) -> str:
+    """How far the update of a device is; nothing once it has committed."""
+    if found["upgrade"] in ("", "committed"):
+        return ""
+    reason = found["upgrade_reason"]
+    return f"update to {found['upgrade_to']}: {found['upgrade']}{': ' * bool(reason)}{reason}"
 
 
 def device(config: FleetConfig, name: str) -> dict[str, Any]:

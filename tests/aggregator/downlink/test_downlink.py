@@ -31,6 +31,8 @@ def test_each_command_goes_to_its_part_and_what_it_changes_is_said_again_after_a
         tails=tmp_path / "logs",
         ca=None,
         learn=lambda *_: None,
+        state=tmp_path,
+        clock=lambda: 1.0,
     )
     journal.ask(SET, ask_for("a", {"train.threads": "2"}))
     journal.ask(ENROL, json.dumps({"device": "b", "keys": "00", "reason": "no"}))

@@ -56,6 +56,10 @@ def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
         "other_extractor": False,
         "problem": f"diverged {EVIL}",
         "installing": f"no room {EVIL}",
+        "version": EVIL,
+        "upgrade": "back",
+        "upgrade_reason": EVIL,
+        "upgrade_to": EVIL,
         "data": {
             "waiting": f"none in {EVIL}",
             "unlabeled": 1,

@@ -70,7 +70,7 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
     own = connected(Link(fleet.kit("pi-01"), client_id="pi-01", filters=list(agent_filters("garden", "pi-01"))))
     spied = [f"{BASE}/pi-01/job", f"{BASE}/pi-01/state", f"{BASE}/pi-01/up/#", f"{BASE}/#", f"{BASE}/pi-02/job"]
     curious = connected(Link(fleet.kit("pi-02"), client_id="pi-02", filters=spied))
-    leaves = ("about", "metrics", "telemetry", "log", "installing", "up")
+    leaves = ("about", "metrics", "telemetry", "log", "installing", "upgraded", "up")
     for leaf in leaves:
         assert own.publish(f"{BASE}/pi-01/{leaf}", b"mine")
     assert [m.payload for m in messages(aggregator, len(leaves))] == [b"mine"] * len(leaves)

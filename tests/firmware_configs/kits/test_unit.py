@@ -9,7 +9,7 @@ import pytest
 
 from firmware_configs.boards import board, boards
 from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT, boot_files
-from firmware_configs.kits.unit import MODEL_DIR, NAME, unit
+from firmware_configs.kits.unit import CURRENT, MODEL_DIR, NAME, unit
 
 pytestmark = pytest.mark.light
 ANALYZE = shutil.which("systemd-analyze")
@@ -36,7 +36,7 @@ def written(folder: Path, name: str, text: str, *programs: str) -> str:
 @pytest.mark.parametrize("name", ["rpi-zero-2w", "jetson-orin-nano"])
 def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path, name: str) -> None:
     text = unit(board(name), data="/home/pi/samples.npz")
-    path = written(tmp_path, NAME, text, "/opt/edgestill/bin/edgestill")
+    path = written(tmp_path, NAME, text, f"{CURRENT}/bin/edgestill")
     verified = analyze("verify", path)
     assert (verified.returncode, verified.stderr) == (0, "")
     score = re.search(r"Overall exposure level for \S+: ([\d.]+)", analyze("security", "--offline=true", path).stdout)

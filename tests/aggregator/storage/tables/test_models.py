@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggregator.storage.journal import Journal
-from tests.aggregator.journals import a_model, a_round, an_update, digest
+from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
 
 pytestmark = pytest.mark.light
 
@@ -73,3 +73,29 @@ def test_a_model_that_is_stored_twice_is_refused_and_the_current_one_stays(journ
     with pytest.raises(sqlite3.IntegrityError):
         journal.add_model(a_model("m1"))
     assert journal.current()["mlp:fp32"].digest == digest("m2")
+
+
+def test_a_pruned_model_keeps_its_row_and_loses_its_blob(journal: Journal) -> None:
+    for name in ("m1", "m2", "m3"):
+        journal.add_model(a_model(name))
+    journal.prune([1])
+    journal.prune([2])
+    assert journal.pruned() == {1, 2}
+    assert journal.get("pruned") == "[[1, 3]]"  # ranges: a thousand rounds are a few bytes
+    assert journal.named_blobs(1) == {digest("m3")}
+    assert [m.number for m in journal.models()] == [1, 2, 3]
+
+
+def test_pins_are_remembered(journal: Journal) -> None:
+    journal.set_pin(digest("m1"), True)
+    journal.set_pin(digest("m2"), True)
+    journal.set_pin(digest("m1"), False)
+    assert journal.pins() == {digest("m2")}
+
+
+def test_no_policy_takes_what_devices_of_the_newest_rounds_have_started_from(journal: Journal) -> None:
+    for name in ("m1", "m2", "m3"):
+        journal.add_model(a_model(name))
+    for number, model in ((1, "m1"), (2, "m2"), (5, "m2")):
+        journal.open_round(a_round(number, "closed"), asked("a", model=model))
+    assert journal.needed_models(1) == {digest("m2"), digest("m3")}

@@ -84,3 +84,28 @@ def test_one_model_is_shown_with_its_lineage_in_lines(config: Path, capsys: pyte
     lines = dict(line.split(maxsplit=1) for line in out.splitlines() if " " in line)
     assert (lines["round"], lines["current"], lines["devices"]) == ("1", "True", "['pi-0']")
     assert lines["parents"] == f"1: {an_update('pi-0').digest[:12]}"
+
+
+def test_older_models_are_pruned_on_request_and_pinned_ones_stay(config: Path, capsys: pytest.CaptureFixture) -> None:
+    _, out, _ = run(capsys, "model", "prune", "--last", "1", "--best", "0", "--dry-run", "--json", "--config", config)
+    facts = json.loads(out)
+    assert (facts["models"], facts["dry_run"]) == ([1], True)
+    _, out, _ = run(capsys, "model", "prune", "--last", "5", "--config", config)
+    assert out == "0 models, 0 bytes\n"
+    code, _, err = run(capsys, "model", "prune", "--config", config)
+    assert (code, "say how many stay with --last" in err, err.count("\n")) == (3, True, 1)
+    code, out, _ = run(capsys, "model", "prune", "--last", "1", "--best", "0", "--config", config)
+    assert (code, "it will prune when it starts" in out) == (0, True)
+    code, out, _ = run(capsys, "model", "pin", "1", "--config", config)
+    assert (code, "it will pin when it starts" in out) == (0, True)
+    journal = Journal(load_fleet_config(config).state / "journal.db")
+    assert [command.verb for command in journal.commands()] == ["prune", "pin"]
+    journal.prune([1])
+    journal.close()
+    for command in (["rollback", "1"], ["pin", "1"], ["export", "1", "--out", config.parent / "m.onnx"]):
+        if command[0] == "rollback":
+            continue  # the service refuses it
+        code, _, err = run(capsys, "model", *command, "--config", config)
+        assert (code, "model 1 was pruned" in err) == (3, True)
+    _, out, _ = run(capsys, "model", "list", "--config", config)
+    assert "pruned" in out
