@@ -18,20 +18,25 @@ def origin(point: EntryPoint) -> str:
     return f"entry point {point.value!r} of {package}"
 
 
+def _named(point: EntryPoint, what: str) -> str:
+    """What an error is about; a `module:function` that no package names, and `what` names, needs no origin."""
+    return what if point.dist is None and repr(point.value) in what else f"{origin(point)}: {what}"
+
+
 def load_object(point: EntryPoint, what: str) -> Any:
     """The object that `point` names; `what` describes it in errors, such as "recipe mine"."""
     try:
         return point.load()
     except Exception as error:  # a user's module may raise anything when imported
         reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{origin(point)}: {what} does not load ({reason})") from error
+        raise ConfigError(f"{_named(point, what)} does not load ({reason})") from error
 
 
 def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
     """The function that `point` names; `what` describes it in errors, such as "attack tamper.mine"."""
     found = load_object(point, what)
     if not callable(found):
-        raise ConfigError(f"{origin(point)}: {what} is not a function but a {type(found).__name__}")
+        raise ConfigError(f"{_named(point, what)} is not a function but a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 
@@ -47,6 +52,6 @@ def guarded(point: EntryPoint, what: str) -> Callable[..., Any]:
             raise
         except Exception as error:  # a user's function may raise anything
             reason = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{origin(point)}: {what} failed ({reason})") from error
+            raise ConfigError(f"{_named(point, what)} failed ({reason})") from error
 
     return call

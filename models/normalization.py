@@ -6,19 +6,38 @@ Imports no torch.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from core.errors import DataError
 from models.npz import read_npz, stored_dtype
 from wire.messages import Task
 
-__all__ = ["Normalization", "normalization_of"]
+__all__ = ["BYTES", "Normalization", "normalization_of", "normalize", "told_by"]
 
 #: Mean and std of raw values: one number, or one per channel.
 Normalization: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
-BYTES: Normalization = ((0.0,), (255.0,))  # of images without mean and std, as in models/samples.py
+BYTES: Normalization = ((0.0,), (255.0,))  # of images without mean and std
+
+
+def normalize(x: NDArray[Any], mean: ArrayLike, std: ArrayLike, *, axis: int = 1) -> NDArray[np.float32]:
+    """(x - mean) / std, computed in float32 as (x - mean) * (1 / std), as the graphs of raw inputs compute it too.
+
+    One number, or one per channel, which `axis` counts: 1 of a batch, 0 of one sample. ValueError for other numbers.
+    """
+    shape = (-1,) + (1,) * (x.ndim - 1 - axis)
+    scale = np.float32(1) / np.asarray(std, np.float32).reshape(shape)
+    inputs: NDArray[np.float32] = (x.astype(np.float32) - np.asarray(mean, np.float32).reshape(shape)) * scale
+    return inputs
+
+
+def told_by(task: Task | None, *, of_bytes: bool) -> Normalization | None:
+    """Mean and std of stored samples: the task's; those of bytes without one; None: samples are used as they are."""
+    if task is not None and task.mean:
+        return task.mean, task.std
+    return BYTES if of_bytes else None
 
 
 def normalization_of(task: Task | None, samples: Path | None, input_shape: tuple[int, ...]) -> Normalization | None:

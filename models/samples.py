@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import DataError
+from models.normalization import BYTES, normalize
 from models.npz import read_npz
 from wire.messages import Task
 
@@ -115,10 +116,7 @@ def as_inputs(path: Path | str, x: NDArray[Any], mean: NDArray[Any] | None, std:
     if x.dtype != np.uint8:
         raise DataError(f"{path}: x is {x.dtype}; give float32, uint8 or token ids in int64")
     try:
-        shape = (-1,) + (1,) * (x.ndim - 2)
-        centre = np.asarray(0 if mean is None else mean, np.float32).reshape(shape)
-        scale = np.float32(1) / np.asarray(255 if std is None else std, np.float32).reshape(shape)
-        inputs: NDArray[Any] = (x.astype(np.float32) - centre) * scale
+        inputs = normalize(x, BYTES[0] if mean is None else mean, BYTES[1] if std is None else std)
     except ValueError:
         raise DataError(f"{path}: mean and std do not fit x of {x.shape}; give one number per channel") from None
     if inputs.shape != x.shape or not np.isfinite(inputs).all():

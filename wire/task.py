@@ -1,24 +1,16 @@
-"""What a task says, applied: whether it fits a prototype's input, and how its samples become inputs.
+"""What a task says, applied: whether it fits a prototype's input, and the number of a class.
 
-A sample x of the stored kind, an image of bytes 0 .. 255 or a window of sensor values, becomes the input
-(x - mean) / std, computed in float32 as (x - mean) * (1 / std). The first axis of a sample is its channels, so one
-number per channel has the shape (C, 1, ...). A task without mean and std divides bytes by 255 and leaves floats as
-they are.
+How its samples become inputs is computed by `models/normalization.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from core.errors import EnvelopeError
 from wire.messages import Task
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-__all__ = ["check_task", "class_label", "scaling"]
+__all__ = ["check_task", "class_label"]
 
 
 def check_task(task: Task | None, input_shape: Sequence[int], classes: int) -> None:
@@ -32,25 +24,6 @@ def check_task(task: Task | None, input_shape: Sequence[int], classes: int) -> N
             raise EnvelopeError(f"Task.{name}: {len(values)} numbers for {input_shape[0]} channels; give 1, or as many")
     if task.kind == "image" and len(input_shape) != 3:
         raise EnvelopeError(f"Task.kind: image, but inputs have {len(input_shape)} axes; give channels, height, width")
-
-
-def scaling(
-    task: Task | None, input_shape: Sequence[int], *, of_bytes: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """mean and 1 / std of stored samples, float32, (1 or C, 1, ...) to broadcast over one; None: used as they are."""
-    import numpy as np  # not at the top: the agent, which holds no NumPy, knows tasks too
-
-    mean: Sequence[float] = () if task is None else task.mean
-    std: Sequence[float] = () if task is None else task.std
-    if not mean:
-        if not of_bytes:
-            return None
-        mean, std = (0.0,), (255.0,)
-    shape = (-1,) + (1,) * (len(input_shape) - 1)
-    return (
-        np.asarray(mean, np.float32).reshape(shape),
-        np.float32(1) / np.asarray(std, np.float32).reshape(shape),
-    )
 
 
 def class_label(task: Task | None, name: str, classes: int) -> int | None:

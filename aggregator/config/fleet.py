@@ -1,4 +1,4 @@
-"""fleet.toml: everything the aggregator is told, read once and checked.
+"""fleet.toml: the configuration of the aggregator, read once and checked.
 
 A commented example is `examples/fleet.toml`; `edgestill config check` prints what a file resolves to. A value comes
 from the first that has it: `--set table.key=value`, the environment variable EDGESTILL_AGGREGATOR_<TABLE>_<KEY>
@@ -134,9 +134,9 @@ def load_fleet_config(
         raise ConfigError(f"{path}: {error}") from error
 
 
-def check_fleet_config(path: Path | str) -> dict[str, Any]:
+def check_fleet_config(path: Path | str, settings: Sequence[str] = ()) -> dict[str, Any]:
     """The resolved configuration of a fleet.toml for `edgestill config check`; ConfigError says what is wrong."""
-    return load_fleet_config(path).to_json()
+    return load_fleet_config(path, settings).to_json()
 
 
 def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: Any) -> FleetConfig:

@@ -1,4 +1,4 @@
-"""The table [fusion] of fleet.toml: the recipe, what overrides it, and what the aggregator brings to it. No torch.
+"""The table [fusion] of fleet.toml: the recipe, its overrides, and the aggregator's own inputs. No torch.
 
 recipe = "feddf"
 source = "pool.npz"          unlabeled samples: a file with x, a generator.onnx, noise, noise:gaussian

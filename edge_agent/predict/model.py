@@ -6,7 +6,7 @@ A path names one of
     a card            that file itself
     an ONNX file      whose metadata are the card
 
-A card has the SHA-256 of its file, so a card and a graph that do not belong together are not used together. Imports
+A card has the SHA-256 of its file, so a card and a graph that do not match are never used together. Imports
 neither torch nor the onnx package.
 """
 
@@ -77,7 +77,7 @@ class Model:
 
     @property
     def card(self) -> ModelCard:
-        """What the model expects, and where it comes from."""
+        """The model's card: its inputs, outputs and origin."""
         return self._loaded.card
 
     @property
@@ -157,7 +157,10 @@ class Model:
                 if time.monotonic() > until:
                     raise
                 time.sleep(PAUSE_S)
-        session = open_session(graph, threads=self._threads, fold=card is None or card.precision != INT8)
+        try:
+            session = open_session(graph, threads=self._threads, fold=card is None or card.precision != INT8)
+        except ModelError as error:
+            raise ModelError(f"{self.path}: {error}") from None
         return _Loaded(_card_of(session, card, str(self.path)), session, stamp)
 
     def _read(self) -> tuple[ModelCard | None, bytes]:
@@ -177,7 +180,7 @@ class Model:
 
 
 class MismatchError(ModelError):
-    """A card and a graph that do not belong together: one of them is about to be replaced, or the file is damaged."""
+    """A card and a graph that do not match: one of them is about to be replaced, or the file is damaged."""
 
 
 def _bytes(path: Path, most: int) -> bytes:
@@ -191,7 +194,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 def _why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no model yet; the agent writes it after its first round"
+        return "there is no model yet; the agent writes it after its first round, unless the path is wrong"
     if isinstance(error, PermissionError):
         return "may not be read by this user; give the folder of [model] publish, see docs/application.md"
     return error.strerror or str(error)

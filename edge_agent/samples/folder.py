@@ -1,13 +1,13 @@
-"""A folder of pictures: one subfolder per class, a labels file, or a label file beside a picture.
+"""A folder of pictures: one subfolder per class, a labels file, or a label file next to a picture.
 
     cat/0001.png             the label is the subfolder's name
-    0002.png                 unlabeled: waits, until it is moved into a subfolder, or
-    0002.png.label           the name of its class, in a file beside it, or
+    0002.png                 unlabeled and not used, until it is moved into a subfolder, or gets
+    0002.png.label           a file next to it with the name of its class, or
     labels.csv               rows `file,label`, file as seen from the folder: dog/0003.png, 0002.png
 
 A label file comes before labels.csv, which comes before the subfolder; an empty label makes a picture unlabeled. Hidden
-files, and those that end in .part or .tmp, are not seen; a file is taken when it has not changed for SETTLE_S seconds.
-Deeper folders are not looked into.
+files, and those that end in .part or .tmp, are ignored; a file is used once it has not changed for SETTLE_S seconds.
+Deeper folders are not read.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ UNFINISHED = (".part", ".tmp")
 
 
 def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: float) -> Listing:
-    """All pictures; those that there is no time for before `stop_at`, of the monotonic clock, are unchecked."""
+    """All pictures; those not reached before `stop_at`, on the monotonic clock, stay unchecked."""
     root, listing = Path(spec.path), Listing()
-    labels = file_labels(root / spec.labels, listing)
+    labels = file_labels(root, spec.labels, listing)
     seen = set()
-    for file in _pictures(root):
+    for file in _pictures(root, spec.labels, listing):
         name = printable(file.relative_to(root).as_posix())
         seen.add(name)
         try:
@@ -69,18 +69,20 @@ def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: flo
             else labels.get(name, "" if file.parent == root else printable(file.parent.name, LONGEST_LABEL))
         )
         listing.entries.append(Entry(name, label or None, bytes.fromhex(note.digest), facts.st_mtime, file))
+    for name in labels.keys() - seen:
+        listing.passed_over[name] = f"{spec.labels} has a label for it, but there is no such picture"
     ledger.keep_only(seen)
     ledger.save()
     return listing
 
 
 def being_written(mtime: float, now: float) -> bool:
-    """Whether a file has changed just now; a clock that jumps back makes none wait."""
+    """Whether a file has just changed; after a backward jump of the clock no file has."""
     return abs(now - mtime) < SETTLE_S
 
 
 def side_label(file: Path) -> str | None:
-    """The label in the file beside a sample, as it is; None if there is no such file."""
+    """The unchanged content of the label file next to a sample; None if there is no such file."""
     try:
         text = read_regular(file.with_name(file.name + LABEL_SUFFIX), 4096).decode(errors="replace")
     except FileNotFoundError:
@@ -88,10 +90,12 @@ def side_label(file: Path) -> str | None:
     return _clean(text)
 
 
-def file_labels(path: Path, listing: Listing) -> dict[str, str]:
-    """Labels by file; a row that is none is rejected, an unreadable file too."""
-    labels: dict[str, str] = {}
+def file_labels(folder: Path, name: str, listing: Listing) -> dict[str, str]:
+    """Labels by file, read from the file `name`; malformed rows and an unreadable file are rejected."""
+    path, labels = folder / name, dict[str, str]()
     if not path.exists():
+        if name != SourceSpec(path="").labels:  # one that was asked for
+            listing.passed_over[name] = "the file of [data] labels is not there"
         return labels
     try:
         for number, row in enumerate(csv_rows(path, limit=MOST_LABELS, partial=True), 1):
@@ -111,8 +115,8 @@ def _clean(text: str) -> str:
     return printable(line, LONGEST_LABEL)
 
 
-def _pictures(root: Path) -> Iterator[Path]:
-    """Files of the folder and its subfolders by name, in this order."""
+def _pictures(root: Path, labels: str, listing: Listing) -> Iterator[Path]:
+    """Files of the folder and its subfolders by name, in this order; what is neither picture nor label is noted."""
     try:
         with os.scandir(root) as found:
             entries = sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
@@ -122,19 +126,37 @@ def _pictures(root: Path) -> Iterator[Path]:
         if entry.is_dir():
             try:
                 inside = sorted(os.listdir(entry.path))
-            except OSError:
+            except OSError as error:
+                listing.passed_over[printable(f"{entry.name}/")] = error.strerror or str(error)
                 continue
-            yield from (Path(entry.path, name) for name in inside if _is_picture(name))
+            for name in inside:
+                if _is_picture(name):
+                    yield Path(entry.path, name)
+                elif not _is_ours(name):
+                    listing.passed_over[printable(f"{entry.name}/{name}")] = _why_not(Path(entry.path, name))
         elif _is_picture(entry.name):
             yield Path(entry.path)
+        elif not _is_ours(entry.name) and entry.name != labels:
+            listing.passed_over[printable(entry.name)] = _why_not(Path(entry.path))
 
 
 def _is_picture(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(UNFINISHED) and Path(name).suffix.lower() in SUFFIXES
 
 
+def _is_ours(name: str) -> bool:
+    """Whether a file that is no picture has a purpose here, or will be one."""
+    return name.startswith(".") or name.endswith((*UNFINISHED, LABEL_SUFFIX))
+
+
+def _why_not(path: Path) -> str:
+    if path.is_dir():
+        return "a folder in a class's folder is not looked into"
+    return f"not a picture by its name; known: {' '.join(sorted(SUFFIXES))}"
+
+
 def _looked_at(file: Path, facts: os.stat_result) -> Note:
-    """A picture, decoded once: a header alone says little of a file that was cut short."""
+    """A picture, decoded once: the header of a truncated file may be intact."""
     try:
         content = read_regular(file, MOST_FILE)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""From a source to training samples, in one pass: found, checked against the task, chosen, decoded, normalised.
+"""From a source to training samples, in one pass: listed, checked against the task, selected, decoded, normalised.
 
-Only what was chosen is decoded, straight into the array that training uses. The memory for it is half of what there is
-(`models/npz.py`), or of [train] memory_mb; of more samples, the policy of `[data] keep` leaves some out.
+Only selected samples are decoded, directly into the array that training uses. They may take half of the board's memory
+(`models/npz.py`), or of [train] memory_mb; if there are more, the policy of `[data] keep` selects.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def memory_limit(spec: SourceSpec) -> int:
 def survey_samples(
     spec: SourceSpec, state_dir: Path, known: KnownTask | None, *, stop_at: float = FOREVER
 ) -> tuple[Survey, Listing, Choice]:
-    """What there is, without decoding what was decoded before; DataError only for what no wait mends."""
+    """A survey of the source; files decoded earlier are not decoded again. DataError only if waiting cannot help."""
     try:
         listing, choice, _ = _found(spec, state_dir, known, stop_at=stop_at, counting=True)
     except DataError as error:
@@ -110,7 +110,7 @@ def _found(
 
 
 def _set_misfits_aside(listing: Listing, known: KnownTask) -> None:
-    """Windows of another size than the model takes, told once for each file."""
+    """Reject windows whose size is not that of the model, with one message per file."""
     size = math.prod(known.input_shape)
     for entry in listing.entries:
         if len(entry.place) != size:
@@ -156,8 +156,8 @@ def _rows(spec: SourceSpec, arrays: Arrays, rows: list[int], known: KnownTask) -
     """Rows of arrays as inputs. Floats of an `.npz` are used as stored; the task's mean comes before the file's."""
     import numpy as np
 
+    from models.normalization import normalize
     from models.samples import as_inputs
-    from wire.task import scaling
 
     x = arrays.x if len(rows) == len(arrays.x) else arrays.x[rows]
     told = known.task is not None and bool(known.task.mean)
@@ -165,16 +165,15 @@ def _rows(spec: SourceSpec, arrays: Arrays, rows: list[int], known: KnownTask) -
         return as_inputs(spec.path, x, arrays.mean, arrays.std)
     if not told or x.dtype.kind == "i" or (spec.kind == "npz" and x.dtype.kind == "f"):
         return as_inputs(spec.path, x, None, None)
-    found = scaling(known.task, known.input_shape, of_bytes=x.dtype == np.uint8)
-    assert found is not None
-    return as_inputs(spec.path, (x.astype(np.float32) - found[0]) * found[1], None, None)
+    assert known.task is not None
+    return as_inputs(spec.path, normalize(x, known.task.mean, known.task.std), None, None)
 
 
 def _one(spec: SourceSpec, entry: Entry, known: KnownTask) -> Any:
     """One picture or window as an input."""
     import numpy as np
 
-    from wire.task import scaling
+    from models.normalization import normalize, told_by
 
     shape = known.input_shape
     if spec.kind == "folder":
@@ -183,10 +182,10 @@ def _one(spec: SourceSpec, entry: Entry, known: KnownTask) -> Any:
         stored: Any = decode_picture(entry.place, (shape[2], shape[1]), grey=shape[0] == 1)
     else:
         stored = np.frombuffer(entry.place, np.float32).reshape(shape)
-    found = scaling(known.task, shape, of_bytes=spec.kind == "folder")
-    if found is None:
+    told = told_by(known.task, of_bytes=spec.kind == "folder")
+    if told is None:
         return stored
-    x = (stored.astype(np.float32) - found[0]) * found[1]
+    x = normalize(stored, *told, axis=0)
     if not np.isfinite(x).all():
         raise DataError("not finite after normalisation; check [task] mean and std")
     return x

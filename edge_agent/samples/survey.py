@@ -1,4 +1,4 @@
-"""What a board has, in figures: for the agent, which announces it, and for `edgestill agent data`."""
+"""Sample counts of a board: announced by the agent, and shown by `edgestill agent data`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wire.messages import DataState
 
 __all__ = ["Survey", "make_survey", "unreadable"]
 
-MOST_TOLD = 1000  # rejected files that are told by name
+MOST_TOLD = 1000  # rejected files that are listed by name
 MOST_NAMED = 20  # classes in an announcement
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples by what becomes of them."""
+    """Counts of samples by their use."""
 
     path: str
     kind: str
@@ -41,6 +41,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()  # classes of the fleet without a sample here
     rejected_count: int = 0
     rejected: dict[str, str] = {}  # the first of them, and why
+    passed_over_count: int = 0  # what is no sample: files of other kinds, deeper folders, labels without a file
+    passed_over: dict[str, str] = {}
 
     @property
     def ready(self) -> bool:
@@ -48,10 +50,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         return not self.waiting
 
     def state(self, *, private: bool) -> DataState | None:
-        """What is announced of it, if there is anything to say; private counts give no class away."""
+        """What is announced, if anything; with private counts no class is revealed."""
         first = next(iter(self.rejected.items()), None)
+        hides = private and not self.ready and bool(self.training or self.passed_over_count)
         told = DataState(
-            waiting=(f"waiting for samples in {self.path}" if private and self.training else self.waiting)[:200],
+            waiting=(f"waiting for samples in {self.path}" if hides else self.waiting)[:200],
             unlabeled=self.unlabeled,
             rejected=self.rejected_count,
             reason="" if first is None else f"{first[0]}: {first[1]}"[:200],
@@ -62,14 +65,14 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: KnownTask | None) -> Survey:
-    """The figures of what a source has and what was chosen of it."""
+    """The counts of a source and of the samples selected from it."""
     train, held = Counter(entry.label for entry in choice.train), Counter(entry.label for entry in choice.held)
     least = spec.min_samples
     waiting = ""
     if choice.named:
         waiting = f"waiting for the fleet's task, which comes with the first model: {sum(train.values())} samples"
     elif sum(train.values()) < least:
-        waiting = f"waiting for samples in {spec.path}: {sum(train.values())} of {least}"
+        waiting = f"waiting for samples in {spec.path}: {sum(train.values())} of {least}{_only(listing)}"
     return Survey(
         path=spec.path,
         kind=spec.kind,
@@ -89,13 +92,23 @@ def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: Known
         lacks=_lacks(train + held, known),
         rejected_count=len(listing.rejected),
         rejected=dict(list(listing.rejected.items())[:MOST_TOLD]),
+        passed_over_count=len(listing.passed_over),
+        passed_over=dict(sorted(listing.passed_over.items())[:MOST_TOLD]),
     )
 
 
+def _only(listing: Listing) -> str:
+    """What there is instead of samples: other files alone are a path or a kind that is not meant."""
+    if listing.entries or listing.rejected or listing.writing or listing.unchecked or not listing.passed_over:
+        return ""
+    name, reason = min(listing.passed_over.items())
+    return f"; {len(listing.passed_over)} passed over, such as {name}: {reason}"
+
+
 def unreadable(spec: SourceSpec, problem: str) -> Survey:
-    """Of a source that cannot be read: it waits too, and is told why."""
+    """The survey of a source that cannot be read: the board waits, with the reason."""
     there = Path(spec.path).exists() or spec.kind == "python"
-    waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}"
+    waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}; it is not there yet"
     text = printable(" ".join(problem.split()), 500)
     return Survey(
         path=spec.path,
@@ -124,7 +137,7 @@ def _by_label(counted: Counter[int | str | None], known: KnownTask | None) -> tu
 
 
 def _lacks(counted: Counter[int | str | None], known: KnownTask | None) -> tuple[str, ...]:
-    """Only names are told: a board that has no sample yet lacks everything, and says that it waits."""
+    """Names only; a board without samples lacks all classes, and reports that it waits instead."""
     if known is None or known.task is None or not known.task.class_names or not counted:
         return ()
     there = {known.label(label) for label in counted}

@@ -2,12 +2,12 @@
 
 The first row names the columns. `columns` are the channels, by default all but the label; without `window`, each row is
 a sample of that many features. With it, a sample is (channels, window): consecutive rows of one label, each window
-`stride` rows (by default `window`) after the one before. Windows are counted from the first row of a run of one label,
-so they stay what they are when rows are appended.
+starts `stride` rows (by default `window`) after the previous one. Windows are counted from the first row of a run of
+one label, so appended rows do not change them.
 
 The label of a row is that of `label_column` (by default label, class or target); of a table without one, that of the
-file: a label file beside it, or labels.csv, as for pictures. Rows with an empty label, and windows of them, wait. A row
-with a cell that is no number is set aside, and ends its run. The last row of a growing file waits for its end of line.
+file: a label file next to it, or labels.csv, as for pictures. Rows with an empty label are not used. A row with a cell
+that is not a number is rejected and ends its run. The last row of a growing file is read once it has its end of line.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from typing import Any
 
 from core.errors import ConfigError, DataError
 from edge_agent.samples.entries import Entry, Listing, digest_bytes, printable
-from edge_agent.samples.folder import UNFINISHED, being_written, file_labels, side_label
+from edge_agent.samples.folder import LABEL_SUFFIX, UNFINISHED, being_written, file_labels, side_label
 from edge_agent.samples.spec import SourceSpec
-from models.sources.tables import SUFFIXES, label_column, number, table_rows
+from models.sources.tables import SUFFIXES, label_column, label_text, number, table_rows
 
 __all__ = ["window_entries"]
 
-MOST_REJECTED = 20  # rows of one file that are told one by one
+MOST_REJECTED = 20  # rows of one file that are listed one by one
+LARGEST = 3e38  # of float32
+CHANNELS = "if it is not a channel, name the channels in [data] columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,10 @@ class _Columns:
 def window_entries(spec: SourceSpec, *, now: float, limit: int) -> Listing:
     """Every window of every table; at most `limit` bytes of them, of the newest tables."""
     root, listing = Path(spec.path), Listing()
-    files = _files(root)
-    labels = file_labels((root if root.is_dir() else root.parent) / spec.labels, listing)
+    files = _files(root, spec.labels, listing)
+    labels = file_labels(root if root.is_dir() else root.parent, spec.labels, listing)
+    for named in labels.keys() - {printable(file.name) for file, _ in files}:
+        listing.passed_over[named] = f"{spec.labels} has a label for it, but there is no such table"
     parts: list[tuple[Path, list[Entry]]] = []
     for file, mtime in sorted(files, key=lambda found: found[1], reverse=True):
         young = being_written(mtime, now)
@@ -71,17 +75,24 @@ def window_entries(spec: SourceSpec, *, now: float, limit: int) -> Listing:
     return listing
 
 
-def _files(root: Path) -> list[tuple[Path, float]]:
+def _files(root: Path, labels: str, listing: Listing) -> list[tuple[Path, float]]:
     try:
         inside = list(root.iterdir()) if root.is_dir() else [root]
-        wanted = [file for file in inside if root == file or _is_table(file.name)]
+        wanted = [file for file in inside if root == file or _is_table(file.name, labels)]
+        for file in set(inside) - set(wanted):
+            if (
+                file.name != labels
+                and not file.name.startswith(".")
+                and not file.name.endswith((*UNFINISHED, LABEL_SUFFIX))
+            ):
+                listing.passed_over[printable(file.name)] = f"not a table by its name; known: {' '.join(SUFFIXES)}"
         return [(file, file.stat().st_mtime) for file in wanted]
     except OSError as error:
         raise DataError(f"{root}: {error.strerror or error}; check the path and its permissions") from None
 
 
-def _is_table(name: str) -> bool:
-    hidden = name.startswith(".") or name.endswith(UNFINISHED) or name == "labels.csv"
+def _is_table(name: str, labels: str) -> bool:
+    hidden = name.startswith(".") or name.endswith(UNFINISHED) or name == labels
     return not hidden and name.lower().endswith(SUFFIXES)
 
 
@@ -98,13 +109,11 @@ def _table(
     recent: deque[list[float]] = deque(maxlen=window)
     length, label, bad = 0, "", 0  # of the run of one label
     for row_number, row in enumerate(rows, 2):
-        values = _values(row, columns)
-        if values is None:
+        values = _values(row, columns, names)
+        if isinstance(values, str):
             bad += 1
             if bad <= MOST_REJECTED:
-                listing.rejected[f"{printable(file.name)}, row {row_number}"] = (
-                    "a cell that is no finite number, or is missing"
-                )
+                listing.rejected[f"{printable(file.name)}, row {row_number}"] = values
             length = 0
             continue
         own = whole if whole is not None else _label(row, columns)
@@ -115,7 +124,7 @@ def _table(
             name = f"{printable(file.name)}, row {row_number - window + 1}"
             yield Entry(name, label or None, digest_bytes(memoryview(place).cast("B")), mtime, place)
     if bad > MOST_REJECTED:
-        listing.rejected[printable(file.name)] = f"{bad} rows with a cell that is no finite number"
+        listing.rejected[printable(file.name)] = f"{bad} rows with a cell that is no finite number; {CHANNELS}"
 
 
 def _columns(file: Path, names: list[str], spec: SourceSpec) -> _Columns:
@@ -135,13 +144,18 @@ def _columns(file: Path, names: list[str], spec: SourceSpec) -> _Columns:
     return _Columns(tuple(wanted), label, len(names))
 
 
-def _values(row: Sequence[Any], columns: _Columns) -> list[float] | None:
+def _values(row: Sequence[Any], columns: _Columns, names: Sequence[str]) -> list[float] | str:
+    """The channels of a row, or why it has none."""
     if len(row) != columns.count:
-        return None
-    values = [number(row[i]) for i in columns.channels]
-    return None if any(value is None or abs(value) > 3e38 for value in values) else values  # type: ignore[return-value]
+        return f"{len(row)} cells, but {columns.count} columns"
+    values = []
+    for i in columns.channels:
+        value = number(row[i])
+        if value is None or abs(value) > LARGEST:
+            return f"{printable(names[i], 40)!r} is no finite number, or is missing; {CHANNELS}"
+        values.append(value)
+    return values
 
 
 def _label(row: Sequence[Any], columns: _Columns) -> str:
-    cell = None if columns.label is None else row[columns.label]
-    return "" if cell is None else printable(str(cell).strip(), 100)
+    return "" if columns.label is None else printable(label_text(row[columns.label]), 100)

@@ -35,7 +35,7 @@ from models.build import build
 from models.compute_device import find_device
 from models.spec import PrototypeSpec, parse_prototype
 
-__all__ = ["OnRay"]
+__all__ = ["OnRay", "find_ray"]
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 FACTS = ("name", "kind", "class_names", "mean", "std", "vocab", "variant")
@@ -114,17 +114,21 @@ class _Link:
         return Frame(kind, facts, [bytearray(blob) for blob in blobs])
 
 
+def find_ray() -> Any:
+    """Ray's module; ConfigError if it is not installed."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise ConfigError("engine 'ray' needs Ray; install it with: pip install 'edgestill[ray]'") from None
+
+
 class OnRay(Pooled):
     """See `fleet.engines.base.Engine`."""
 
     far = True  # for teachers' forward passes too
 
     def __init__(self, bench: Bench, workers: int = 0, address: str = "") -> None:
-        try:
-            ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise ConfigError("engine 'ray' needs Ray; install it with: pip install 'edgestill[ray]'") from None
-        self._ray = ray
+        self._ray = ray = find_ray()
         self._ours = not ray.is_initialized()
         if self._ours:
             _connect(ray, address)

@@ -17,6 +17,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from fleet.simulation.simulation import Simulation
     from transport.config import BrokerConfig
 
-__all__ = ["Interrupted", "LostRunError", "run_simulation"]
+__all__ = ["Interrupted", "LostRunError", "check_run", "run_simulation"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -81,6 +82,20 @@ def run_simulation(
         if out_dir is not None and run.rounds:
             _draw(run, out_dir)
     return run
+
+
+def check_run(config: SimulationConfig) -> None:
+    """Build the fleet as a run does, with its data, samples and compute device, and train nothing.
+
+    Raises what the run would raise before its first round; it starts no process, and connects to no cluster.
+    """
+    if config.engine == "ray":
+        from fleet.engines.ray_cluster import find_ray
+
+        with about("engine"):
+            find_ray()
+    simulation, _ = _build(replace(config, engine="inline", address=""))
+    simulation.close()
 
 
 def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:

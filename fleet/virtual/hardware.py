@@ -96,11 +96,11 @@ def _of_profiles(own: Path | None = None) -> dict[str, Hardware]:
 
 
 def _read(path: Path) -> dict[str, Hardware]:
-    tables, found = read_toml(path), {}
+    tables, profiles = read_toml(path), {}
     for name in tables:
         where = f"{path.name} [{name}]"
-        found[_own_name(name, where)] = read(Hardware, sub_table(tables, name, where), where)
-    return found
+        profiles[_own_name(name, where)] = read(Hardware, sub_table(tables, name, where), where)
+    return profiles
 
 
 def _own_name(name: str, where: str) -> str:

@@ -20,16 +20,16 @@ _GREY = ("1", "L", "LA")
 
 
 def open_picture(file: Path, content: IO[bytes] | None = None) -> Any:
-    """The picture in `file`, or in its `content`, with its header read; DataError if it is none, or too large."""
+    """The picture in `file`, or in its `content`, with its header read; DataError if it is no picture, or too large."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise ConfigError("pictures need Pillow, which is missing; run: pip install 'edgestill[images]'") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the check below is stricter
             image = Image.open(file if content is None else content)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # UnidentifiedImageError, and what a decoder makes of a hostile header
         why = _why(error, content)
         raise DataError(f"{file}: not a readable picture ({why}); remove or replace it") from None
     if image.size[0] * image.size[1] > MAX_PIXELS:
@@ -52,15 +52,20 @@ def is_grey(image: Any) -> bool:
 def decode_picture(
     file: Path, size: tuple[int, int], *, grey: bool, content: IO[bytes] | None = None
 ) -> NDArray[np.uint8]:
-    """Its pixels (C, H, W), C = 1 if `grey` else 3, resized to `size` = (width, height) if it has another."""
+    """Its pixels (C, H, W), C = 1 if `grey` else 3, resized (bilinear) to `size` = (width, height) if it has another.
+
+    DataError, in one line that begins with `file`, for what cannot be decoded, and for more than 8 bits per channel.
+    """
     import numpy as np
-    from PIL import Image
 
     with open_picture(file, content) as image:
+        check_picture(file, image)
+        from PIL import Image
+
         try:
             pixels = image.convert("L" if grey else "RGB")
-        except (OSError, ValueError, SyntaxError) as error:  # Pillow reports broken PNG chunks as SyntaxError
-            raise DataError(f"{file}: cut short or damaged ({error}); remove or replace it") from None
+        except Exception as error:  # decoders raise anything for hostile bytes: SyntaxError, struct.error, EOFError
+            raise DataError(f"{file}: cut short or damaged ({_why(error, content)}); remove or replace it") from None
     if pixels.size != size:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
     decoded: NDArray[np.uint8] = np.atleast_3d(np.asarray(pixels)).transpose(2, 0, 1)
@@ -68,5 +73,5 @@ def decode_picture(
 
 
 def _why(error: Exception, content: IO[bytes] | None) -> str:
-    text = " ".join(str(error).replace(f" {content!r}", "").split())
+    text = " ".join(str(error).replace(f" {content!r}", "").split()) or type(error).__name__
     return text if len(text) < 200 else f"{text[:199]}…"

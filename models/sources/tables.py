@@ -1,4 +1,4 @@
-"""Rows of a table of a user, `.csv`, `.csv.gz` or `.parquet`, one after another. Standard library only.
+"""Rows of a user's table, `.csv`, `.csv.gz` or `.parquet`, one by one. Standard library only.
 
 Parquet needs pyarrow, which edgestill does not install.
 """
@@ -18,7 +18,17 @@ from typing import Any
 from core.errors import ConfigError, DataError
 from core.files import open_regular
 
-__all__ = ["LABEL_NAMES", "SUFFIXES", "csv_rows", "is_number", "label_column", "number", "parquet_rows", "table_rows"]
+__all__ = [
+    "LABEL_NAMES",
+    "SUFFIXES",
+    "csv_rows",
+    "is_number",
+    "label_column",
+    "label_text",
+    "number",
+    "parquet_rows",
+    "table_rows",
+]
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 LABEL_NAMES = ("label", "class", "target")
@@ -78,9 +88,9 @@ def parquet_rows(path: Path, *, limit: int) -> Iterator[tuple[Any, ...]]:
             yield tuple(str(name) for name in table.schema_arrow.names)
             for batch in table.iter_batches(batch_size=4096):
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; check the path and its permissions") from None
-    except (ValueError, TypeError, LookupError, RuntimeError) as error:  # pyarrow's errors derive from these
+    except (OSError, ValueError, TypeError, LookupError, RuntimeError) as error:  # pyarrow's errors derive from these
+        if isinstance(error, OSError) and error.strerror:  # the system's: damaged pages are an OSError without a number
+            raise DataError(f"{path}: {error.strerror}; check the path and its permissions") from None
         raise DataError(f"{path}: not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
 
 
@@ -94,8 +104,22 @@ def label_column(path: Path, names: Sequence[str]) -> int | None:
     return found[0] if found else None
 
 
+def label_text(cell: Any) -> str:
+    """The label in a cell: its text; of 2.0, as in a column of which some labels are missing, the whole number.
+
+    >>> label_text(" cat "), label_text(b"dog"), label_text(2.0), label_text(None), label_text(math.nan)
+    ('cat', 'dog', '2', '', '')
+    """
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    if isinstance(cell, bytes):
+        return cell.decode(errors="replace").strip()
+    whole = isinstance(cell, float) and cell.is_integer()
+    return str(int(cell) if whole else cell).strip()
+
+
 def number(cell: Any) -> float | None:
-    """The finite number in a cell; None if it is none."""
+    """The finite number in a cell; None if it is not one."""
     try:
         value = float(cell)
     except (TypeError, ValueError, OverflowError):

@@ -36,6 +36,12 @@ def test_what_is_no_function_is_one_line_that_names_its_origin(value: str, said:
     assert origin(point(value)) == f"entry point {value!r} of an unnamed package"
 
 
+def test_a_function_that_is_named_anyway_is_named_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_function(point("math:pi"), "loader 'math:pi'")
+    assert str(raised.value) == "loader 'math:pi' is not a function but a float"
+
+
 def test_what_a_users_function_raises_is_one_line_that_names_its_package() -> None:
     assert guarded(point("math:sqrt"), "part mine")(9.0) == 3.0
     with pytest.raises(ConfigError) as raised:

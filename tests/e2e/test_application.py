@@ -94,13 +94,13 @@ def test_boards_of_every_kind_learn_for_ten_rounds_and_an_application_follows(bo
         boards.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=env))
 
     boards.wait(lambda: boards.status()["rounds_completed"] >= 2)
-    assert boards.device("pi-late")["data"]["waiting"].endswith("pi-late/pictures: 0 of 20")
+    assert boards.device("pi-late")["data"]["waiting"].endswith("pi-late/pictures: 0 of 20; it is not there yet")
     pictures = boards.folder / "pi-folder" / "pictures"
     assert boards.device("pi-folder")["data"]["unlabeled"] == 30
     for path in pictures.glob("unlabeled-*.png"):
         Path(f"{path}.label").write_text(NAMES[int(path.stem.split("-")[1]) % 3])
     fill(boards.folder / "pi-late" / "pictures", 300, 30)
-    boards.wait(lambda: boards.status()["done"], 1200)
+    boards.wait(lambda: boards.status()["done"], 3000)
 
     status = boards.status()
     assert status["rounds_completed"] == ROUNDS

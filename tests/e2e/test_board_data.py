@@ -172,7 +172,7 @@ def test_a_folder_a_table_and_a_loader_learn_together_and_grow(boards: Boards) -
 
     boards.wait(lambda: boards.status()["rounds_completed"] >= 1)
     late = boards.device("pi-late")
-    assert late["data"]["waiting"].endswith("pi-late/pictures: 0 of 20")
+    assert late["data"]["waiting"].endswith("pi-late/pictures: 0 of 20; it is not there yet")
     assert (late["status"], late["accepted"]) == ("online", 0)
     assert "waiting for samples in" in boards.log("pi-late")
     boards.wait(lambda: (boards.folder / "pi-late" / "state" / "current.onnx").exists())  # it takes offered models
@@ -206,7 +206,9 @@ def test_a_file_that_comes_late_or_damaged_does_not_end_the_agent(boards: Boards
     boards.begin(["pi-0"], prototypes='!names = ["mlp:fp32"]', round="!rounds = 1\ndeadline_s = 120")
     samples = boards.folder / "pi-0" / "samples.npz"
     boards.start("pi-0", 'path = "samples.npz"')
-    boards.wait(lambda: boards.device("pi-0")["data"].get("waiting", "").endswith("samples.npz: 0 of 1"))
+    boards.wait(
+        lambda: boards.device("pi-0")["data"].get("waiting", "").endswith("samples.npz: 0 of 1; it is not there yet")
+    )
     samples.write_bytes(b"PK\x03\x04 cut short")
     boards.wait(lambda: "not a readable .npz" in boards.device("pi-0")["data"]["waiting"])
     assert boards.status()["rounds_completed"] == 0

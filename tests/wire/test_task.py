@@ -3,35 +3,13 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from core.errors import EnvelopeError
 from wire.messages import Task
-from wire.task import check_task, class_label, scaling
+from wire.task import check_task, class_label
 
 pytestmark = pytest.mark.light
-
-
-def test_bytes_are_divided_by_255_and_floats_left_alone_where_no_task_says_otherwise() -> None:
-    for task in (None, Task(kind="image")):
-        bytes_scaling = scaling(task, (1, 2, 2), of_bytes=True)
-        assert bytes_scaling is not None
-        mean, scale = bytes_scaling
-        assert (np.uint8(255).astype(np.float32) - mean) * scale == 1
-        assert scaling(task, (1, 2, 2), of_bytes=False) is None
-
-
-def test_one_number_per_channel_broadcasts_over_a_sample() -> None:
-    found = scaling(Task(mean=(1.0, 2.0, 3.0), std=(2.0, 4.0, 8.0)), (3, 2, 2), of_bytes=True)
-    assert found is not None
-    mean, scale = found
-    assert (mean.shape, scale.shape, mean.dtype, scale.dtype) == ((3, 1, 1), (3, 1, 1), np.float32, np.float32)
-    x = np.full((5, 3, 2, 2), 9, np.uint8)
-    assert ((x.astype(np.float32) - mean) * scale)[4, :, 1, 0].tolist() == [4.0, 1.75, 0.75]
-    windows = scaling(Task(mean=(1.0,), std=(2.0,)), (6, 128), of_bytes=False)
-    assert windows is not None
-    assert windows[0].shape == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core.errors import ConfigError
 from edgestill.cli.output import err, out, print_json
 from edgestill.cli.service.agent_data import collect, data
+from edgestill.cli.service.options import Overrides
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,12 +28,7 @@ _Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml; e
 
 
 @app.command()
-def run(
-    config: _Config,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
-    ] = None,
-) -> None:
+def run(config: _Config, settings: Overrides = None) -> None:
     """Run the agent until SIGTERM or Ctrl-C: wait for jobs, train, send updates.
 
     It may be killed at any moment: a finished update is sent after the next start.
@@ -70,6 +67,7 @@ def predict(
         bool, typer.Option("--allow-remote", help="Let --serve bind an address that other machines reach.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: labels, classes, probabilities.")] = False,
+    settings: Overrides = None,
 ) -> None:
     """Run the agent's current model on inputs, and print a class per input; or answer requests over HTTP.
 
@@ -77,6 +75,8 @@ def predict(
     """
     if (config is None) == (model is None):
         raise typer.BadParameter("give either --config or --model")
+    if settings and config is None:
+        raise typer.BadParameter("--set overrides settings of an agent.toml; give --config")
     if bool(inputs) == (serve is not None):
         raise typer.BadParameter("give either --input or --serve")
     from edge_agent.predict.model import CARD_FILE, Model
@@ -84,7 +84,7 @@ def predict(
     if config is not None:
         from edge_agent.config import read_agent_config
 
-        loaded = read_agent_config(config)
+        loaded = read_agent_config(config, settings=settings or ())
         published = loaded.publish is not None and os.path.exists(loaded.publish / CARD_FILE)
         model = loaded.publish if published else loaded.state_dir
     assert model is not None
@@ -127,5 +127,8 @@ def _serve(model: Path, where: str, allow_remote: bool) -> None:
 def _save(path: Path, array: NDArray[np.float32]) -> None:
     import numpy as np
 
-    with path.open("wb") as file:  # numpy would add .npy to another name
-        np.save(file, array)
+    try:
+        with path.open("wb") as file:  # numpy would add .npy to another name
+            np.save(file, array)
+    except OSError as error:
+        raise ConfigError(f"--output {path}: {error.strerror or error}; give a file in a folder that exists") from None

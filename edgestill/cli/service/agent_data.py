@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.output import one_line, out, print_json, print_table
+from edgestill.cli.service.options import Overrides
 
 if TYPE_CHECKING:
     from edge_agent.samples.survey import Survey
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["collect", "data"]
 
 _Config = Annotated[Path, typer.Option("--config", "-c", help="The agent.toml.")]
-SHOWN = 20  # rejected files; --json has more
+SHOWN, FEW = 20, 5  # rejected files, and what is passed over; --json has more
 
 
 def data(
@@ -24,6 +25,7 @@ def data(
     contact_sheet: Annotated[
         Path | None, typer.Option("--contact-sheet", help="Write a picture of a few samples of each class to this PNG.")
     ] = None,
+    settings: Overrides = None,
 ) -> None:
     """Show the samples that the agent trains on: counts per class, held out, unlabeled, set aside and why.
 
@@ -37,7 +39,7 @@ def data(
     from edge_agent.samples.spec import spec_of
     from edge_agent.samples.task_file import read_task
 
-    loaded = read_agent_config(config)
+    loaded = read_agent_config(config, settings=settings or ())
     spec, known = spec_of(loaded.data, loaded.train.memory_mb), read_task(loaded.state_dir)
     survey, _, choice = survey_samples(spec, loaded.state_dir, known)
     if contact_sheet is not None:
@@ -73,6 +75,12 @@ def _print(survey: Survey) -> None:
         out.print(f"  {one_line(name)}: {one_line(reason)}", soft_wrap=True)
     if survey.rejected_count > SHOWN:
         out.print(f"  … and {survey.rejected_count - SHOWN} more; --json has them")
+    if survey.passed_over_count:
+        out.print(f"passed over: {survey.passed_over_count}")
+    for name, reason in list(survey.passed_over.items())[:FEW]:
+        out.print(f"  {one_line(name)}: {one_line(reason)}", soft_wrap=True)
+    if survey.passed_over_count > FEW:
+        out.print(f"  … and {survey.passed_over_count - FEW} more; --json has them")
 
 
 def collect(
@@ -86,6 +94,7 @@ def collect(
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=100_000, help="Pictures to take.")] = 1,
     every: Annotated[float, typer.Option("--every", min=0.0, max=86_400.0, help="Seconds between two pictures.")] = 1.0,
+    settings: Overrides = None,
 ) -> None:
     """Fill the class folder of [data] path from the board's own camera, or from any command.
 
@@ -96,7 +105,7 @@ def collect(
     from edge_agent.collect import collect_pictures
     from edge_agent.config import read_agent_config
 
-    loaded = read_agent_config(config)
+    loaded = read_agent_config(config, settings=settings or ())
     for path in collect_pictures(loaded, label, command=source, count=count, every=every):
         out.print(str(path), soft_wrap=True)
         out.file.flush()

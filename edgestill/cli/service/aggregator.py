@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -10,26 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.output import err, out, print_json
+from edgestill.cli.service.options import Overrides
 from edgestill.cli.service.web import web_server
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
+    from edgestill.web.beside import PageBeside
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, collect updates, fuse and publish models.")
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (docs/aggregator.md).")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting of the file: table.key=value; repeatable.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def serve(
     config: Config,
-    settings: Settings = None,
+    settings: Overrides = None,
     until_done: Annotated[
         bool, typer.Option("--until-done", help="Exit after the last round instead of continuing to serve the models.")
     ] = False,
@@ -47,8 +47,11 @@ def serve(
 ) -> None:
     """Run the aggregator until SIGTERM or Ctrl-C. After a restart it continues in the same round.
 
+    SIGHUP reads the fleet.toml again: devices and limits at once, rounds and recipe from the next round on.
+
     Example:  edgestill aggregator serve --config fleet.toml --set round.rounds=20
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
     from aggregator.config.fleet import load_fleet_config
     from aggregator.service import serve as run
     from core.logs import setup_logging
@@ -57,11 +60,17 @@ def serve(
     given = [*(settings or []), *(f"{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)
-    with _page(loaded, given):
-        run(loaded, until_done=until_done, new_key=new_key)
+    with _page(loaded, given) as page:
+        run(
+            loaded,
+            until_done=until_done,
+            new_key=new_key,
+            read=lambda: load_fleet_config(config, given),
+            reloaded=lambda _: None if page is None else page.restart(),
+        )
 
 
-def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[object]:
+def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[PageBeside | None]:
     """The page in a process of its own, if one is asked for."""
     if loaded.monitor.web is None:
         return nullcontext()

@@ -9,6 +9,7 @@ import typer
 
 from core.errors import ConfigError
 from edgestill.cli.output import err, out, print_json
+from edgestill.cli.service.options import Overrides
 
 __all__ = ["app"]
 
@@ -19,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Configuration files: check a file 
 def check(
     file: Annotated[Path, typer.Argument(help="An agent.toml or a fleet.toml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    settings: Overrides = None,
 ) -> None:
     """Check a file and print the resolved settings, with environment and defaults, without secrets.
 
@@ -26,7 +28,7 @@ def check(
     tables, the settings of every device are shown as well. Missing files that it names are reported: a warning for
     samples, which may come later, an error for files that the service cannot start without.
     """
-    facts = _resolve(file)
+    facts = _resolve(file, settings or [])
     if as_json:
         print_json(facts)
     else:
@@ -53,19 +55,19 @@ def _check_files(file: Path, facts: dict[str, dict[str, Any]]) -> None:
         raise ConfigError(f"{file} {', and '.join(needed)}; make it, or change the path")
 
 
-def _resolve(file: Path) -> dict[str, dict[str, Any]]:
+def _resolve(file: Path, settings: list[str]) -> dict[str, dict[str, Any]]:
     from core.config_keys import read_toml
 
     tables = read_toml(file)
     if "agent" in tables:
         from edge_agent.config import check_agent_config
 
-        return check_agent_config(file)
+        return check_agent_config(file, settings)
     if "fleet" in tables:
         from aggregator.config.fleet import check_fleet_config
 
         devices, complete = _manifest(file) if "group" in tables else ({}, True)
-        return {**(check_fleet_config(file) if complete else {}), **devices}
+        return {**(check_fleet_config(file, settings) if complete else {}), **devices}
     raise ConfigError(f"{file}: has neither [agent] nor [fleet]; is it an agent.toml or a fleet.toml?")
 
 

@@ -10,7 +10,7 @@ import typer
 from core.errors import ConfigError
 from edgestill.cli.output import out, print_json
 from edgestill.cli.simulation.setting_options import names_given, with_settings
-from fleet.simulation.settings.layers import Layer, about, overlay
+from fleet.simulation.settings.layers import Layer, overlay
 from fleet.simulation.settings.panels import FLEET, OUTPUT
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ Resume = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace another run in --out.", rich_help_panel=OUTPUT)]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Check the settings, print them as JSON, run nothing.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--dry-run", help="Check settings and data, print the settings as JSON, train nothing.", rich_help_panel=OUTPUT
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)]
@@ -84,7 +86,9 @@ def simulate(
         if broker is not None and config.transport != "mqtt":
             raise ConfigError("--broker requires --transport mqtt")
         if dry_run:
-            _check_data(config)
+            from fleet.simulation.run import check_run
+
+            check_run(config)
             if not quiet:
                 print_json(config.to_json())
             return
@@ -97,15 +101,6 @@ def _layers(given: dict[str, Any], file: Path | None) -> Layer:
     from fleet.simulation.settings.table import from_environment, read_file
 
     return overlay(Layer() if file is None else read_file(file), from_environment(), Layer(given))
-
-
-def _check_data(config: SimulationConfig) -> None:
-    from fleet.data import load
-    from fleet.simulation.inputs.kinds import check_kinds
-
-    with about("dataset"):
-        dataset = load(config.dataset)
-    check_kinds(config.prototypes, dataset.kind, dataset.name)
 
 
 def _resumed(ctx: typer.Context, folder: Path, given: dict[str, Any]) -> SimulationConfig:

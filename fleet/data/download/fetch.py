@@ -160,8 +160,8 @@ def _size(path: Path) -> int:
 
 def _matches(path: Path, digest: str) -> bool:
     kind, expected = digest.split(":")
-    found = hashlib.new(kind, usedforsecurity=False)
+    actual = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest() == expected
+            actual.update(chunk)
+    return actual.hexdigest() == expected

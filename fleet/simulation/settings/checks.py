@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from aggregator.recipes.catalogue import Recipe, find_recipe
 from core.errors import ConfigError, did_you_mean
 from core.limits import Range
+from core.settings.compute_names import check_device_name
 from fleet.attacks.builtin import check_over_mqtt, parse_attacks, seat
 from fleet.partition import uses_alpha
 from fleet.simulation.config import ENGINES, FLOATS, SCORE_DEVICES, TRANSPORTS, UPDATES, SimulationConfig
@@ -34,6 +36,8 @@ def check_simulation(config: SimulationConfig) -> None:
         with about("fraction"):
             raise ConfigError(f"--fraction {config.fraction:g}; give a number above 0 and at most 1")
     _check_words(config)
+    with about("compute"):
+        check_device_name(config.compute, registered=_registered())
     with about("partition"):
         uses_alpha(config.partition)
     recipe = composed(config.recipe, config.fusion)
@@ -45,6 +49,12 @@ def check_simulation(config: SimulationConfig) -> None:
     _check_virtual(config)
     with about("attack"):
         _check_attack(config)
+
+
+def _registered() -> str:
+    """The name of an accelerator that this process has registered with torch; nothing is imported for it."""
+    torch = sys.modules.get("torch")
+    return "" if torch is None else str(torch._C._get_privateuse1_backend_name())
 
 
 def composed(name: str, fusion: Mapping[str, Any]) -> Recipe:

@@ -157,7 +157,9 @@ def read_file(path: Path) -> Layer:
     file = read_toml(path)
     for name in file:
         if name != "simulate":
-            raise ConfigError(f"{path}: unknown table {brief(name)}; known: [simulate]")
+            own = name.replace("-", "_") in (*SETTINGS, *ON_THE_LINE)
+            hint = "settings stand in a table: write [simulate] above them" if own else "known: [simulate]"
+            raise ConfigError(f"{path}: unknown table {brief(name)}; {hint}")
     table, place = sub_table(file, "simulate", str(path)), f"{path} [simulate]"
     return Layer(written(table, place), places_in(table, place))
 

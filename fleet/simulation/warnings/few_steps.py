@@ -23,20 +23,20 @@ FEW = 0.5  # of the steps that the defaults would give
 
 def few_steps_text(training: Mapping[str, Any], fleet: Sequence[Mapping[str, Any]]) -> str:
     """In one line, with the remedy; nothing where the steps are enough. Both arguments are those of `run.json`."""
-    how, usual = LocalTraining(**training), with_defaults()
+    used, usual = LocalTraining(**training), with_defaults()
     amount = {name: usual[name] for name in ("epochs", "steps", "least_steps", "most_steps")}
     examples = [int(device["examples"]) for device in fleet]
-    steps, default = (_median_steps(examples, each) for each in (how, replace(how, **amount)))
+    steps, default = (_median_steps(examples, each) for each in (used, replace(used, **amount)))
     if steps >= FEW * default:
         return ""
-    given = f"--local-epochs {how.epochs}" if how.steps is None else f"--local-steps {how.steps}"
+    given = f"--local-epochs {used.epochs}" if used.steps is None else f"--local-steps {used.steps}"
     count = f"{steps} local step{'s' * (steps != 1)} a round"
     middle = (
-        f" for the median device ({min(examples):,} to {max(examples):,} samples each)" if how.steps is None else ""
+        f" for the median device ({min(examples):,} to {max(examples):,} samples each)" if used.steps is None else ""
     )
     advice = f"leave {given.split()[0]} out, or give --local-steps {default}"
     return f"{given} is {count}{middle}, the default would be {default}: it learns more slowly; {advice}"
 
 
-def _median_steps(examples: Sequence[int], how: LocalTraining) -> int:
-    return median_low([num_steps(max(math.ceil(n / how.batch_size), 1), how) for n in examples])
+def _median_steps(examples: Sequence[int], training: LocalTraining) -> int:
+    return median_low([num_steps(max(math.ceil(n / training.batch_size), 1), training) for n in examples])

@@ -60,17 +60,17 @@ class LostDevices:
 
     def _check_losses(self, result: RoundResult, run: Run) -> None:
         classes = len(run.fleet[0]["labels"])
-        found = {name: loss for name, loss in exploded(result, classes).items() if name not in self._exploded}
-        if found:
-            self._exploded |= found.keys()
-            losses = ", ".join(f"{name} {loss:.3g}" for name, loss in found.items())
+        diverged = {name: loss for name, loss in exploded(result, classes).items() if name not in self._exploded}
+        if diverged:
+            self._exploded |= diverged.keys()
+            losses = ", ".join(f"{name} {loss:.3g}" for name, loss in diverged.items())
             advice = _against_attackers(run) or remedy(self._training)
             self._warn(result, f"round {result.round}: local training does not converge, its loss is {losses}", advice)
 
     def _check_accuracies(self, result: RoundResult, run: Run) -> None:
-        found = guessing(result, [device["labels"] for device in run.fleet])
-        if found:
-            self._warn_of(f"{guessing_text(found)}; {_against_attackers(run) or self._more_training()}")
+        low = guessing(result, [device["labels"] for device in run.fleet])
+        if low:
+            self._warn_of(f"{guessing_text(low)}; {_against_attackers(run) or self._more_training()}")
 
     def _more_training(self) -> str:
         usual, rate = (

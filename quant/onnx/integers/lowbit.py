@@ -7,6 +7,7 @@ INT2 holds -2..1 (opset 25, IR 13), INT4 holds -8..7 (opset 21, IR 10), INT8 one
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -28,6 +29,8 @@ __all__ = [
     "storage_for",
     "storage_of",
 ]
+
+log = logging.getLogger("edgestill.onnx")
 
 LowBits = Literal["int2", "int4", "int8"]
 
@@ -124,6 +127,7 @@ def _runs(storage: Storage) -> bool:
     try:
         session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         (y,) = session.run(None, {"x": np.ones((2, 2), np.float32)})
-    except Exception:  # ONNX Runtime has an exception class per status code
+    except Exception as error:  # ONNX Runtime has an exception class per status code
+        log.debug("ONNX Runtime %s does not run int%d: %r", ort.__version__, storage.bits, error)
         return False
     return bool(np.array_equal(y, [[1, -1], [-2, 2]]))

@@ -95,7 +95,7 @@ def test_settings_become_variables_of_the_aggregator_and_of_its_broker() -> None
         ("rounds=3", "write it as table.key=value"),
         ("round.rounds", "write it as table.key=value"),
         ("rund.rounds=3", r"no table \[rund\]; did you mean 'round'"),
-        ("devices.pi-0=x", r"no table \[devices\]"),
+        ("devices.pi-0=x", r"no table \[devices\]$"),
         ("broker.prot=1", r"no key 'prot' in \[broker\]; did you mean 'port'"),
     ],
 )

@@ -31,6 +31,14 @@ def test_a_missing_file_is_told_with_its_table_and_key(tmp_path: Path) -> None:
     assert str(found[0]) == f"[task]: 'validation': there is no file {gone}"
 
 
+def test_a_relative_path_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are those of `--set` and of variables."""
+    (tmp_path / "there.npz").touch()
+    monkeypatch.chdir(tmp_path)
+    tables = {"state": {"key": "gone.key"}, "data": {"path": "there.npz"}, "fusion": {"source": "gone.npz"}}
+    assert [(m.table, m.key) for m in missing_files(tables)] == [("state", "key"), ("fusion", "source")]
+
+
 def test_a_key_in_hex_is_no_file_and_a_board_that_enrols_makes_its_own(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     keys = {"private": gone, "aggregator": "ab" * 32}

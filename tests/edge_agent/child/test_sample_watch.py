@@ -20,7 +20,7 @@ def watch_of(path: Path, *, refresh_s: float = 0.05, **spec: object) -> SampleWa
 
 
 def polled(watch: SampleWatch) -> Survey:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         found = watch.poll(time.monotonic())
         if found is not None:
@@ -37,7 +37,7 @@ def test_a_changed_file_is_surveyed_again_and_an_unchanged_one_is_not(
     watch = watch_of(tmp_path / "samples.npz")
     first = watch.wait()
     assert first is not None
-    assert first.waiting == f"waiting for samples in {tmp_path}/samples.npz: 0 of 1"
+    assert first.waiting == f"waiting for samples in {tmp_path}/samples.npz: 0 of 1; it is not there yet"
     assert watch.poll(time.monotonic()) is None
     assert not watch.busy
     np.savez(tmp_path / "samples.npz", x=np.zeros((3, 2), np.float32), y=[0, 2, 2])

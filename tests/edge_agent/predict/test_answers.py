@@ -49,7 +49,7 @@ def test_arrays_and_json_are_answered_alike(model: Model) -> None:
         (b'{"inputs": [1, "a"]}', "not numbers"),
         (b'{"inputs": {"a": 1}}', "not numbers"),
         (b'{"inputs": [NaN]}', "shape"),
-        (b"garbage", "neither an .npy file nor a readable picture"),
+        (b"garbage", "not an .npy file, and not a readable picture"),
         (npy(np.zeros((2, 3, 4, 3), np.uint8)), "resize"),
         (npy(np.zeros((5, 3, 4, 2), np.uint8)), "5 inputs in one request, the limit is 4"),
         (json.dumps({"inputs": np.zeros((5, 3, 4, 2), int).tolist()}).encode(), "the limit is 4"),

@@ -49,8 +49,8 @@ def test_files_become_one_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "card", "told"),
     [
-        (b"hello", RGB, "neither an .npy file nor a readable picture"),
-        (picture(PIXELS)[:40], RGB, "neither an .npy file nor a readable picture"),
+        (b"hello", RGB, r"not an .npy file, and not a readable picture \(cannot identify image file\)$"),
+        (picture(PIXELS)[:40], RGB, "not an .npy file, and (not a readable|cut short)"),
         (picture(np.full((4, 2), 1000, np.uint16)), RGB, "more than 8 bits per channel"),
         (picture(PIXELS), WINDOW, "this model takes no pictures"),
         (b"\x93NUMPY\x01\x00garbage", RGB, "not a readable .npy"),
@@ -71,6 +71,6 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_claims_too_many_pixels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge_agent.predict.images.MAX_PIXELS", 7)
+    monkeypatch.setattr("models.sources.images.MAX_PIXELS", 7)
     with pytest.raises(DataError, match="the limit is 7"):
         decode_input(picture(PIXELS), RGB, "x.png")

@@ -64,7 +64,7 @@ def test_watch_reloads_until_its_block_ends(tmp_path: Path) -> None:
     leave_model(tmp_path)
     with Model(tmp_path).watch(0.01) as model:
         leave_model(tmp_path, 1, round=7)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while model.card.round != 7 and time.monotonic() < until:
             time.sleep(0.01)
     assert model.card.round == 7
@@ -115,7 +115,7 @@ def test_a_file_of_an_older_agent_is_described_by_its_graph(tmp_path: Path) -> N
     ("make", "told"),
     [
         (lambda p: None, "there is no model yet"),
-        (lambda p: (p / "current.onnx").write_bytes(b"garbage"), "does not load the graph"),
+        (lambda p: (p / "current.onnx").write_bytes(b"garbage"), r"^/.*: ONNX Runtime .* does not load the graph"),
         (lambda p: (p / "current.json").mkdir(), "a folder"),
         (lambda p: (p / "current.json").write_text(tiny_card(file="../x.onnx").to_json()), "not a file beside it"),
     ],

@@ -39,9 +39,9 @@ def test_requests_are_answered_in_turn_and_the_model_is_reloaded(tmp_path: Path)
         assert (answer["request"], answer["predictions"][1]["label"]) == (identity, "bee")
         leave_model(tmp_path, round=4)
         assert ask(request)["round"] == 4
-        assert "neither an .npy file" in ask(b"hello")["error"]
+        assert "not an .npy file" in ask(b"hello")["error"]
         child.stdin.close()
-        assert child.wait(20) == 0
+        assert child.wait(120) == 0
     finally:
         end(child)
 

@@ -16,10 +16,11 @@ from tests.edge_agent.samples.pictures import draw, old
 pytestmark = pytest.mark.light
 
 
-def listed(root: Path, *, stop_at: float = float("inf")) -> Listing:
+def listed(root: Path, *, stop_at: float = float("inf"), **more: str) -> Listing:
     state = root.parent / "state"
     state.mkdir(exist_ok=True)
-    return folder_entries(SourceSpec(path=str(root), kind="folder"), Ledger(state), now=time.time(), stop_at=stop_at)
+    spec = SourceSpec(path=str(root), kind="folder", **more)
+    return folder_entries(spec, Ledger(state), now=time.time(), stop_at=stop_at)
 
 
 def labels(listing: Listing) -> dict[str, object]:
@@ -43,6 +44,23 @@ def test_labels_are_the_subfolder_then_labels_csv_then_the_file_beside(tmp_path:
     }
     os.rename(root / "f.png", root / "cat" / "f.png")
     assert labels(listed(root))["cat/f.png"] == "cat"
+
+
+def test_what_is_no_sample_is_listed_with_the_reason(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    draw(root / "cat" / "a.png")
+    draw(root / "cat" / "deeper" / "b.png")
+    (root / "cat" / "c.heic").write_bytes(b"")
+    (root / "notes.txt").write_text("")
+    (root / "cat" / "later.png.label").write_text("cat")
+    (root / "labels.csv").write_text("file,label\ncat/a.png,cat\nx.png,dog\n")
+    found = listed(root)
+    assert (list(labels(found)), found.rejected) == (["cat/a.png"], {})
+    assert found.passed_over["cat/deeper"] == "a folder in a class's folder is not looked into"
+    assert found.passed_over["cat/c.heic"].startswith("not a picture by its name; known: .bmp")
+    assert found.passed_over["x.png"] == "labels.csv has a label for it, but there is no such picture"
+    assert sorted(found.passed_over) == ["cat/c.heic", "cat/deeper", "notes.txt", "x.png"]
+    assert listed(root, labels="lables.csv").passed_over["lables.csv"] == "the file of [data] labels is not there"
 
 
 def test_what_is_not_finished_hidden_or_no_picture_is_not_taken(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_what_a_loader_returns_is_normalised(tmp_path: Path, monkeypatch: pytest
 
 def test_a_survey_of_what_cannot_be_read_waits(tmp_path: Path) -> None:
     survey = survey_samples(SourceSpec(path=str(tmp_path / "no"), kind="folder", min_samples=20), tmp_path, CATS)[0]
-    assert survey.waiting == f"waiting for samples in {tmp_path}/no: 0 of 20"
+    assert survey.waiting == f"waiting for samples in {tmp_path}/no: 0 of 20; it is not there yet"
     assert not survey.ready
     broken = survey_samples(SourceSpec(path=".", kind="python", loader="no_module:load"), tmp_path, CATS)[0]
     assert "loader 'no_module:load' does not load" in broken.problem

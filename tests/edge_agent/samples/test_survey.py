@@ -41,7 +41,19 @@ def test_what_is_missing_unknown_or_set_aside_is_announced() -> None:
 def test_private_counts_give_no_class_and_no_number_away() -> None:
     made = survey(["cat", "cat", "sheep"])
     assert made.state(private=True) == DataState(waiting="waiting for samples in /here")
+    assert survey(["cow", "cat", "dog"]).state(private=True) is None  # ready: it does not wait
     assert survey([]).state(private=True) == DataState(waiting="waiting for samples in /here: 0 of 3")
+
+
+def test_a_board_with_other_files_alone_says_what_it_passes_over() -> None:
+    spec, over = SourceSpec(path="/here", min_samples=3), {"b.heic": "not a picture", "a.txt": "not a picture"}
+    made = make_survey(spec, Listing(passed_over=over), choose([], spec, KNOWN, now=0, fits=1), KNOWN)
+    assert made.waiting == "waiting for samples in /here: 0 of 3; 2 passed over, such as a.txt: not a picture"
+    assert (made.passed_over_count, list(made.passed_over)) == (2, ["a.txt", "b.heic"])
+    assert made.state(private=True) == DataState(waiting="waiting for samples in /here")
+    entries = [Entry("c.png", "cat", b"")]
+    some = make_survey(spec, Listing(entries, passed_over=over), choose(entries, spec, KNOWN, now=0, fits=1), KNOWN)
+    assert some.waiting == "waiting for samples in /here: 1 of 3"
 
 
 def test_an_announcement_stays_small() -> None:

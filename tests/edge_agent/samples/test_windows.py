@@ -37,6 +37,22 @@ def test_without_a_window_a_row_is_a_sample(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_no_table_is_listed_with_the_reason(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x", "1")
+    for name in ("a.xlsx", "b.csv.part", ".hidden"):
+        (tmp_path / name).write_bytes(b"")
+    write(tmp_path / "labels.csv", "file,label", "a.csv,cat", "gone.csv,dog")
+    found = windows(tmp_path)
+    assert [entry.label for entry in found.entries] == ["cat"]
+    assert found.passed_over == {
+        "a.xlsx": "not a table by its name; known: .csv .csv.gz .parquet",
+        "gone.csv": "labels.csv has a label for it, but there is no such table",
+    }
+    write(tmp_path / "own.csv", "file,label", "a.csv,dog")
+    found = windows(tmp_path, labels="own.csv")
+    assert {entry.name: entry.label for entry in found.entries if entry.label} == {"a.csv, row 2": "dog"}
+
+
 def test_windows_are_channels_first_and_stay_when_rows_are_appended(tmp_path: Path) -> None:
     rows = [f"{i},{10 * i},walk" for i in range(6)] + [f"{i},{10 * i},run" for i in range(6, 11)]
     path = write(tmp_path / "a.csv", "x,y,label", *rows)
@@ -63,7 +79,7 @@ def test_bad_rows_are_set_aside_and_end_a_window(tmp_path: Path) -> None:
     assert set(found.rejected) == {f"a.csv, row {row}" for row in (3, 6, 8, 9)}
     many = write(tmp_path / "b.csv", "x,label", *["x,a"] * 100)
     found = windows(many)
-    assert found.rejected["b.csv"] == "100 rows with a cell that is no finite number"
+    assert found.rejected["b.csv"].startswith("100 rows with a cell that is no finite number; if")
     assert len(found.rejected) == 21
 
 

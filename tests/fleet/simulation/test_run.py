@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from fleet.results.run_file import RoundResult, Run
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.observer import Observer
 from fleet.simulation.resume import is_resumable, resumed_config
-from fleet.simulation.run import Interrupted, LostRunError, run_simulation
+from fleet.simulation.run import Interrupted, LostRunError, check_run, run_simulation
 from fleet.virtual.config import VirtualTime
 
 
@@ -50,6 +52,41 @@ def facts(folder: Path) -> dict[str, Any]:
     for told in run["rounds"]:
         told.pop("seconds"), told.pop("seconds_by")
     return run
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"compute": "cuda:99"}, "cuda:99"),
+        ({"recipe": "feddf", "update": "state", "source": "absent.npz"}, "absent.npz"),
+        ({"recipe": "feddf", "update": "state", "source": "nope"}, "--source 'nope'"),
+        ({"recipe": "feddf", "update": "state", "source": "none"}, "needs unlabeled samples"),
+        ({"options": {"nope": 1}}, "unknown option 'nope'"),
+        ({"devices": 1200}, "samples"),
+    ],
+)
+def test_a_check_refuses_what_the_run_would_refuse(
+    config: SimulationConfig, changes: dict[str, Any], words: str
+) -> None:
+    refusals = []
+    for start in (check_run, run_simulation):
+        with pytest.raises((ConfigError, DataError)) as refused:
+            start(replace(config, **changes))
+        refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]
+    assert words in refusals[0]
+
+
+def test_a_check_looks_for_ray(config: SimulationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match="needs Ray"):
+        check_run(replace(config, engine="ray"))
+
+
+def test_a_check_trains_nothing_and_starts_no_process(config: SimulationConfig) -> None:
+    before = multiprocessing.active_children()
+    check_run(replace(config, engine="processes", workers=2))
+    assert multiprocessing.active_children() == before
 
 
 def test_a_run_without_a_folder_is_a_value(config: SimulationConfig, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def test_it_shows_what_the_agent_sees(config: Path, capsys: pytest.CaptureFixtur
     for name in ("cat/a.png", "cat/b.png", "cat/c.png", "Cat/d.png", "e.png"):
         draw(root / name)
     (root / "cat" / "bad\x1b.png").write_bytes(b"none")
+    for number in range(7):
+        (root / f"{number}.heic").write_bytes(b"")
     old(root / "cat" / "bad\x1b.png")
     write_task(
         config.parent / "state", KnownTask(input_shape=(1, 8, 8), classes=2, task=Task(class_names=("cat", "dog")))
@@ -43,6 +45,8 @@ def test_it_shows_what_the_agent_sees(config: Path, capsys: pytest.CaptureFixtur
         "not a class of the fleet: Cat: 1",
         "set aside: 1",
         "cat/bad?.png: not a readable picture",
+        "passed over: 7 0.heic: not a picture by its name",
+        "… and 2 more",
     ):
         assert words in flat
     assert Image.open(sheet).size[1] == 68
@@ -55,7 +59,7 @@ def test_a_board_without_samples_and_task_says_so(config: Path, capsys: pytest.C
     code, text, _ = run(capsys, "agent", "data", "-c", config)
     assert code == 0
     flat = " ".join(text.split())
-    assert "pictures: 0 of 3" in flat
+    assert "pictures: 0 of 3; it is not there yet" in flat
     assert "the fleet's task is not known yet: it comes with the first model" in flat
 
 

@@ -21,6 +21,7 @@ def config(**changes: Any) -> SimulationConfig:
     ("changes", "said"),
     [
         ({"prototypes": ("cnn",)}, "prototype 'cnn': give its precision too, such as cnn:fp32"),
+        ({"compute": "gpu9"}, "unknown compute device 'gpu9'; give auto, cpu, cuda, cuda:1 or mps"),
         ({"count_bins": 0}, "--count-bins 0; give at least 2"),
         ({"count_bins": 1}, "--count-bins 1; give at least 2"),
         ({"count_epsilon": 0.0}, "--count-epsilon 0; give at least 1e-06"),

@@ -70,6 +70,7 @@ def test_a_table_has_dashes_or_underscores_and_texts_as_lists_or_numbers() -> No
         ("[simulate]\nalpha = nan", "'alpha' is nan, expected a number"),
         ("[simulate]\nfusion = 'steps=3'", "'fusion' is 'steps=3', expected a table such as"),
         ("[grid]\nseed = [1]", r"unknown table 'grid'; known: \[simulate\]"),
+        ("local-epochs = 2", r"'local-epochs'; settings stand in a table: write \[simulate\] above them"),
         ("simulate = 3", r"'simulate' is 3, expected a table \[simulate\]"),
         ("[simulate", "x.toml, "),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aggregator.retained_states import BATCH, EVERY_S, FIRST_S, RetainedStates
+from aggregator.intake.retained_states import BATCH, EVERY_S, FIRST_S, RetainedStates
 
 pytestmark = pytest.mark.light
 

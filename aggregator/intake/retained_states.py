@@ -29,10 +29,17 @@ class RetainedStates:
         self._due = math.inf
         self._asked: set[str] = set()
         self._open: list[str] = []
+        self._new: list[str] = []
+
+    def fetch(self, devices: Collection[str], now: float) -> None:
+        """Ask for all that these devices have announced: while they were not known it was not read."""
+        self._new += devices
+        if devices:
+            self._due = min(self._due, now)
 
     def connected(self, now: float) -> None:
         """A new connection, without any of these subscriptions."""
-        self._due, self._asked, self._open = now + FIRST_S, set(), []
+        self._due, self._asked, self._open, self._new = now + FIRST_S, set(), [], []
 
     def ask(self, unheard: Collection[str], now: float) -> None:
         """Ask for the states of some of these devices, if it is time."""
@@ -42,6 +49,8 @@ class RetainedStates:
         if self._open:
             self._unsubscribe(self._open)
         self._open = [str(DeviceTopic(self._fleet, device, "state")) for device in wanted]
+        new, self._new = self._new[: BATCH // 2], self._new[BATCH // 2 :]
+        self._open += [str(DeviceTopic(self._fleet, device, leaf)) for device in new for leaf in ("state", "about")]
         if self._open:
             self._subscribe(self._open)
         self._asked.update(wanted)

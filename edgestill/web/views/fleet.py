@@ -1,4 +1,4 @@
-"""The values of each view, from the journal and status.json; no markup, nothing of HTTP."""
+"""The values of the views of a running fleet, from the journal and the files of the service."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.downlink.device_settings import settings_facts
+from aggregator.downlink.log_requests import read_tail
+from aggregator.monitoring.telemetry import read_telemetry
 from aggregator.status import device_facts, fleet_status
 from aggregator.storage.journal import Journal
 from aggregator.storage.models import model_facts
 from aggregator.storage.rows import DeviceRow
+from edge_agent.remote_settings.allowed import SETTABLE
+from edgestill.web.views.live_round import live_round
 
 __all__ = ["COLUMNS", "PAGE", "chart_data", "device", "devices", "enrolments", "models", "overview"]
 
@@ -25,6 +29,9 @@ COLUMNS: Mapping[str, str] = {
     "prototype": "prototype",
     "board": "board",
     "seen": "last heard of",
+    "temperature_c": "°C",
+    "load": "load",
+    "memory_mb": "free MB",
     "accepted": "accepted",
     "late": "late",
     "refused": "refused",
@@ -37,14 +44,14 @@ def overview(config: FleetConfig) -> dict[str, Any]:
     """What goes on now: round, devices by state, alarms, the newest refusals."""
     facts = fleet_status(config)
     now = time.time()
-    rows = [_row(found, now) for found in facts["devices"]]
+    rows = _rows(config, facts["devices"], now)
     states: dict[str, int] = {}
     for row in rows:
         states[row["state"]] = states.get(row["state"], 0) + 1
     silent = facts["devices_configured"] - len(rows)
     if silent > 0:
         states["never heard of"] = silent
-    return {**facts, "states": states, "alarms": _alarms(facts, rows), "live": _live(config, facts, rows)}
+    return {**facts, "states": states, "alarms": _alarms(facts, rows), "live": live_round(config, facts, rows)}
 
 
 def _alarms(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -61,36 +68,10 @@ def _alarms(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list
             found.append(f"{len(names)} devices are {text}: {_some(names)}")
     failed = [f"{row['id']}: {row['problem']}" for row in rows if row["problem"]]
     installing = [f"{row['id']} could not install its agent: {row['installing']}" for row in rows if row["installing"]]
+    slow = [row["id"] for row in rows if row["strained"]]
+    if slow:
+        found.append(f"{len(slow)} boards are slowed down or run on battery: {_some(slow)}")
     return [*found, *failed[:5], *installing[:5]]
-
-
-def _live(config: FleetConfig, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every invited device of the newest round, and how far it is."""
-    last = facts["round"]
-    if last is None:
-        return []
-    by = {row["id"]: row for row in rows}
-    with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
-        invited = [row.device for row in journal.invitations(last["number"])]
-        updates = {row.device: row for row in journal.updates(last["number"])}
-    refused = {r["device"]: r["reason"] for r in facts["refusals"] if r["round"] == last["number"]}
-    shown = []
-    for name in invited:
-        update, state = updates.get(name), by.get(name, {"state": "unknown"})["state"]
-        if update is not None:
-            stage, note = "accepted", f"{update.size:,} bytes, {update.num_examples:,} examples"
-        elif name in last["failed"]:
-            stage, note = "failed", last["failed"][name]
-        elif name in last["excluded"]:
-            stage, note = "excluded", last["excluded"][name]
-        elif (sent := facts["transfers"].get(name)) is not None:
-            stage, note = "uploading", f"{sent[0]:,} of {sent[1]:,} bytes"
-        elif name in refused:
-            stage, note = "refused", refused[name]
-        else:
-            stage, note = ("asked" if last["phase"] == "open" else "no answer"), ""
-        shown.append({"device": name, "state": state, "stage": stage, "note": note})
-    return shown
 
 
 def devices(config: FleetConfig, *, sort: str, descending: bool, state: str, text: str, page: int) -> dict[str, Any]:
@@ -98,7 +79,7 @@ def devices(config: FleetConfig, *, sort: str, descending: bool, state: str, tex
     facts, now = fleet_status(config), time.time()
     known = {found["id"] for found in facts["devices"]}
     silent = [device_facts(DeviceRow(id=name)) for name in config.devices if name not in known]
-    rows = [_row(found, now) for found in (*facts["devices"], *silent)]
+    rows = _rows(config, [*facts["devices"], *silent], now)
     states = sorted({row["state"] for row in rows})
     wanted = text.strip().lower()
     fit = [
@@ -123,22 +104,36 @@ def devices(config: FleetConfig, *, sort: str, descending: bool, state: str, tex
     }
 
 
-def _row(found: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _row(found: Mapping[str, Any], telemetry: Mapping[str, Any]) -> dict[str, Any]:
     fused = found["fused"] or {}
-    if found["revoked"]:
-        state = "revoked"
-    else:
-        state = "muted" if found["muted_until"] > now else found["status"]
-    if found["installing"] and state != "revoked":
-        state = "installing"
     return {
         **found,
-        "state": state,
         "seen": found["seen"] or None,
         "weight": fused.get("weight"),
         "score": fused.get("score"),
         "excluded": fused.get("screened") or "",
+        "telemetry": telemetry,
+        **{name: telemetry.get(name) for name in ("temperature_c", "load", "memory_mb")},
+        "strained": strained(telemetry),
     }
+
+
+def _rows(config: FleetConfig, found: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+    telemetry = read_telemetry(config.state, now)
+    return [_row(one, telemetry.get(one["id"], {})) for one in found]
+
+
+def strained(telemetry: Mapping[str, Any]) -> str:
+    """What slows a board down or will stop it; empty if nothing does.
+
+    >>> strained({"throttled": True, "undervoltage": True, "on_battery": True, "battery": 0.125})
+    'throttled, power supply too weak, on battery with 12 %'
+    """
+    words = ["throttled"] if telemetry.get("throttled") else []
+    words += ["power supply too weak"] if telemetry.get("undervoltage") else []
+    if telemetry.get("on_battery"):
+        words.append(f"on battery with {100 * telemetry['battery']:.0f} %")
+    return ", ".join(words)
 
 
 def device(config: FleetConfig, name: str) -> dict[str, Any]:
@@ -149,7 +144,14 @@ def device(config: FleetConfig, name: str) -> dict[str, Any]:
         settings = settings_facts(journal, name)
         history = [entry for row in journal.rounds(RECENT) if (entry := _history(journal, row, name)) is not None]
         refusals = [r for r in journal.refusals(1000) if r.device == name][:20]
-    return {"device": _row(found, now), "settings": settings, "history": history, "refusals": refusals}
+    return {
+        "device": _rows(config, [found], now)[0],
+        "settings": settings,
+        "settable": SETTABLE,
+        "history": history,
+        "refusals": refusals,
+        "tail": read_tail(config.state, name),
+    }
 
 
 def _history(journal: Journal, row: Any, name: str) -> dict[str, Any] | None:

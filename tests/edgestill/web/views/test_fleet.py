@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from contextlib import closing
 from typing import Any
 
@@ -10,8 +13,9 @@ import pytest
 from aggregator.config.fleet import FleetConfig
 from aggregator.failed_installs import FailedInstalls
 from aggregator.storage.journal import Journal
-from edgestill.web import views
-from edgestill.web.views import PAGE
+from edgestill.web.views import fleet as views
+from edgestill.web.views.fleet import PAGE
+from tests.edgestill.cli.typed import run
 from wire.messages import Installing
 
 
@@ -103,3 +107,48 @@ def test_a_board_that_cannot_install_is_an_alarm(config: FleetConfig) -> None:
 
 def test_without_a_request_there_is_no_enrolment(config: FleetConfig) -> None:
     assert views.enrolments(config) == []
+
+
+def test_the_page_and_both_commands_say_the_same_of_every_device(
+    config: FleetConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    telemetry = {"time": time.time(), "stage": "idle", "temperature_c": 71.5, "throttled": True}
+    (config.state / "telemetry.json").write_text(json.dumps({"pi-0": telemetry}))
+    with closing(Journal(config.state / "journal.db")) as journal, journal.transaction():
+        journal.note_device("pi-1", muted_until=time.time() + 900)
+    page = {row["id"]: (row["state"], row["telemetry"], row["accepted"]) for row in table(config)["rows"]}
+    assert {name: row[0] for name, row in page.items()} == {
+        "pi-0": "online",
+        "pi-1": "muted",
+        "pi-2": "revoked",
+        "pi-3": "unknown",
+    }
+    assert page["pi-0"][1] == telemetry
+    for command in (["status"], ["device", "list"]):
+        _, text, _ = run(capsys, *command, "--json", "--config", config.path)
+        facts = json.loads(text)
+        devices = facts["devices"] if isinstance(facts, dict) else facts
+        said = {one["id"]: (one["state"], one["telemetry"], one["accepted"]) for one in devices}
+        assert said == {name: row for name, row in page.items() if name in said}
+        assert len(said) >= 3
+        _, text, _ = run(capsys, *command, "--config", config.path)
+        shown = dict(line.split()[:2] for line in text.splitlines() if re.match("pi-. +[a-z]", line))
+        assert {name: state.strip(",") for name, state in shown.items()} == {name: page[name][0] for name in said}
+        assert "throttled" in text
+
+
+def test_a_board_that_is_slowed_down_is_an_alarm_and_a_note(config: FleetConfig) -> None:
+    told = {"time": time.time(), "stage": "idle", "undervoltage": True, "load": 1.5}
+    (config.state / "telemetry.json").write_text(json.dumps({"pi-0": told}))
+    assert "1 boards are slowed down or run on battery: pi-0" in views.overview(config)["alarms"]
+    row = table(config)["rows"][0]
+    assert (row["strained"], row["load"], row["temperature_c"]) == ("power supply too weak", 1.5, None)
+
+
+def test_a_device_has_its_log_and_what_can_be_set(config: FleetConfig) -> None:
+    (config.state / "logs").mkdir()
+    tail = {"number": 1, "time": 5.0, "withheld": False, "lines": ["a"]}
+    (config.state / "logs" / "pi-0.json").write_text(json.dumps(tail))
+    found = views.device(config, "pi-0")
+    assert (found["tail"], "train.threads" in found["settable"]) == (tail, True)
+    assert views.device(config, "pi-1")["tail"] is None
