@@ -41,7 +41,7 @@ def expressions() -> dict[str, str]:
     alerts = re.findall(r"- alert: (\w+)\n\s+expr: (.+)", (EXAMPLES / "alerts.yml").read_text())
     dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
     shown = [(f"{p['title']} {t['refId']}", t["expr"]) for p in dashboard["panels"] for t in p["targets"]]
-    assert len(alerts) == 10
+    assert len(alerts) == 11
     return dict([*alerts, *shown])
 
 
@@ -58,7 +58,7 @@ def test_rules_and_dashboard_name_metrics_that_exist(tmp_path: Path) -> None:
     live = Live(Snapshot(time=0.0))
     live.accepted("mlp:fp32", 1)
     live.measured("pi-0", Metrics(temperature_c=1.0))
-    page = generate_latest(fleet_registry(config, live, version="1", now=time.time)).decode()
+    page = generate_latest(fleet_registry(lambda: config, live, version="1", now=time.time)).decode()
     served = set(re.findall(r"^(\w+)(?:\{.*\})? ", page, re.MULTILINE)) | {
         "edgestill_certificate_not_after_timestamp_seconds"  # of a fleet with TLS
     }

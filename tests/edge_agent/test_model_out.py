@@ -69,7 +69,7 @@ def test_an_offered_model_is_published_and_answers_requests(broker: Broker, tmp_
                 answer = answered(link, x)
                 assert len(answer["predictions"]) == 2
                 assert answer["prototype"] == "mlp:fp32"
-                assert "neither an .npy file" in answered(link, b"garbage")["error"]
+                assert "not an .npy file, and not a readable picture" in answered(link, b"garbage")["error"]
                 assert worker_of(process) is not None
         finally:
             process.terminate()

@@ -30,7 +30,7 @@ def update(
     group: Annotated[list[str] | None, typer.Option("--group", help="All devices of a [[group]]; repeatable.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
     wheel: Annotated[Path | None, typer.Option("--wheel", help="edgestill's wheel, of another version.")] = None,
-    canary: Annotated[int, typer.Option("--canary", min=0, help="Offer it to that many first.")] = 0,
+    canary: Annotated[int, typer.Option("--canary", min=0, max=100_000, help="Offer it to that many first.")] = 0,
     wait: Annotated[str, typer.Option("--wait", help="After they have committed, such as 30min or 1h.")] = "0s",
     force: Annotated[bool, typer.Option("--force", help="Also an older version than a board has.")] = False,
     whole: Annotated[bool, typer.Option("--whole", help="Every wheel travels, also those of boards' kits.")] = False,

@@ -201,9 +201,13 @@ def rollback(name: Name, config: Config) -> None:
 @app.command()
 def prune(
     config: Config,
-    last: Annotated[int | None, typer.Option(min=1, help="Newest models of each prototype that stay.")] = None,
-    every: Annotated[int | None, typer.Option(min=1, help="And those of every so many rounds.")] = None,
-    best: Annotated[int | None, typer.Option(min=0, help="And the most accurate ones of each prototype.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Newest models of each prototype that stay.")
+    ] = None,
+    every: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="And those of every so many rounds.")] = None,
+    best: Annotated[
+        int | None, typer.Option(min=0, max=1_000_000, help="And the most accurate ones of each prototype.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would go.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -70,7 +70,7 @@ def test_a_wrong_value_is_one_line(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     for kind, table, key in keys():
         path.write_text(written(kind, table, key, WRONG[wrong]))
-        assert told(lambda: _resolve(path)), f"{kind}.toml [{table}] {key}"
+        assert told(lambda: _resolve(path, [])), f"{kind}.toml [{table}] {key}"
 
 
 @pytest.mark.parametrize("wrong", WRONG)
