@@ -167,7 +167,7 @@ def test_the_checked_config_is_json_without_secrets(tmp_path: Path) -> None:
 
 def test_a_recipe_may_say_what_devices_send_and_are_told(tmp_path: Path) -> None:
     config = load_fleet_config(written(tmp_path, fusion='recipe = "feddistill"'), environ={})
-    assert (config.update, config.hyper.extra["label_logits"]) == ("logits", 1.0)
+    assert (config.update, config.hyper.extra["label_logits"]) == ("logits", 0.1)
     guided = 'recipe = "fedgen"\ngenerator = "reference"\ngenerated_kl = 0.0'
     config = load_fleet_config(written(tmp_path, fusion=guided, round='update = "predictor"'), environ={})
     assert config.update == "predictor"
