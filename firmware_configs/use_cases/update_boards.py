@@ -179,7 +179,7 @@ def _targets(
     """The parts of the bundle, one for each kind of board, and the wheels that travel, by file."""
     kinds: dict[tuple[Target, str, TorchSource | None], list[DevicePlan]] = {}
     for device in asked.devices:
-        for target in set(device.targets.values()):
+        for target in dict.fromkeys(device.targets.values()):
             kinds.setdefault((target, device.mode, device.torch), []).append(device)
     found: list[BundleTarget] = []
     carried: dict[str, Locked] = {}

@@ -45,7 +45,14 @@ def test_an_error_with_a_files_name_in_it_is_plain_text(tmp_path: Path, capsys: 
 
 
 def test_reasons_of_devices_cannot_begin_a_line_of_status() -> None:
-    device = {"id": "pi-01", "revoked": False, "muted_until": 0, "status": "online", "state": "online", "prototype": f"cnn{EVIL}"}
+    device = {
+        "id": "pi-01",
+        "revoked": False,
+        "muted_until": 0,
+        "status": "online",
+        "state": "online",
+        "prototype": f"cnn{EVIL}",
+    }
     device |= {
         "examples": 1,
         "accepted": 0,

@@ -56,7 +56,7 @@ def test_the_disk_that_wheels_take_is_counted_in_blocks_with_folders_and_bytecod
     wheels = sets(tmp_path)
     monkeypatch.setattr(wheels.store, "path", lambda file, sha256: tmp_path / file)
     found = Locked(name="x", version="1", file="x-1-py3-none-any.whl", sha256="0" * 64)
-    assert wheels._installed([found]) == 4096 + 8192 + 3 * 4096 + 2500  # site-packages, x, x/data
+    assert wheels.installed([found]) == 4096 + 8192 + 3 * 4096 + 2500  # site-packages, x, x/data
 
 
 def test_torch_of_a_jetson_comes_from_the_folder_that_was_named_and_goes_with_the_kit(tmp_path: Path) -> None:
