@@ -222,6 +222,8 @@ class Conductor:
         )
         asked = [Invitation(device=d, prototype=p, model=models[p].digest) for d, p in action.invited.items()]
         self.journal.open_round(row, asked)
+        if action.later is not None:
+            self.journal.set_later(action.round, action.later.deadline, action.later.devices)
 
     # publishing
 

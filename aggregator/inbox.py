@@ -16,9 +16,11 @@ from aggregator.intake.contained import OURS, Complaints, describe
 from aggregator.intake.rate_limit import RateLimiter, Standing
 from aggregator.intake.transfers import Uploads
 from aggregator.monitoring.live import Live
-from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored
+from aggregator.monitoring.telemetry import TelemetryFile
+from aggregator.rounds.events import AboutHeard, Muted, StateHeard, Stored, Throttled
 from aggregator.storage.rows import UpdateRow, data_text
 from core.errors import DeviceError, EdgestillError, RoundError, StorageError, TopicError
+from wire.board_reports import LogTail, Telemetry
 from wire.messages import COMPUTE, About, DataState, Installing, Metrics, Rejected, Reported, State
 from wire.refusals import READS_CODES, RefusalReason
 from wire.topics import DeviceTopic, ModelChunk, UpdateChunk, parse
@@ -28,7 +30,7 @@ __all__ = ["Inbox"]
 
 log = logging.getLogger("edgestill.aggregator")
 #: Kinds that honest devices never retain: they would be read again at every start.
-LIVE = ("chunk", "enrol", "installing", "metrics")
+LIVE = ("chunk", "enrol", "installing", "metrics", "telemetry", "log")
 MOST_EXAMPLES = 2**53
 
 
@@ -47,9 +49,11 @@ class Inbox:
         installs: FailedInstalls,
         stale: Callable[[], None],
         live: Live,
+        telemetry: TelemetryFile,
     ) -> None:
         self._config, self._conductor, self._downlink, self._gate = config, conductor, downlink, gate
         self._notes, self._installs, self._stale, self._live = notes, installs, stale, live
+        self._telemetry = telemetry
         self._complaints = Complaints()
         limits = config.limits
         self.desk = Desk(
@@ -67,6 +71,14 @@ class Inbox:
             garbage=self._garbage,
             stored=self._stored,
             may_begin=limiter.begin,
+        )
+
+    def use(self, config: FleetConfig) -> None:
+        """Another configuration from now on."""
+        self._config = config
+        limits = config.limits
+        self.desk.uploads.use(
+            max_size=limits.update_bytes, per_device=limits.transfers, max_bytes=limits.parts_mb * 10**6
         )
 
     def receive(self, text: str, payload: bytes, retained: bool = False) -> None:
@@ -144,6 +156,12 @@ class Inbox:
                 self._not_installed(device, report)
             case Reported() as reported:
                 self._downlink.desired.heard(device, reported)
+            case Telemetry() as telemetry:
+                self._telemetry.heard(device, telemetry)
+                self._notes.note(device)
+                self._throttled(device, bool(telemetry.throttled))
+            case LogTail() as tail:
+                self._downlink.log_requests.heard(device, tail, conductor.now())
             case Metrics(problem=None) as metrics:
                 self._live.measured(device, metrics)
                 self._notes.note(device)
@@ -153,6 +171,18 @@ class Inbox:
                 conductor.gave_up(device, number, problem)
             case About() as about:
                 self._introduced(device, about, live)
+
+    def remember(self) -> None:
+        """What devices have reported before this start."""
+        for device, facts in self._telemetry.newest.items():
+            if device in self._conductor.state.devices:
+                self._throttled(device, bool(facts.get("throttled")))
+
+    def _throttled(self, device: str, throttled: bool) -> None:
+        before = self._conductor.state.devices.get(device)
+        if (before is not None and before.throttled) != throttled:
+            log.info("device %r: its processor is %s", device, "slowed down" if throttled else "no longer slowed down")
+            self._conductor.feed(Throttled(device, throttled))
 
     def _introduced(self, device: str, about: About, live: bool) -> None:
         """A device has announced its board, prototype and label counts."""

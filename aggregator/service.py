@@ -24,17 +24,20 @@ from typing import Any
 
 from aggregator.attempts import Attempts
 from aggregator.conductor import Conductor
-from aggregator.config.fleet import FleetConfig
+from aggregator.config.fleet import FleetConfig, load_fleet_config
 from aggregator.device_notes import DeviceNotes
 from aggregator.downlink.downlink import Downlink
+from aggregator.downlink.log_requests import TAILS
 from aggregator.failed_installs import FailedInstalls
 from aggregator.inbox import Inbox
 from aggregator.intake.access import Gate
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.rate_limit import RateLimiter
+from aggregator.intake.retained_states import RetainedStates
 from aggregator.monitoring.live import Live, Snapshot
+from aggregator.monitoring.telemetry import TelemetryFile
 from aggregator.operator_commands import run_command
-from aggregator.retained_states import RetainedStates
+from aggregator.reload import Reload
 from aggregator.rounds.events import BrokerConnected, BrokerLost, Tick
 from aggregator.status import only_service, write_status
 from aggregator.storage.open_state import open_state
@@ -62,8 +65,18 @@ PATIENCE_S = 0.5  # after a pass in which the disk has failed
 class Service:
     """One fleet's aggregator, from its first event to `stop`."""
 
-    def __init__(self, config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
+    def __init__(
+        self,
+        config: FleetConfig,
+        *,
+        until_done: bool = False,
+        new_key: bool = False,
+        read: Callable[[], FleetConfig] | None = None,
+        reloaded: Callable[[FleetConfig], None] = lambda _: None,
+    ) -> None:
+        """`read` reads the configuration again when that is asked for; `reloaded` is called with each that is used."""
         self.config, self.until_done = config, until_done
+        self.reload = Reload(read or (lambda: load_fleet_config(config.path)), reloaded)
         self._start = time.time(), time.monotonic()
         self._stopping = self._connected = False
         self._told = 0.0
@@ -93,6 +106,7 @@ class Service:
         self.attempts = Attempts(config.state, self.conductor.resync)
         self.notes = DeviceNotes(self.journal, self.now)
         self.installs = FailedInstalls(self.journal, self.now)
+        self.telemetry = TelemetryFile(config.state, self.now)
         self.inbox = self._make_inbox()
 
     def _make_downlink(self) -> Downlink:
@@ -103,6 +117,7 @@ class Service:
             fleet=self.config.fleet,
             journal=self.journal,
             blobs=self.blobs,
+            tails=self.config.state / TAILS,
             ca=None if tls is None else tls.ca,
             learn=self.gate.learn,
         )
@@ -118,6 +133,7 @@ class Service:
             installs=self.installs,
             stale=self.attempts.mark_stale,
             live=self.live,
+            telemetry=self.telemetry,
         )
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
@@ -136,11 +152,17 @@ class Service:
         self._stopping = True
         self.link.wake()
 
+    def hang_up(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """Read the configuration again; from a signal handler too."""
+        self.reload.ask()
+        self.link.wake()
+
     def run(self) -> None:
         """Serve until `stop`, or until all rounds are done."""
         self.link.start()
         try:
             self.conductor.start()
+            self.inbox.remember()
             while not self._stopping:
                 self._pass()
         finally:
@@ -154,11 +176,13 @@ class Service:
                 self.conductor.fusing.drive,
                 self._ask_states,
                 self._commands,
+                lambda: self.reload.poll(self),
                 lambda: self.conductor.feed(Tick(self.now())),
                 self._say,
                 self.downlink.desired.keep,
                 self.notes.keep,
                 self.installs.keep,
+                self.telemetry.keep,
                 self._watch_floods,
                 self._tell_status,
             )
@@ -187,6 +211,7 @@ class Service:
             self.downlink.desired.keep()
             self.notes.keep(at_once=True)
             self.installs.keep(at_once=True)
+            self.telemetry.keep(at_once=True)
         until = time.monotonic() + GOODBYE_S
         while self.link.pending() and time.monotonic() < until:  # the last offers
             time.sleep(0.01)
@@ -291,6 +316,7 @@ def _gate(config: FleetConfig, now: Callable[[], float]) -> Gate:
 @contextlib.contextmanager
 def _signals(service: Service) -> Iterator[None]:
     before = {number: signal.signal(number, service.stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, service.hang_up)
     try:
         yield
     finally:
@@ -306,19 +332,19 @@ def _endpoint(service: Service) -> contextlib.AbstractContextManager[object]:
     from aggregator.monitoring.collector import fleet_registry
     from aggregator.monitoring.endpoint import Endpoint
 
-    registry = fleet_registry(config, service.live, version=versions()["edgestill"], now=service.now)
+    registry = fleet_registry(lambda: service.config, service.live, version=versions()["edgestill"], now=service.now)
     return Endpoint(config.monitor.metrics, registry, service.live)
 
 
-def serve(config: FleetConfig, *, until_done: bool = False, new_key: bool = False) -> None:
+def serve(config: FleetConfig, *, until_done: bool = False, **options: Any) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until all rounds are done.
 
-    `new_key`: the fleet has a new signing key.
+    SIGHUP reads the configuration again (aggregator/reload.py). `options` are those of `Service`.
     """
     sys.setswitchinterval(SWITCH_S)
     with only_service(config.state):
         try:
-            service = Service(config, until_done=until_done, new_key=new_key)
+            service = Service(config, until_done=until_done, **options)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(f"{config.state}: cannot be used: {error}") from error
         with _signals(service), _endpoint(service):

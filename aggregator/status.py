@@ -20,6 +20,7 @@ import msgspec
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.failed_installs import failed_installs
+from aggregator.monitoring.telemetry import read_telemetry
 from aggregator.monitoring.waiting import waiting_for
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow, RoundRow
@@ -82,7 +83,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
         failed = failed_installs(journal)
         rows = {row.id: row for row in journal.devices()}
         rows |= {name: DeviceRow(id=name) for name in failed if name not in rows}
-        facts = {
+        facts: dict[str, Any] = {
             "fleet": config.fleet,
             "running": running,
             "connected": bool(running and _live(config.state).get("connected")),
@@ -100,7 +101,11 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
                 {"device": r.device, "round": r.round, "reason": r.reason, "time": r.time} for r in journal.refusals(10)
             ],
             "min_devices": config.round.min_devices,
+            "throttled": config.round.throttled,
         }
+        telemetry = read_telemetry(config.state, time.time())
+        for device in facts["devices"]:
+            device["telemetry"] = telemetry.get(device["id"], {})
         return {**facts, "waiting_for": waiting_for(facts, time.time())}
     finally:
         journal.close()
@@ -119,12 +124,14 @@ def device_facts(
     `fused` is the report of the last fused round on each device's update: its weight, score, and why it was excluded;
     `limited` the number of messages dropped unread of each device over its budget; `metrics` the training metrics of
     each; `problems` why devices have given up the last round; `failed` why boards could not install their agent.
-    `own_accuracy` is that of the board's model on its held-out samples, as reported; `other_extractor` is set of a
-    light device whose extractor is not the fleet's.
+    `state` is one word: revoked, installing, muted, or the status. `own_accuracy` is that of the board's model on its
+    held-out samples, as reported; `other_extractor` is set of a light device whose extractor is not the fleet's.
     """
     facts = {name: getattr(row, name) for name in DeviceRow.__slots__}
+    state = row.state(time.time())
     return {
         **facts,
+        "state": "installing" if row.id in failed and state != "revoked" else state,
         "data": msgspec.structs.asdict(row.samples),
         "limited": limited.get(row.id, 0),
         "fused": fused.get(row.id),
@@ -193,10 +200,17 @@ def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
         "failed": failed,
         "opened": row.opened,
         "deadline": row.deadline,
+        "later": _later(journal, row),
         "closed": row.closed,
         "reason": row.reason,
         "seconds_by": journal.report(row.number).get("seconds", {}),
     }
+
+
+def _later(journal: Journal, row: RoundRow) -> dict[str, Any] | None:
+    """The later deadline of devices that are slowed down, and who they are."""
+    found = None if row.extended else journal.later(row.number)
+    return None if found is None else {"deadline": found[0], "devices": found[1]}
 
 
 def _model_facts(model: Any) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _floats(kind: str) -> Dataset:
 def _warm_up(simulation: Simulation) -> None:
     """Every worker trains once before timing: the first calls of kernels are not timed for the peers either."""
     published = {g.name: Artifact(encode(pack_state(g.state))) for g in simulation.groups}
-    simulation.engine.open(News(number=1, published=published))
+    simulation.engine.open(News(round_number=1, published=published))
     list(simulation.engine.train([[Task(device.number, {})] for device in simulation.devices[:2]], lambda *_: None))
 
 

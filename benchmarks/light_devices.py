@@ -80,27 +80,27 @@ class LightDevice(SimulatedDevice):
 
     def answer(self, model: Prototype, news: News, kept: Kept, train: Train | None = None) -> Answer:
         """A predictor update, as `edge_agent/child/light.py` makes it."""
-        published, seed, who = news.published[self.prototype], self.config.seed, (news.number, self.id)
+        published, seed, who = news.published[self.prototype], self.config.seed, (news.round_number, self.id)
         predictor = LightPredictor.from_tensors(published.tensors, self.spec.precision)
-        graph = self.whole(published, news.number - 1)
+        graph = self.whole(published, news.round_number - 1)
         z = latents_of(extractor_graph(graph), self.x.numpy(), model.latent)
-        how, order = self.how(news), np.random.default_rng(derive_seed(seed, "train", *who))
+        training, order = self.training_of(news), np.random.default_rng(derive_seed(seed, "train", *who))
         latents = news.learned_from.latents
         rng = np.random.default_rng(derive_seed(seed, "generated", *who))
         trained = train_predictor(
             predictor,
             z,
             self.y.numpy(),
-            how,
-            epoch=lambda: light_batches(len(z), how.batch_size, order),
+            training,
+            epoch=lambda: light_batches(len(z), training.batch_size, order),
             generated=None
             if latents is None
-            else GeneratedTerm(latents, Guidance.from_extra(news.extra), news.number, rng=rng),
+            else GeneratedTerm(latents, Guidance.from_extra(news.extra), news.round_number, rng=rng),
         )
         packed = predictor.pack(self.floats(model))
         self.current[self.id] = patch_weights(graph, packed, partial=True, quantize=True)
         header = UpdateHeader(
-            round=news.number,
+            round=news.round_number,
             device=self.id,
             prototype=self.prototype,
             update="predictor",

@@ -1,9 +1,9 @@
 """Linear layers as MatMulNBits against plain ones: `python benchmarks/matmul_nbits.py [--json] [--quick]`.
 
-A graph of one linear layer with 1-bit weights as `quant/onnx/nbits.py` converts it (2 or 4 bits, accuracy_level 4) and
-the same graph with weights that are dequantized once, when the session opens, so that it multiplies in float32. One
-thread, ONNX Runtime; the variants take turns, and the fastest of each counts. The fast kernels need a processor with
-dot-product instructions (VNNI on x86, SDOT on ARM). `--quick`: one small layer.
+A graph of one linear layer with 1-bit weights as `quant/onnx/integers/nbits.py` converts it (2 or 4 bits,
+accuracy_level 4) and the same graph with weights that are dequantized once, when the session opens, so that it
+multiplies in float32. One thread, ONNX Runtime; the variants take turns, and the fastest of each counts. The fast
+kernels need a processor with dot-product instructions (VNNI on x86, SDOT on ARM). `--quick`: one small layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from quant.onnx.graph_check import dump_graph
-from quant.onnx.nbits import to_nbits
+from quant.onnx.integers.nbits import to_nbits
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.weights import compact_weights
 from wire.tensors import Packed

@@ -18,13 +18,13 @@ from datetime import datetime, timezone
 from typing import Literal, TextIO, get_args
 
 from core.errors import ConfigError, did_you_mean
+from core.newest_lines import ROOT, NewestLines, one_line
 from core.settings import Settings
 
 __all__ = ["LogConfig", "setup_logging"]
 
 Format = Literal["line", "json"]
 Level = Literal["debug", "info", "warning", "error"]
-ROOT = "edgestill"
 
 
 class LogConfig(Settings, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ def setup_logging(
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if format == "json" else _Line(stamp="JOURNAL_STREAM" not in environ))
     logger = logging.getLogger(ROOT)
-    logger.handlers = [handler]
+    logger.handlers = [handler, *(kept for kept in logger.handlers if isinstance(kept, NewestLines))]
     logger.setLevel(level.upper())
     logger.propagate = False
 
@@ -74,9 +74,7 @@ class _Line(logging.Formatter):
         clock = f"{datetime.fromtimestamp(record.created):%H:%M:%S} " if self.stamp else ""
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{clock}{record.levelname:<7s} {name}: {_text(record, self)}"
-        return "".join(
-            c if c.isprintable() else " | " if c == "\n" else "?" for c in line
-        )  # a device cannot forge lines
+        return one_line(line)  # a device cannot forge lines
 
 
 class _Json(logging.Formatter):

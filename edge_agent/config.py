@@ -1,4 +1,4 @@
-"""agent.toml: what one device is told, checked once. Imports no torch.
+"""agent.toml: the configuration of one device, checked once. Imports no torch.
 
 A value comes from the first that has it: `--set section.key=value`, the environment variable
 EDGESTILL_AGENT_<SECTION>_<KEY> (EDGESTILL_BROKER_<KEY> for the broker), the file, the default. A setting is the
@@ -17,18 +17,20 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from core.compute_names import Amp, device_name
 from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import MEGABYTES, SAMPLES, SECONDS, WEIGHT
 from core.local_defaults import Fast
 from core.logs import LogConfig
 from core.settings import Field, Settings, describe, plain, read_tables, replace, within
+from core.settings.assignments import assignments
+from core.settings.compute_names import Amp, device_name
 from models.spec import parse_prototype
 from quant.onnx.targets import target_of_runtime
 from quant.precision import Precision
 from transport.config import BROKER_KEYS, BrokerConfig, broker_config
 from transport.config import ENV as BROKER_ENV
+from wire.board_reports import LOG_LINES
 from wire.ids import check_device, check_id, digest_of
 from wire.keys import Ed25519PublicKey, load_public_key, public_key_from_hex
 
@@ -61,6 +63,10 @@ class DeviceConfig(Settings, frozen=True, kw_only=True):
     state_dir: Path
     board: str = "unknown"
     cache_mb: Annotated[int, within(1, MEGABYTES.most, "bound of the received models kept on disk")] = 256
+    telemetry_s: Annotated[
+        float, within(0, SECONDS.most, "between two reports of a working device on its progress and board; 0: none")
+    ] = 10.0
+    log_lines: Annotated[int, within(0, LOG_LINES, "newest lines of its log that an operator may ask for")] = LOG_LINES
 
 
 class KeyFiles(Settings, frozen=True, kw_only=True):
@@ -284,20 +290,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     >>> parse_settings(["train.threads=2"])
     {'EDGESTILL_AGENT_TRAIN_THREADS': '2'}
     """
-    known = {**TABLES, "broker": BROKER_KEYS}
-    found = {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        section, _, key = name.strip().partition(".")
-        if not (equals and key):
-            raise ConfigError(f"--set {text!r}: write section.key=value, such as train.threads=2")
-        if section not in known:
-            raise ConfigError(f"--set {text!r}: unknown table [{section}]{did_you_mean(section, known)}")
-        if key not in known[section]:
-            raise ConfigError(f"--set {text!r}: [{section}] has no key {key!r}{did_you_mean(key, known[section])}")
-        prefix = BROKER_ENV if section == "broker" else f"{ENV}_{section.upper()}"
-        found[f"{prefix}_{key.upper()}"] = value.strip()
-    return found
+    tables = {**TABLES, "broker": BROKER_KEYS}
+    prefixes = {**{name: f"{ENV}_{name.upper()}" for name in tables}, "broker": BROKER_ENV}
+    return assignments(settings, tables, prefixes, example="train.threads=2")
 
 
 def check_agent_config(path: Path | str, settings: Iterable[str] = ()) -> dict[str, Any]:

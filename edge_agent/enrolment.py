@@ -138,8 +138,8 @@ class Enrolment:
             cert = x509.load_der_x509_certificate(raw)
             cert.verify_directly_issued_by(authority)
             mine = cert.public_key() == self._tls.public_key() and name_of(cert.subject) == self.config.device
-        except Exception:  # cryptography's exceptions for unknown versions, curves, extensions, ... have no common base
-            raise SignatureError("enrolment: the certificate is not one of the fleet's authority") from None
+        except Exception as error:  # cryptography's exceptions for unknown versions, curves, ... have no common base
+            raise SignatureError("enrolment: the certificate is not one of the fleet's authority") from error
         if not mine:
             raise EnvelopeError("enrolment: the certificate is for another key or device")
         reach("agent-certified")

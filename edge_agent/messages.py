@@ -7,6 +7,7 @@ from collections.abc import Callable
 from core.errors import EnvelopeError
 from edge_agent.protocol.agent import seconds_left
 from edge_agent.protocol.events import Answered, Instructed
+from wire.board_reports import Ask, LogTail, Telemetry
 from wire.codec import decode_ack, decode_instruction, decode_message, encode_message
 from wire.envelope import WITH_TASK, Kind, open_envelope, seal
 from wire.ids import AGGREGATOR
@@ -55,6 +56,21 @@ class Mail:
     def metrics(self, metrics: Metrics) -> tuple[str, bytes]:
         """Topic and payload."""
         return self.topic("metrics"), self._seal(metrics, "metrics", metrics.round)
+
+    def telemetry(self, telemetry: Telemetry) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("telemetry"), self._seal(telemetry, "telemetry", telemetry.round)
+
+    def log_tail(self, tail: LogTail) -> tuple[str, bytes]:
+        """Topic and payload."""
+        return self.topic("log"), self._seal(tail, "log")
+
+    def read_ask(self, payload: bytes) -> Ask:
+        """The message on the topic of requests; `WireError` if not signed by the aggregator for this device."""
+        ask = decode_message(self._open(payload, "ask"), Ask)
+        if ask.device != self.device:
+            raise EnvelopeError(f"a request to {ask.device!r}, not to this device")
+        return ask
 
     def reported(self, reported: Reported) -> tuple[str, bytes]:
         """Topic and payload."""

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Mapping
 
 from core.crashpoints import reach
+from core.newest_lines import NewestLines
 from core.versions import versions
 from edge_agent.config import AgentConfig, DataConfig
 from edge_agent.host.telemetry import temperature_c
 from edge_agent.messages import Mail
 from edge_agent.samples.survey import Survey
 from transport.link import Link
+from wire.board_reports import Ask, LogTail, Telemetry
 from wire.messages import COMPUTE, About, DataState, Metrics, Reported, State
 from wire.refusals import READS_CODES
 
@@ -28,6 +30,7 @@ class Reports:
         self._mail, self._link, self._session = mail, link, session
         self._survey: Survey | None = None
         self._told: tuple[object, ...] = ()  # of samples, when they were last announced
+        self._asked = 0  # the number of the last request for the log
         self.computes_on = ""  # the compute device of the last training; before the first it is not known
         self.bytes_up = self.bytes_down = 0
 
@@ -91,6 +94,18 @@ class Reports:
         )
         topic, payload = self._mail.metrics(metrics)
         self._link.publish(topic, payload, qos=0, expiry_s=METRICS_EXPIRY_S)
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """The stage of the work and the state of the board."""
+        self._link.publish(*self._mail.telemetry(telemetry), qos=0, expiry_s=METRICS_EXPIRY_S)
+
+    def log_tail(self, ask: Ask, lines: NewestLines) -> None:
+        """Answer a request for the end of the log, once."""
+        if ask.number <= self._asked:
+            return
+        self._asked = ask.number
+        tail = LogTail(number=ask.number, lines=lines.newest(ask.lines), withheld=not lines.most)
+        self._link.publish(*self._mail.log_tail(tail), qos=0, expiry_s=METRICS_EXPIRY_S)
 
     def _online(self) -> tuple[str, bytes]:
         return self._mail.state(State(status="online", session=self._session))

@@ -16,15 +16,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from core.crashpoints import reach
 from core.errors import TransportError, WireError
 from core.logs import setup_logging
+from core.newest_lines import NewestLines
 from edge_agent.child.sample_watch import SampleWatch
 from edge_agent.child.supervisor import Child, Ended
 from edge_agent.config import AgentConfig
 from edge_agent.faults import Nonsense, tell_fault
 from edge_agent.host.systemd import Heartbeat, notify
+from edge_agent.host.telemetry import board_state
 from edge_agent.messages import Mail
 from edge_agent.predictions import Predictions
 from edge_agent.protocol.agent import Agent
@@ -57,6 +60,7 @@ from edge_agent.samples.spec import spec_of
 from edge_agent.state.following import Following
 from edge_agent.state.published import Published
 from edge_agent.state.store import Store
+from edge_agent.telemetry import TelemetryReports
 from edge_agent.trainings import Trainings
 from transport import link as transport
 from wire.keys import load_private_key, public_key_hex
@@ -102,6 +106,8 @@ class Service:
         )
         self._reports = Reports(self._mail, self._link, self._session)
         self._reports.samples(survey, config.data)
+        self._telemetry = TelemetryReports(config.telemetry_s, lambda: board_state(config.state_dir))
+        self._log = NewestLines(config.log_lines)
         self._trainings = Trainings(
             self.store, aggregator=public_key_hex(aggregator), make_child=make_child, wake=self._link.wake
         )
@@ -115,7 +121,8 @@ class Service:
         self._heartbeat = Heartbeat()
 
     def run(self) -> int:
-        """Serve until told to stop; 0."""
+        """Serve until `stop`; 0."""
+        self._log.attach()
         log.info("%s of %s, session %d: starting", self.config.device, self.config.fleet, self._session)
         for upload in self._agent.uploads.values():
             log.info("round %d: an update waits in the outbox", upload.spooled.round)
@@ -149,6 +156,8 @@ class Service:
                 notify(f"STATUS=connected to {self.config.broker}")  # `edgestill push` waits for this word
                 self._feed(Connected())
                 self._settings_connected()
+                self._link.subscribe([self._mail.topic("ask")])
+                self._telemetry.again()
                 if self.config.predict.mqtt:
                     self._link.subscribe([self._mail.topic("predict")])
             case transport.Disconnected():
@@ -160,6 +169,7 @@ class Service:
         self._watch()
         self._model_out(time.monotonic())
         self._try_again()
+        self._tell_progress(time.monotonic())
         self._heartbeat.beat(time.monotonic())
 
     def _try_again(self) -> None:
@@ -171,6 +181,17 @@ class Service:
         survey = self._samples.poll(time.monotonic())
         if self._reports.samples(survey, self.config.data) and self._agent.online:
             self._reports.announce(self.config)
+
+    def _tell_progress(self, now: float) -> None:
+        """The stage of the work and the state of the board, if they are due."""
+        if not self._agent.online:
+            return
+        progress = self._agent.progress
+        if progress.stage == "training":
+            done, total = self._trainings.progress
+            progress = replace(progress, done=done, total=total)
+        if (telemetry := self._telemetry.poll(progress, now)) is not None:
+            self._reports.telemetry(telemetry)
 
     def _model_out(self, now: float) -> None:
         """The board's model for applications: its published copy, and answers to requests."""
@@ -185,6 +206,8 @@ class Service:
         now = time.monotonic()
         busy = self._trainings.busy or self._samples.busy or self._predictions.busy
         wait = min(self._agent.due - now, BUSY_S if busy else IDLE_S)
+        if self._agent.online:
+            wait = min(wait, self._telemetry.due - now)
         return max(min(wait, self._heartbeat.due - now), 0.0)
 
     def _end(self) -> None:
@@ -195,6 +218,7 @@ class Service:
         self._link.stop([self._mail.state(State(status="offline", session=self._session))])
         self.store.close()
         log.info("stopped")
+        self._log.detach()
 
     def _receive(self, topic: str, payload: bytes, retained: bool = False) -> None:
         """A message; one that makes no sense is logged and forgotten."""
@@ -214,6 +238,9 @@ class Service:
                     if self._settings.take(self._mail.read_desired(payload)):
                         self._use_settings()
                         self._report_settings()
+                case DeviceTopic(of, to, "ask") if (of, to) == (fleet, device):
+                    if not retained:  # a request of now
+                        self._reports.log_tail(self._mail.read_ask(payload), self._log)
                 case DeviceTopic(of, to, "predict") if (of, to) == (fleet, device) and self.config.predict.mqtt:
                     if not retained:  # it would come again with every connection
                         self._predictions.ask(payload, time.monotonic())

@@ -35,6 +35,11 @@ class Trainings:
         """Whether there is a child to watch."""
         return self._child is not None
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Steps that the child has taken, and steps in all; 0 without a child, and while it prepares."""
+        return (0, 0) if self._child is None else self._child.progress
+
     def start(self, action: StartTraining, config: AgentConfig) -> TrainingDone | TrainingFailed | None:
         """Start a child; what came of it already, if there is an update or no child can be started."""
         assert self._child is None

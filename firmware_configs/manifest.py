@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
@@ -36,7 +37,7 @@ from aggregator.config.tables import FleetTable, PrototypesTable, StateTable, Ta
 from core.config_keys import brief, read_toml, sub_table
 from core.errors import ConfigError, EdgestillError, did_you_mean
 from core.limits import MEGABYTES
-from core.settings import Settings, given, read, within
+from core.settings import Settings, given, read, replace, within
 from edge_agent.config import TABLES as AGENT_TABLES
 from edge_agent.config import Kind
 from firmware_configs.boards import FAMILIES, Board, board
@@ -50,7 +51,16 @@ from models.spec import parse_prototype
 from transport.config import TLS_PORT, BrokerConfig, broker_config
 from wire.ids import check_device, check_id
 
-__all__ = ["ENROL", "DevicePlan", "FirstModels", "Manifest", "certificate_days", "kits_folder", "load_manifest"]
+__all__ = [
+    "ENROL",
+    "DevicePlan",
+    "FirstModels",
+    "Manifest",
+    "certificate_days",
+    "kits_folder",
+    "load_manifest",
+    "read_boards_dir",
+]
 
 STATE_DIR = "/var/lib/edgestill"
 #: Keys in the kit; keys generated on the board, certified after approval, or for the claim alone.
@@ -150,7 +160,7 @@ class DevicePlan:
 
 
 class FirstModels(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fleet's first models follow from, beside their prototypes."""
+    """Inputs of the fleet's first models, in addition to their prototypes."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -195,11 +205,7 @@ class Manifest:
 
 
 def load_manifest(
-    path: Path | str,
-    *,
-    out: Path | None = None,
-    wheels: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    path: Path | str, *, out: Path | None = None, wheels: str | None = None, environ: Mapping[str, str] | None = None
 ) -> Manifest:
     """Read and check the manifest in a fleet.toml; `out` and `wheels` override the file's."""
     path, environ = Path(path), os.environ if environ is None else environ
@@ -211,20 +217,16 @@ def load_manifest(
     task = read(TaskConfig, tables["task"], f"{path} [task]", base=base)
     prototypes = read(PrototypesTable, tables["prototypes"], f"{path} [prototypes]", base=base)
     broker = _broker(tables["broker"], path, base, environ)
-    host = own.host or broker.host
-    port = own.port or (broker.port if "port" in tables["broker"] else TLS_PORT)
-    try:
+    host, port = own.host or broker.host, own.port or broker.port
+    with _located(path):
         check_id(fleet.id, "fleet")
         known = {_full_name(name) for name in prototypes.names}
         common = {"fleet": fleet.id, "host": host, "port": port}
-        groups = _groups(file, path)
         devices = tuple(
-            device for table in groups for device in _devices(table, path, base, common, known, own, environ)
+            device
+            for table in _groups(file, path)
+            for device in _devices(table, path, base, common, known, own, environ)
         )
-    except ConfigError as error:
-        raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-    except EdgestillError as error:
-        raise ConfigError(f"{path}: {error}") from None
     _refuse_twice(devices, path)
     return Manifest(
         path=path,
@@ -248,10 +250,21 @@ def load_manifest(
     )
 
 
+@contextmanager
+def _located(path: Path) -> Iterator[None]:
+    """Errors name the file, once."""
+    try:
+        yield
+    except EdgestillError as error:
+        named = isinstance(error, ConfigError) and str(path) in str(error)
+        raise ConfigError(str(error) if named else f"{path}: {error}") from None
+
+
 def _broker(table: Mapping[str, Any], path: Path, base: Path, environ: Mapping[str, str]) -> BrokerConfig:
-    """[broker] without its TLS files: provisioning creates them."""
+    """[broker] without its TLS files, which provisioning creates, but with the port of TLS as its default."""
     kept = {key: value for key, value in table.items() if key not in ("tls", "password_file")}
-    return broker_config(kept, f"{path} [broker]", base, environ=environ)
+    config = broker_config(kept, f"{path} [broker]", base, environ=environ)
+    return config if "port" in table else replace(config, port=TLS_PORT)
 
 
 def kits_folder(path: Path | str) -> Path | None:
@@ -270,6 +283,11 @@ def certificate_days(path: Path | str) -> int:
 def _provision(file: Mapping[str, Any], path: Path, wheels: str | None = None) -> ProvisionConfig:
     table, base = sub_table(file, "provision", str(path)), path.resolve().parent
     return read(ProvisionConfig, table, f"{path} [provision]", base=base, flags={"wheels": wheels})
+
+
+def read_boards_dir(path: Path) -> Path | None:
+    """The folder with the user's board profiles that the fleet.toml at `path` names, if it names one."""
+    return _provision(read_toml(path), path).boards_dir
 
 
 def _fetch(own: ProvisionConfig, path: Path) -> KitFetch | None:
@@ -311,12 +329,7 @@ def _devices(
         enrol = group.enrol or own.enrol
         tables = _agent_tables(group, profile, common, known, where)
         wifi = read_wifi(own.secrets, group.wifi, environ) if group.wifi else None
-        families = group.os or profile.os
-        for family in families:
-            if family not in FAMILIES:
-                raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
-        if wifi is not None and not set(families) <= set(WIFI_FAMILIES):
-            raise ConfigError(f"'wifi' is set up on {' and '.join(WIFI_FAMILIES)} only, not on {' '.join(families)}")
+        families = _families(group, profile)
         targets = {family: _target(profile, family, group) for family in families}
         torch = _torch(profile, group, own, tables["train"]["mode"], base)
         tables |= _enrol_tables(tables) if enrol != "off" else {}
@@ -338,6 +351,17 @@ def _devices(
             )
     except EdgestillError as error:
         raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _families(group: GroupConfig, profile: Board) -> tuple[str, ...]:
+    """The OS families of a group's boards, each known, and able to join the group's Wi-Fi."""
+    families = group.os or profile.os
+    for family in families:
+        if family not in FAMILIES:
+            raise ConfigError(f"'os': {family!r}{did_you_mean(family, FAMILIES)}; known: {' '.join(FAMILIES)}")
+    if group.wifi and not set(families) <= set(WIFI_FAMILIES):
+        raise ConfigError(f"'wifi' is set up on {' and '.join(WIFI_FAMILIES)} only, not on {' '.join(families)}")
+    return families
 
 
 def _target(profile: Board, family: str, group: GroupConfig) -> Target:
@@ -375,6 +399,9 @@ def _agent_tables(
     settings = _settings(group.settings, where)
     own = {"mode": profile.mode, "threads": profile.threads, "memory_mb": profile.train_mb, "device": profile.device}
     train = {**own, **settings["train"]}
+    if train["memory_mb"] >= profile.service_mb:
+        unit = f"its unit may use {profile.service_mb} MB of the {profile.memory_mb} MB of a {profile.name}"
+        raise ConfigError(f"settings.train: 'memory_mb' is {train['memory_mb']}, but agent and training share {unit}")
     graph = group.graph is not None or train["mode"] == "light"
     if group.graph is not None and not group.graph.is_file():
         raise ConfigError(f"'graph': there is no file {group.graph}")

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from core.compute_names import check_device_name
 from core.errors import ConfigError
+from core.settings.compute_names import check_device_name
 
 __all__ = [
     "CPU",

@@ -17,8 +17,8 @@ ORDER = [
     "models",
     "edge_agent",
     "aggregator",
-    "fleet",
     "firmware_configs",
+    "fleet",
     "edgestill",
 ]
 FORBIDDEN = {("aggregator", "edge_agent"), ("edge_agent", "aggregator")}
@@ -88,7 +88,7 @@ TORCH_FREE = [
     "models.spec",
     "models.registry",
     "models.roles",
-    "models.tokenizer",
+    "models.text.tokenizer",
     "models.sources.*",
     "edge_agent.samples.*",
     "edge_agent.training.params",

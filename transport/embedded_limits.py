@@ -70,7 +70,7 @@ class _Counted:
 
 
 class _Retained:
-    """Who has which messages retained, and how many bytes: a client has MAX_RETAINED and RETAINED_BYTES."""
+    """Retained messages and their bytes by client: each may have MAX_RETAINED and RETAINED_BYTES."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[str, int]] = {}  # topic to who has it retained, and its bytes

@@ -137,7 +137,7 @@ class Inbox:
             size = _size(event)
             self._bytes -= size
             if waiting:
-                if lane == FRONT:  # a connection comes before the messages that it brings
+                if lane == FRONT:  # a connection comes before its messages
                     self._turns.appendleft(lane)
                 else:
                     self._turns.append(lane)

@@ -5,6 +5,9 @@
     edgestill/1/{fleet}/{device}/job                     down, retained
     edgestill/1/{fleet}/{device}/ack                     down
     edgestill/1/{fleet}/{device}/metrics                 up
+    edgestill/1/{fleet}/{device}/telemetry               up: its work and its board, every few seconds
+    edgestill/1/{fleet}/{device}/ask                     down: a request for the end of its log
+    edgestill/1/{fleet}/{device}/log                     up: the answer
     edgestill/1/{fleet}/{device}/desired                 down, retained: settings
     edgestill/1/{fleet}/{device}/reported                up, retained: which were applied
     edgestill/1/{fleet}/{device}/installing              up: why a board could not install its agent
@@ -56,6 +59,9 @@ Leaf = Literal[
     "job",
     "ack",
     "metrics",
+    "telemetry",
+    "ask",
+    "log",
     "desired",
     "reported",
     "installing",
@@ -145,7 +151,7 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
     """The initial subscriptions of a device; chunks of artifacts follow when jobs name them.
 
     They include its own state: the will of a broken connection may arrive after the next connection's `online`.
-    `desired` is subscribed to separately, after connecting: an older access list may refuse it.
+    `desired` and `ask` are subscribed to separately, after connecting: an older access list may refuse them.
     """
     return tuple(str(DeviceTopic(fleet, device, leaf)) for leaf in ("job", "ack", "state"))
 
@@ -153,7 +159,7 @@ def agent_filters(fleet: str, device: str) -> tuple[str, ...]:
 def aggregator_filters(fleet: str) -> tuple[str, ...]:
     """The subscriptions of the aggregator: everything that devices of the fleet send."""
     check_id(fleet, "fleet")
-    ends = ("state", "about", "metrics", "reported", "installing", "enrol", "up", "up/+/+")
+    ends = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
 
 

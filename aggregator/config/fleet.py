@@ -1,4 +1,4 @@
-"""fleet.toml: everything the aggregator is told, read once and checked.
+"""fleet.toml: the configuration of the aggregator, read once and checked.
 
 A commented example is `examples/fleet.toml`; `edgestill config check` prints what a file resolves to. A value comes
 from the first that has it: `--set table.key=value`, the environment variable EDGESTILL_AGGREGATOR_<TABLE>_<KEY>

@@ -1,4 +1,4 @@
-"""The table [fusion] of fleet.toml: the recipe, what overrides it, and what the aggregator brings to it. No torch.
+"""The table [fusion] of fleet.toml: the recipe, its overrides, and the aggregator's own inputs. No torch.
 
 recipe = "feddf"
 source = "pool.npz"          unlabeled samples: a file with x, a generator.onnx, noise, noise:gaussian
@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from aggregator.recipes.catalogue import Recipe, find_recipe, recipe_names
 from aggregator.recipes.overrides import KEYS, check_overrides, recipe_text
-from core.compute_names import Amp, device_name
 from core.errors import ConfigError, did_you_mean
 from core.limits import PROCESSES, SAMPLES
 from core.settings import Field, Settings, describe, given, within
+from core.settings.compute_names import Amp, device_name
 
 __all__ = ["FUSION_FIELDS", "NOISE", "FusionConfig", "fusion_config"]
 

@@ -17,6 +17,7 @@ from core.limits import DEVICES, LATENT, MEGABYTES, ROUNDS, SECONDS
 from core.local_defaults import LocalSettings
 from core.logs import LogConfig
 from core.settings import LARGEST_FLOAT, Field, Settings, describe, within
+from core.settings.assignments import assignments
 from transport.config import BROKER_KEYS
 from transport.config import ENV as BROKER_ENV
 from wire.chunks import DEFAULT_CHUNK
@@ -123,6 +124,10 @@ class RoundConfig(Settings, frozen=True, kw_only=True):
     update: Literal["state", "delta", "predictor", "onnx"] = "state"
     delta_bits: int = 8
     late: Literal["drop", "keep"] = "drop"
+    throttled: Annotated[
+        Literal["as-others", "later", "leave-out"], Meta(description="devices that report that they are slowed down")
+    ] = "as-others"
+    throttled_deadline: Annotated[float, within(1, 100, "their deadline in times of deadline_s, if later")] = 2.0
 
     def __post_init__(self) -> None:
         if self.fraction == 0:
@@ -175,6 +180,7 @@ class MonitorConfig(Settings, frozen=True, kw_only=True):
     web: Annotated[str, Meta(description="host:port of the page for browsers")] | None = None
     web_cert: Annotated[Path, Meta(description="its certificate, PEM")] | None = None
     web_key: Path | None = None
+    runs: Annotated[Path, Meta(description="a folder of simulation runs that the page shows")] | None = None
 
     def __post_init__(self) -> None:
         for name, address in (("metrics", self.metrics), ("web", self.web)):
@@ -237,17 +243,6 @@ def with_settings(environ: Mapping[str, str], settings: Sequence[str]) -> dict[s
 
 def as_environment(settings: Sequence[str]) -> dict[str, str]:
     """`round.rounds=3` as the variable EDGESTILL_AGGREGATOR_ROUND_ROUNDS=3, given for this once."""
-    found = {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        table, dot, key = name.strip().partition(".")
-        if not (equals and dot):
-            raise ConfigError(f"--set {text!r}: write it as table.key=value, such as round.rounds=3")
-        keys = BROKER_KEYS if table == "broker" else TABLES.get(table)
-        if keys is None:
-            raise ConfigError(f"--set {text!r}: no table [{table}]{did_you_mean(table, (*TABLES, 'broker'))}")
-        if key not in keys:
-            raise ConfigError(f"--set {text!r}: no key {key!r} in [{table}]{did_you_mean(key, keys)}")
-        prefix = BROKER_ENV if table == "broker" else f"{ENV}_{table.upper()}"
-        found[f"{prefix}_{key.upper()}"] = value.strip()
-    return found
+    tables = {**TABLES, "broker": BROKER_KEYS}
+    prefixes = {**{name: f"{ENV}_{name.upper()}" for name in tables}, "broker": BROKER_ENV}
+    return assignments(settings, tables, prefixes, example="round.rounds=3")

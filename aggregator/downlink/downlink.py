@@ -1,4 +1,4 @@
-"""All that the aggregator publishes: models and instructions, settings of devices, answers to boards that enrol."""
+"""All that the aggregator publishes: models, instructions, settings, requests for logs, answers to enrolling boards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aggregator.downlink.device_settings import SET, DesiredSettings
 from aggregator.downlink.enrolment import ENROL, Enrolments
+from aggregator.downlink.log_requests import LOG, LogRequests
 from aggregator.downlink.publisher import Publisher
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
@@ -27,12 +28,17 @@ class Downlink:
         fleet: str,
         journal: Journal,
         blobs: Blobs,
+        tails: Path,
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
     ) -> None:
-        """`ca` is the authority that certifies boards at enrolment; `learn` is called with approved boards."""
+        """`tails` is the folder of devices' logs, `ca` the authority that certifies boards at enrolment.
+
+        `learn` is called with approved boards.
+        """
         self.publisher = Publisher(publish, key=key, fleet=fleet, blobs=blobs, journal=journal)
         self.desired = DesiredSettings(publish, key=key, fleet=fleet, journal=journal)
+        self.log_requests = LogRequests(publish, key=key, fleet=fleet, journal=journal, folder=tails)
         self.enrolments = Enrolments(publish, key=key, fleet=fleet, journal=journal, ca=ca, learn=learn)
 
     def forget(self) -> None:
@@ -47,9 +53,11 @@ class Downlink:
         self.enrolments.say()
 
     def run(self, command: Command, now: float) -> bool:
-        """Execute a command of the operator about settings or enrolment; False if it is about something else."""
+        """Execute a command of the operator about settings, enrolment or logs; False if it is about something else."""
         if command.verb == SET:
             self.desired.run(command, now)
         elif command.verb == ENROL:
             self.enrolments.run(command)
-        return command.verb in (SET, ENROL)
+        elif command.verb == LOG:
+            self.log_requests.run(command, now)
+        return command.verb in (SET, ENROL, LOG)

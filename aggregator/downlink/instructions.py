@@ -63,7 +63,7 @@ def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
     return {
         i.device: Job(
             round=row.number,
-            deadline=state.deadline,
+            deadline=state.deadline_of(i.device),
             prototype=i.prototype,
             update=row.update,  # type: ignore[arg-type]
             hyper=row.hyper,

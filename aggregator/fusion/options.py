@@ -5,10 +5,10 @@ from __future__ import annotations
 from aggregator.fusion.types import View
 from core.errors import ConfigError
 
-__all__ = ["flag", "number", "whole"]
+__all__ = ["flag", "real", "whole"]
 
 
-def number(view: View, name: str, default: float, *, low: float, high: float = float("inf")) -> float:
+def real(view: View, name: str, default: float, *, low: float, high: float = float("inf")) -> float:
     """The option `name`: a number from `low` to `high`."""
     value = view.options.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

@@ -99,7 +99,7 @@ class View:
     """One prototype's round as parts see it. `updates` has only whole models that passed the screens."""
 
     spec: PrototypeSpec
-    number: int  # of the round
+    round_number: int  # of the round
     previous: Mapping[str, Tensor]
     updates: Sequence[Received]
     memory: Memory  # a part's names start with its own name and the prototype's; parts may write to it
@@ -128,7 +128,7 @@ class View:
 
     def rng(self, *purpose: object) -> torch.Generator:
         """A random generator for `purpose`, seeded by seed, round and prototype."""
-        return torch_rng(self.server.seed, "fusion", self.number, str(self.spec), *purpose)
+        return torch_rng(self.server.seed, "fusion", self.round_number, str(self.spec), *purpose)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

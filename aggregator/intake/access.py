@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+from wire.board_reports import LogTail, Telemetry
 from wire.codec import decode_message
 from wire.envelope import open_envelope
 from wire.keys import Ed25519PublicKey
@@ -15,11 +16,13 @@ from wire.topics import DeviceTopic
 __all__ = ["Gate", "Spoken"]
 
 log = logging.getLogger("edgestill.aggregator")
-Spoken = State | About | Metrics | Reported | Installing
+Spoken = State | About | Metrics | Telemetry | LogTail | Reported | Installing
 KINDS: dict[str, type[Spoken]] = {
     "state": State,
     "about": About,
     "metrics": Metrics,
+    "telemetry": Telemetry,
+    "log": LogTail,
     "reported": Reported,
     "installing": Installing,
 }
@@ -39,6 +42,7 @@ class Gate:
         now: Callable[[], float],
     ) -> None:
         self._keys, self._fleet, self._now = keys, fleet, now
+        self._learned: dict[str, Ed25519PublicKey] = {}
         self._limit, self._mute_s = garbage_before_mute, mute_s
         self._garbage: Counter[str] = Counter()
         self._muted: dict[str, float] = {}
@@ -80,8 +84,15 @@ class Gate:
 
     def learn(self, device: str, key: Ed25519PublicKey) -> None:
         """A device has enrolled: this is its key from here on."""
+        self._learned[device] = key
         self._keys = {**self._keys, device: key}
         self._strangers.discard(device)
+
+    def use(self, keys: Mapping[str, Ed25519PublicKey], *, garbage_before_mute: int, mute_s: float) -> None:
+        """Other devices and limits from now on; those that have enrolled since the start stay."""
+        self._keys = {**self._learned, **keys}
+        self._limit, self._mute_s = garbage_before_mute, mute_s
+        self._strangers -= self._keys.keys()
 
     def garbage(self, device: str) -> float | None:
         """Count an unusable message; returns until when the device is muted, if it was one too many."""

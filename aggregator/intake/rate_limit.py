@@ -86,6 +86,14 @@ class RateLimiter:
                 amounts["reports"] = 1
             return device if self._account(device, now).take(now, amounts) else None
 
+    def use(self, limits: LimitConfig) -> None:
+        """Other budgets from now on, full at first."""
+        with self._lock:
+            if limits != self._limits:
+                self._limits = limits
+                for account in self._accounts.values():
+                    account.buckets = self._buckets(self._clock())
+
     def begin(self, device: str) -> bool:
         """Whether a device may begin another transfer now."""
         with self._lock:

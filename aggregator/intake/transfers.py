@@ -105,6 +105,10 @@ class Uploads:
         self.in_memory = 0  # of these
         self._restore()
 
+    def use(self, *, max_size: int, per_device: int, max_bytes: int) -> None:
+        """Other limits, for what begins from now on."""
+        self._max_size, self._per_device, self._max_bytes = max_size, per_device, max_bytes
+
     def __len__(self) -> int:
         return sum(map(len, self._parts.values()))
 

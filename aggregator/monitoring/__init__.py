@@ -1,4 +1,4 @@
-"""What an operator looks at: why the service waits, its metrics for Prometheus, its health.
+"""Observation of the service: why it waits, its metrics for Prometheus, its health.
 
 Everything here reads: the journal by connections of its own, and the state that the service shares once a second.
 """

@@ -1,4 +1,4 @@
-"""When the certificates end that the service presents and trusts."""
+"""Expiry of the certificates that the service presents and trusts."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from aggregator.config.fleet import FleetConfig
 from aggregator.monitoring.certificates import certificate_ends
 from aggregator.monitoring.live import Live
+from aggregator.monitoring.telemetry import read_telemetry
 from aggregator.rounds.engine import Phase
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow
@@ -27,11 +28,21 @@ from aggregator.storage.rows import DeviceRow
 __all__ = ["FleetCollector", "fleet_registry"]
 
 Clock: TypeAlias = Callable[[], float]
+#: What boards report: the end of the metric's name, its text, the key, and what makes base units of it.
+BOARD: dict[str, tuple[str, str, float]] = {
+    "temperature_celsius": ("Of the processor, as the board reports it.", "temperature_c", 1.0),
+    "throttled": ("1 while the processor is slowed down.", "throttled", 1.0),
+    "undervoltage": ("1 while the power supply is too weak.", "undervoltage", 1.0),
+    "load": ("Processes that want to run, mean of one minute.", "load", 1.0),
+    "memory_available_bytes": ("Memory that programs may still take.", "memory_mb", 1e6),
+    "disk_free_bytes": ("Free space where the agent's state folder is.", "disk_mb", 1e6),
+    "battery_ratio": ("Charge of the battery.", "battery", 1.0),
+}
 STATES = ("online", "offline", "lost", "unknown", "muted", "revoked")
 
 
-def fleet_registry(config: FleetConfig, live: Live, *, version: str, now: Clock) -> CollectorRegistry:
-    """Everything that is served at /metrics: the fleet, and the process itself."""
+def fleet_registry(config: Callable[[], FleetConfig], live: Live, *, version: str, now: Clock) -> CollectorRegistry:
+    """Everything that is served at /metrics: the fleet, with its present configuration, and the process itself."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FleetCollector(config, live, version=version, now=now))
     ProcessCollector(registry=registry)
@@ -41,11 +52,13 @@ def fleet_registry(config: FleetConfig, live: Live, *, version: str, now: Clock)
 class FleetCollector(Collector):
     """One fleet; `now` is the service's clock, in seconds since 1970."""
 
-    def __init__(self, config: FleetConfig, live: Live, *, version: str, now: Clock) -> None:
-        self._config, self._live, self._version, self._now = config, live, version, now
+    def __init__(self, config: Callable[[], FleetConfig], live: Live, *, version: str, now: Clock) -> None:
+        self._current, self._live, self._version, self._now = config, live, version, now
+        self._config = config()
 
     def collect(self) -> Iterator[Metric]:
         """All families, from one read of the journal."""
+        self._config = self._current()
         with closing(Journal(self._config.state / "journal.db", read_only=True)) as journal:
             devices = self._devices(journal)
             yield from self._about()
@@ -109,11 +122,13 @@ class FleetCollector(Collector):
 
     def _fleet(self, devices: list[DeviceRow]) -> Iterator[Metric]:
         now = self._now()
-        states = Counter(_state(row, now) for row in devices)
+        states = Counter(row.state(now) for row in devices)
         found = GaugeMetricFamily("edgestill_devices", "Devices of the fleet.", labels=["state"])
         for state in STATES:
             found.add_metric([state], states[state])
         yield found
+        slow = sum(bool(facts.get("throttled")) for facts in self._boards().values())
+        yield _gauge("edgestill_devices_throttled", "Devices whose processor is slowed down, as they report.", slow)
         uploads = CounterMetricFamily("edgestill_uploads", "Updates, by what became of them.", labels=["outcome"])
         for outcome in ("accepted", "late", "refused"):
             uploads.add_metric([outcome], sum(getattr(row, outcome) for row in devices))
@@ -148,28 +163,28 @@ class FleetCollector(Collector):
         if not few:
             return
         seen = _labelled("edgestill_device_seen_timestamp_seconds", "When a device was last heard of.")
-        hot = _labelled("edgestill_device_temperature_celsius", "As the board reports it.")
         memory = _labelled("edgestill_device_memory_bytes", "Memory of the agent with its training.")
         seconds = _labelled("edgestill_device_train_seconds", "Duration of the last local training.")
-        telemetry = self._live.telemetry
+        board = {name: _labelled(f"edgestill_device_{name}", text) for name, (text, _, _) in BOARD.items()}
+        telemetry, boards = self._live.telemetry, self._boards()
         for row in devices:
             if row.seen:
                 seen.add_metric([row.id], row.seen)
+            for name, (_, key, factor) in BOARD.items():
+                if (value := boards.get(row.id, {}).get(key)) is not None:
+                    board[name].add_metric([row.id], float(value) * factor)
             if (metrics := telemetry.get(row.id)) is None:
                 continue
-            if metrics.temperature_c is not None:
-                hot.add_metric([row.id], metrics.temperature_c)
+            if metrics.temperature_c is not None and row.id not in boards:  # of an older agent
+                board["temperature_celsius"].add_metric([row.id], metrics.temperature_c)
             if metrics.memory_mb is not None:
                 memory.add_metric([row.id], metrics.memory_mb * 1e6)
             if metrics.seconds is not None:
                 seconds.add_metric([row.id], metrics.seconds)
-        yield from (seen, hot, memory, seconds)
+        yield from (seen, memory, seconds, *board.values())
 
-
-def _state(row: DeviceRow, now: float) -> str:
-    if row.revoked:
-        return "revoked"
-    return "muted" if row.muted_until > now else row.status
+    def _boards(self) -> dict[str, dict[str, Any]]:
+        return read_telemetry(self._config.state, self._now())
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

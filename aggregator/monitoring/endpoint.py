@@ -1,4 +1,4 @@
-"""GET /metrics, /healthz and /readyz over HTTP, in threads beside the service.
+"""GET /metrics, /healthz and /readyz over HTTP, in threads of the service's process.
 
 /metrics    Prometheus text or OpenMetrics, as asked
 /healthz    200 while the service loop turns, else 503 and the reason: restart the process

@@ -1,4 +1,4 @@
-"""Why a fleet does not go on at this moment, in one line: from the facts of `edgestill status`."""
+"""Why a fleet does not progress at this moment, in one line: from the facts of `edgestill status`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,17 @@ def _for_updates(facts: Mapping[str, Any], now: float) -> str:
     devices = {device["id"]: device for device in facts["devices"]}
     unknown = {"status": "unknown", "seen": 0.0, "muted_until": 0.0, "revoked": False, "problem": ""}
     shown = _some([_shown(name, devices.get(name, unknown), now) for name in awaited])
-    left = row["deadline"] - now
+    later = row.get("later") or {"deadline": 0.0, "devices": ()}
+    left = max([row["deadline"], *(later["deadline"] for name in awaited if name in later["devices"])]) - now
     deadline = f"deadline in {coarse(left)}" if left > 0 else f"the deadline was {coarse(-left)} ago"
     return f"waiting for {len(awaited)} of {row['invited']} devices{': ' * bool(shown)}{shown}; {deadline}"
 
 
 def _for_devices(facts: Mapping[str, Any], now: float) -> str:
-    ready = [device for device in facts["devices"] if _state(device, now) == "online"]
-    others = [_shown(device["id"], device, now) for device in facts["devices"] if _state(device, now) != "online"]
+    out = facts.get("throttled") == "leave-out"
+    idle = {d["id"]: _state(d, now) == "online" and not (out and throttled(d)) for d in facts["devices"]}
+    ready = [device for device in facts["devices"] if idle[device["id"]]]
+    others = [_shown(device["id"], device, now) for device in facts["devices"] if not idle[device["id"]]]
     silent = facts["devices_configured"] - len(facts["devices"])
     if silent > 0:
         others.append(f"{silent} never heard of")
@@ -62,6 +65,8 @@ def _shown(name: str, device: Mapping[str, Any], now: float) -> str:
     state = _state(device, now)
     if device["problem"]:
         return f"{name} (failed: {device['problem']})"
+    if throttled(device):
+        state += ", throttled"
     if not device["seen"]:
         return f"{name} ({state}, not heard of yet)"
     return f"{name} ({state}, last heard of {coarse(now - device['seen'])} ago)"
@@ -73,7 +78,14 @@ def _state(device: Mapping[str, Any], now: float) -> str:
     if device["muted_until"] > now:
         return "muted"
     waits = device["status"] == "online" and (device.get("data") or {}).get("waiting")
-    return "waiting for samples" if waits else str(device["status"])
+    if waits:
+        return "waiting for samples"
+    return str(device["status"])
+
+
+def throttled(device: Mapping[str, Any]) -> bool:
+    """Whether its processor is slowed down, as it reports."""
+    return bool((device.get("telemetry") or {}).get("throttled"))
 
 
 def _some(words: Sequence[str]) -> str:

@@ -134,11 +134,11 @@ def override(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
 
 def _generation(recipe: Recipe, values: Mapping[str, Any]) -> Generation | None:
     form = values.get("generator")
-    how = recipe.generation if form is None else FORMS.get(form)
+    config = recipe.generation if form is None else FORMS.get(form)
     changes = {name.removeprefix("generator_"): value for name, value in values.items() if name in GENERATOR}
-    if how is None and changes:
+    if config is None and changes:
         raise ConfigError(f"recipe {recipe.name} has no generator; {next(iter(changes))} is of fedgen and edgestill")
-    return None if how is None else replace(how, **changes)
+    return None if config is None else replace(config, **changes)
 
 
 def _local(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, float]:

@@ -44,11 +44,13 @@ from aggregator.rounds.events import (
     Fuse,
     Fused,
     GaveUp,
+    Later,
     Missed,
     ModelsReady,
     Muted,
     Open,
     Pause,
+    Reloaded,
     Resume,
     Revoked,
     RolledBack,
@@ -57,6 +59,7 @@ from aggregator.rounds.events import (
     StateHeard,
     Stop,
     Stored,
+    Throttled,
     Tick,
     Unfusable,
     Withdraw,
@@ -115,6 +118,8 @@ class Rules:
     deadline_s: float
     target_accuracy: float | None = None
     keep_late: bool = False
+    throttled: str = "as-others"  # later: another deadline; leave-out: not invited
+    throttled_deadline: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,7 @@ class Seen:
     session: int = 0
     prototype: str | None = None
     waiting: bool = False  # for samples: it takes models, and is not invited
+    throttled: bool = False
     muted_until: float = 0.0
     revoked: bool = False
 
@@ -146,6 +152,7 @@ class RoundState:
     answered: frozenset[str] = frozenset()
     gave_up: frozenset[str] = frozenset()  # of those invited; if their updates arrive anyway, they count
     deadline: float = math.inf
+    later: Later | None = None  # until the round is extended
     extended: bool = False
     done: str = ""  # why no round will follow
 
@@ -159,6 +166,15 @@ class RoundState:
     def awaited(self) -> set[str]:
         """Invited devices that may still answer."""
         return self.invited.keys() - self.answered - self.gave_up
+
+    def deadline_of(self, device: str) -> float:
+        """The deadline of one device."""
+        return self.later.deadline if self.later is not None and device in self.later.devices else self.deadline
+
+    @property
+    def ends(self) -> float:
+        """When those who may still answer are no longer waited for: by the later deadline, if one of these has it."""
+        return max([self.deadline, *map(self.deadline_of, self.awaited)]) if self.later is not None else self.deadline
 
     @property
     def needed(self) -> int:
@@ -186,7 +202,7 @@ def step(state: RoundState, event: Event) -> Stepped:
             return forget_presence(state, now + SETTLE_S), []
         case BrokerLost():
             return forget_presence(state, math.inf), []
-        case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed():
+        case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed() | Throttled():
             return _device(state, event)
         case SetAside(device, reason):
             return _withdraw(state, device, reason) if state.phase is Phase.FUSING else (state, [])
@@ -195,6 +211,8 @@ def step(state: RoundState, event: Event) -> Stepped:
         case RolledBack() | Skip():
             reason = "skipped by the operator" if isinstance(event, Skip) else "rolled back"
             return _abandon(state, reason) if state.in_round else (state, [])
+        case Reloaded():
+            return (state if state.in_round else _reloaded(state, event)), []
         case Pause():
             return replace(state, hold=Hold.PAUSED), []
         case Resume():
@@ -242,6 +260,7 @@ def eligible(state: RoundState, now: float) -> dict[str, str]:
         for device, seen in sorted(state.devices.items())
         if seen.status == "online"
         and not (seen.revoked or seen.waiting)
+        and not (seen.throttled and state.rules.throttled == "leave-out")
         and seen.muted_until <= now
         and seen.prototype in known
     }  # fmt: skip
@@ -257,6 +276,18 @@ def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> s
     return ""
 
 
+def _reloaded(state: RoundState, event: Reloaded) -> RoundState:
+    """Other rules, and without the devices that are no longer known."""
+    devices = {device: seen for device, seen in state.devices.items() if device in event.known}
+    return replace(
+        state,
+        rules=event.rules,
+        devices=devices,
+        unheard=state.unheard & devices.keys(),
+        done=why_done(event.rules, state.completed, event.accuracies),
+    )
+
+
 def _tick(state: RoundState, now: float) -> Stepped:
     if state.unheard and now >= state.settled:
         missed = Missed(tuple(sorted(state.unheard)))
@@ -266,7 +297,7 @@ def _tick(state: RoundState, now: float) -> Stepped:
         return _fuse(state)  # possible after a restart
     if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
         return _stop(state)  # it was stopped while a model was built
-    if state.phase is Phase.COLLECTING and now >= state.deadline:
+    if state.phase is Phase.COLLECTING and now >= state.ends:
         return _at_deadline(state, now)
     if state.phase is Phase.WAITING and state.hold is Hold.RUNNING and not state.done:
         return _try_open(state, now)
@@ -279,6 +310,8 @@ def _try_open(state: RoundState, now: float) -> Stepped:
         return state, []
     round_number, deadline = state.round + 1, now + rules.deadline_s
     invited = sample(there, rules.seed, round_number, fraction=rules.fraction, at_least=rules.min_devices)
+    slow = frozenset(device for device in invited if state.devices[device].throttled and rules.throttled == "later")
+    later = Later(slow, now + rules.deadline_s * rules.throttled_deadline) if slow else None
     state = replace(
         state,
         phase=Phase.COLLECTING,
@@ -287,9 +320,10 @@ def _try_open(state: RoundState, now: float) -> Stepped:
         answered=frozenset(),
         gave_up=frozenset(),
         deadline=deadline,
+        later=later,
         extended=False,
     )
-    return state, [Open(round_number, invited, deadline)]
+    return state, [Open(round_number, invited, deadline, later)]
 
 
 def _at_deadline(state: RoundState, now: float) -> Stepped:
@@ -297,7 +331,7 @@ def _at_deadline(state: RoundState, now: float) -> Stepped:
         return _fuse(state)
     if not state.extended and state.awaited:
         deadline = now + state.rules.deadline_s
-        return replace(state, deadline=deadline, extended=True), [Extend(state.round, deadline)]
+        return replace(state, deadline=deadline, later=None, extended=True), [Extend(state.round, deadline)]
     failed = f", {len(state.gave_up)} gave up" if state.gave_up else ""
     text = f"{len(state.answered)} of {len(state.invited)} answered{failed}, {state.needed} are a quorum"
     return _abandon(state, text)
@@ -335,7 +369,7 @@ def _fused(state: RoundState, round_number: int, accuracies: Mapping[str, float]
     return state, [Close(round_number), *([Finish(done)] if done else [])]
 
 
-def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked | Allowed) -> Stepped:
+def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked | Allowed | Throttled) -> Stepped:
     seen = state.devices.get(event.device, Seen())
     match event:
         case StateHeard(_, status, session):
@@ -345,6 +379,8 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
             seen = replace(seen, status=status, session=session)
         case AboutHeard(_, prototype, waiting):
             seen = replace(seen, prototype=prototype, waiting=waiting)
+        case Throttled(_, throttled):
+            seen = replace(seen, throttled=throttled)
         case Muted(_, until):
             seen = replace(seen, muted_until=until)
         case Revoked() | Allowed():

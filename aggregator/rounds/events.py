@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from aggregator.rounds.engine import Rules
 
 __all__ = [
     "Abandon",
@@ -20,11 +23,13 @@ __all__ = [
     "Fuse",
     "Fused",
     "GaveUp",
+    "Later",
     "Missed",
     "ModelsReady",
     "Muted",
     "Open",
     "Pause",
+    "Reloaded",
     "Resume",
     "Revoked",
     "RolledBack",
@@ -33,6 +38,7 @@ __all__ = [
     "StateHeard",
     "Stop",
     "Stored",
+    "Throttled",
     "Tick",
     "Unfusable",
     "Withdraw",
@@ -101,6 +107,23 @@ class Allowed:
     """The operator has undone a revocation."""
 
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """A device reports that its processor is slowed down, or no longer."""
+
+    device: str
+    throttled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The operator's settings have changed, between two rounds; these devices are known now."""
+
+    rules: Rules
+    known: frozenset[str]
+    accuracies: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +200,8 @@ Event: TypeAlias = (
     | Muted
     | Revoked
     | Allowed
+    | Throttled
+    | Reloaded
     | Stored
     | GaveUp
     | Fused
@@ -191,12 +216,21 @@ Event: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """These devices have a later deadline than the others."""
+
+    devices: frozenset[str]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class Open:
     """Open this round and send its jobs."""
 
     round: int
     invited: Mapping[str, str]
     deadline: float
+    later: Later | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.rounds.engine import Hold, Phase, RoundState, Rules, Seen, forget_presence, why_done
+from aggregator.rounds.events import Later
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import RoundRow
 
@@ -31,6 +32,8 @@ def rules_of(config: FleetConfig) -> Rules:
         deadline_s=r.deadline_s,
         target_accuracy=r.target_accuracy,
         keep_late=r.late == "keep",
+        throttled=r.throttled,
+        throttled_deadline=r.throttled_deadline,
     )
 
 
@@ -74,6 +77,7 @@ def _in_round(state: RoundState, row: RoundRow, journal: Journal, now: float) ->
     if row.phase not in PHASES:
         return replace(state, round=row.number)
     answered = frozenset(u.device for u in journal.updates(row.number))
+    later = None if row.extended else journal.later(row.number)
     return replace(
         state,
         phase=Phase.STARTING if state.phase is Phase.STARTING else PHASES[row.phase],
@@ -83,5 +87,6 @@ def _in_round(state: RoundState, row: RoundRow, journal: Journal, now: float) ->
         answered=answered,
         gave_up=frozenset(journal.failures(row.number)) - answered,
         deadline=max(row.deadline, now + min(GRACE, state.rules.deadline_s)),
+        later=None if later is None else Later(frozenset(later[1]), later[0]),
         extended=row.extended,
     )

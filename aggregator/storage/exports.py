@@ -3,8 +3,8 @@
 A file starts as the prototype's graph at the precision asked for, then, as the options say,
 
     low_bits   levels stored for an older ONNX Runtime (quant/onnx/targets.py)
-    nbits      linear layers as MatMulNBits (quant/onnx/nbits.py)
-    int8       static int8, calibrated on samples (quant/onnx/int8.py), from the float32 graph
+    nbits      linear layers as MatMulNBits (quant/onnx/integers/nbits.py)
+    int8       static int8, calibrated on samples (quant/onnx/integers/int8.py), from the float32 graph
     raw_input  raw values in, probabilities out (quant/onnx/raw.py)
 
 and carries its card (models/card.py), with the accuracy that this very file has on the fleet's validation samples.
@@ -79,7 +79,7 @@ def _graph(header: ModelHeader, body: bytes, precision: str, export: Export) -> 
     import torch
 
     from quant.onnx.export import export_onnx
-    from quant.onnx.nbits import to_nbits
+    from quant.onnx.integers.nbits import to_nbits
 
     torch.set_num_threads(1)
     model = _model(header, body, str(parse_prototype(header.prototype)[1]) if precision == INT8 else precision)
@@ -122,7 +122,7 @@ def _model(header: ModelHeader, body: bytes, precision: str) -> Prototype:
 
 def _int8(header: ModelHeader, fp32: bytes, export: Export) -> tuple[bytes, dict[str, Any]]:
     from aggregator.storage.labelled_samples import load_validation
-    from quant.onnx.int8 import export_int8
+    from quant.onnx.integers.int8 import export_int8
 
     if export.calibration is None:
         raise ConfigError("int8 needs samples to calibrate with; give [task] validation, or --calibration FILE.npz")

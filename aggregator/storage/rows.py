@@ -36,6 +36,12 @@ class DeviceRow:
     revoked: bool = False
     compute: str = ""  # the device that it trains on, such as "cuda:0 (Orin)"; empty before it has trained
 
+    def state(self, now: float) -> str:
+        """One word for it: revoked, muted, or its status."""
+        if self.revoked:
+            return "revoked"
+        return "muted" if self.muted_until > now else self.status
+
     @property
     def samples(self) -> DataState:
         """What it says of its samples."""

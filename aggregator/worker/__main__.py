@@ -38,7 +38,7 @@ from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.worker.examine import examine
 from aggregator.worker.fuse_round import Fuser, StoredGroup, round_groups
-from aggregator.worker.server_inputs import bring, load_labelled
+from aggregator.worker.server_inputs import load_labelled, make_server
 from core.crashpoints import reach
 from core.errors import EdgestillError
 from core.processes.pipes import claim_stdout, write_json
@@ -58,7 +58,7 @@ class Worker:
         shape, classes = tuple(setup["input_shape"]), setup["classes"]
         task = msgspec.convert(setup.get("task"), Task | None)
         test = None if setup["validation"] is None else load_labelled(setup["validation"], shape, classes, task)
-        server = bring(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test, task)
+        server = make_server(setup["fusion"], self._spec(setup["prototypes"][0]), setup["seed"], test, task)
         key = load_private_key(setup["key"])
         self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server, task)
         self.memories = Memories(self.state / "memory")

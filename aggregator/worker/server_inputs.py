@@ -17,7 +17,7 @@ from models.compute_device import find_device, repeatable_on
 from models.spec import PrototypeSpec
 from wire.messages import Task
 
-__all__ = ["Labelled", "bring", "load_labelled"]
+__all__ = ["Labelled", "load_labelled", "make_server"]
 
 MAX_GRAPH = 2**31  # bytes: protobuf's limit
 
@@ -30,7 +30,7 @@ def load_labelled(path: str, input_shape: tuple[int, ...], classes: int, task: T
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def bring(
+def make_server(
     settings: Mapping[str, Any], spec: PrototypeSpec, seed: int, test: Labelled | None, task: Task | None = None
 ) -> Server:
     """`settings` is [fusion] of fleet.toml; `spec` is any of the fleet's prototypes, `test` the samples of [task]."""

@@ -40,6 +40,12 @@ class WorkerProcess:
         """Whether an answer is outstanding."""
         return self._asked is not None
 
+    def use(self, setup: Mapping[str, Any]) -> None:
+        """Another setup; the next request is sent to a new process."""
+        assert not self.busy
+        self._setup = setup
+        self.close()
+
     def warm(self) -> None:
         """Start a process in advance."""
         if self._process is None:

@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
-from core.processes.process import end, environment, how_it_ended, start_python
+from core.processes.process import Child, end, environment, how_it_ended, start_python
 
 __all__ = ["import_fault", "processor_fault"]
 
-IMPORT_S = 120.0  # torch takes 20 s on the smallest boards
+#: An import is waited for as long as it makes progress: torch takes 20 s on the smallest boards, minutes on an emulated
+#: one. It hangs if it has used no processor time for IDLE_S; nothing is waited for longer than LIMIT_S.
+STEP_S, IDLE_S, LIMIT_S = 5.0, 120.0, 3600.0
 ANOTHER = re.compile(
     r"built with baseline optimizations|machine doesn't support|illegal instruction|exec format error"
     r"|wrong elf class|invalid elf header|incompatible architecture|cpu (?:does not|doesn't) support",
@@ -43,15 +49,18 @@ def processor_fault(code: int, text: str) -> str:
     return f"{name} was built for another processor; `edgestill doctor` says more"
 
 
-def import_fault(name: str) -> str:
-    """Why the installed package `name` cannot be imported, found in a process of its own; empty if it can."""
+def import_fault(name: str, waiting: Callable[[str], None] | None = None) -> str:
+    """Why the installed package `name` cannot be imported, found in a process of its own; empty if it can.
+
+    `waiting` is told once if that takes longer than some seconds.
+    """
     child = start_python(("-c", _IMPORT, name), env=environment(threads=1), stderr=subprocess.PIPE)
     try:
-        _, errors = child.communicate(timeout=IMPORT_S)
-    except subprocess.TimeoutExpired:
-        return f"cannot be imported within {IMPORT_S:g} s"
+        errors, hung = _imported(child, lambda: _tell(waiting, name))
     finally:
         end(child)
+    if hung:
+        return f"cannot be imported: {hung}"
     code, text = child.returncode, " ".join(errors.decode(errors="replace").split())
     if code == 0:
         return ""
@@ -60,3 +69,34 @@ def import_fault(name: str) -> str:
     if processor_fault(code, text):
         return f"was built for another processor ({cause}); install a build for this one"
     return f"cannot be imported: {cause}"
+
+
+def _imported(child: Child, waiting: Callable[[], None]) -> tuple[bytes, str]:
+    """What it says on stderr, and why it was not waited for until its end."""
+    began = moved = time.monotonic()
+    used, told = 0, False
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return child.communicate(timeout=STEP_S)[1], ""
+        if not told:
+            waiting()
+            told = True
+        now, spent = time.monotonic(), _processor_ticks(child.pid)
+        if spent > used:
+            used, moved = spent, now
+        if now - moved > IDLE_S:
+            return b"", f"it has used no processor time for {IDLE_S:g} s"
+        if now - began > LIMIT_S:
+            return b"", f"it is not done after {LIMIT_S:g} s"
+
+
+def _tell(waiting: Callable[[str], None] | None, name: str) -> None:
+    if waiting is not None:
+        waiting(f"importing {name}, which may take minutes on a slow board")
+
+
+def _processor_ticks(pid: int) -> int:
+    """Processor time of a process, in ticks of the system's clock."""
+    with suppress(OSError):
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return 0

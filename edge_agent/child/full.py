@@ -17,7 +17,7 @@ from core.crashpoints import reach
 from core.errors import ModelError
 from core.seeds import derive_seed
 from edge_agent.child.current_model import write_current
-from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, stopper
+from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, steps_of, stopper
 from edge_agent.child.outbox import leave, spool
 from edge_agent.child.request import Request
 from edge_agent.child.update_kinds import Made, check_kept, make_update, read_kept, start_state
@@ -118,7 +118,7 @@ def _train(
             seen=seen,
             compute_device=device,
         ),
-        should_stop=stopper(request.stop_at, tell),
+        should_stop=stopper(request.stop_at, tell, steps_of(work)),
     )
     metrics = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
     return metrics | ({"stopped_early": 1.0} if trained.stopped_early else {}), packed
@@ -186,7 +186,7 @@ def _train_personal(
         device=device,
         floats=request.floats,
         generator=torch.Generator().manual_seed(seed),
-        should_stop=stopper(request.stop_at, tell),
+        should_stop=stopper(request.stop_at, tell, steps_of(work)),
     )
 
 

@@ -18,6 +18,7 @@ from edge_agent.objectives.side_artifact import SideArtifact, open_side_artifact
 from edge_agent.samples.read import read_samples
 from edge_agent.samples.task_file import task_of, write_task
 from edge_agent.training.params import LocalTraining
+from edge_agent.training.schedule import num_steps
 from models.samples import Samples
 from models.spec import PrototypeSpec, parse_prototype
 from wire.envelope import open_envelope
@@ -26,7 +27,7 @@ from wire.ids import AGGREGATOR
 from wire.keys import public_key_from_hex
 from wire.messages import Hyper, ModelHeader
 
-__all__ = ["Assignment", "Tell", "local_training", "open_assignment", "stopper"]
+__all__ = ["Assignment", "Tell", "local_training", "open_assignment", "steps_of", "stopper"]
 
 #: Reports progress: an event name, and its fields.
 Tell = Callable[..., None]
@@ -128,7 +129,14 @@ def local_training(hyper: Hyper, fast: str = "auto", amp: str = "off") -> LocalT
     )
 
 
-def stopper(stop_at: float | None, tell: Tell) -> Callable[[], bool]:
+def steps_of(work: Assignment) -> int:
+    """The number of steps that the job asks for with the samples of this board."""
+    assert work.request.hyper is not None
+    how = local_training(work.request.hyper)
+    return num_steps(-(-len(work.train) // how.batch_size), how)
+
+
+def stopper(stop_at: float | None, tell: Tell, total: int = 0) -> Callable[[], bool]:
     """Called before every step: reports progress to the agent, and stops the training at the deadline."""
     steps, reported = 0, 0.0
 
@@ -136,7 +144,7 @@ def stopper(stop_at: float | None, tell: Tell) -> Callable[[], bool]:
         nonlocal steps, reported
         now = time.monotonic()
         if now - reported >= PROGRESS_S:
-            tell("training", step=steps)
+            tell("training", step=steps, total=total)
             reported = now
         steps += 1
         return stop_at is not None and now >= stop_at

@@ -17,7 +17,7 @@ from core.errors import ConfigError, ModelError
 from core.files import write_atomic
 from core.seeds import derive_seed
 from edge_agent.child.current_model import write_current
-from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, stopper
+from edge_agent.child.inputs import Assignment, Tell, local_training, open_assignment, steps_of, stopper
 from edge_agent.child.outbox import leave, spool
 from edge_agent.child.request import Request
 from edge_agent.light.extractor import latents_of
@@ -141,7 +141,7 @@ def _train(work: Assignment, predictor: LightPredictor, tell: Tell) -> dict[str,
         how,
         epoch=lambda: light_batches(len(z), how.batch_size, order),
         generated=generated,
-        should_stop=stopper(request.stop_at, tell),
+        should_stop=stopper(request.stop_at, tell, steps_of(work)),
     )
     metrics = {"train_loss": trained.loss, "seconds": time.monotonic() - started, "steps": float(trained.steps)}
     return metrics | ({"stopped_early": 1.0} if trained.stopped_early else {})

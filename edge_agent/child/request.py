@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -80,7 +81,6 @@ def make_request(
     work, left = action.instruction, action.seconds_left
     job = work if isinstance(work, Job) else None
     kind, bits = _update_of(config, job)
-    light = config.train.mode == "light"
     return Request(
         parent=os.getpid(),
         key=action.key,
@@ -93,29 +93,38 @@ def make_request(
         model=str(model.resolve()),
         base=work.model,
         data=str(config.data.path.resolve()),
-        validation=config.data.validation,
-        refuse_worse=config.data.refuse_worse,
-        floats=config.floats,
-        threads=config.train.threads,
-        nice=config.train.nice,
-        memory_mb=config.train.memory_mb,
-        fast=config.train.fast,
-        compute=config.train.device,
-        amp=config.train.amp,
         round=job.round if job else None,
         hyper=job.hyper if job else None,
         update=kind,
         bits=bits,
         side_artifact=None if side_artifact is None else str(side_artifact.resolve()),
-        raw_input=config.raw_input,
-        runtime=config.runtime,
-        graph=str(config.graph.resolve()) if light and config.graph is not None else None,
-        refresh=config.refresh,
-        count_epsilon=config.data.count_epsilon,
-        count_bins=config.data.count_bins,
         source=spec_of(config.data, config.train.memory_mb),
         stop_at=None if left is None else now + left - min(RESERVE * left, MAX_RESERVE_S),
+        **_settings_of(config),
     )
+
+
+def _settings_of(config: AgentConfig) -> dict[str, Any]:
+    """The fields of a request that agent.toml alone decides, by the names they have there."""
+    train, data = config.train, config.data
+    light = train.mode == "light"
+    return {
+        "validation": data.validation,
+        "refuse_worse": data.refuse_worse,
+        "count_epsilon": data.count_epsilon,
+        "count_bins": data.count_bins,
+        "floats": config.floats,
+        "threads": train.threads,
+        "nice": train.nice,
+        "memory_mb": train.memory_mb,
+        "fast": train.fast,
+        "compute": train.device,
+        "amp": train.amp,
+        "raw_input": config.raw_input,
+        "runtime": config.runtime,
+        "graph": str(config.graph.resolve()) if light and config.graph is not None else None,
+        "refresh": config.refresh,
+    }
 
 
 def _update_of(config: AgentConfig, job: Job | None) -> tuple[str, int | None]:

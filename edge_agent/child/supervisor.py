@@ -44,6 +44,7 @@ class Child:
         self.key = request.key
         self.warnings: list[str] = []
         self.computes_on = ""  # the device that it trains on, once it has said so
+        self.progress = 0, 0  # steps taken, and steps in all
         self._max_seconds = max_seconds
         self._alive_at = now
         self._said: SimpleQueue[dict[str, Any]] = SimpleQueue()
@@ -107,6 +108,8 @@ class Child:
                 self.computes_on = str(said.get("device"))[:100]
             else:
                 self._last = said
+                if said.get("event") == "training":
+                    self.progress = int(said.get("step", 0)), int(said.get("total", 0))
 
     def _join(self) -> None:
         for reader in self._readers:

@@ -28,10 +28,10 @@ Labels = NDArray[np.int64]
 class GeneratedTerm:
     """A received generator and its weights in round `number`; called once per step, in order."""
 
-    def __init__(self, latents: Latents, how: Guidance, number: int, *, rng: np.random.Generator) -> None:
-        self.latents, self.how = latents, how
-        self.weights = how.weights(number)
-        self._drawer = Drawer(latents, how.batch, mirrors=bool(self.weights[1]), rng=rng)
+    def __init__(self, latents: Latents, guidance: Guidance, number: int, *, rng: np.random.Generator) -> None:
+        self.latents, self.guidance = latents, guidance
+        self.weights = guidance.weights(number)
+        self._drawer = Drawer(latents, guidance.batch, mirrors=bool(self.weights[1]), rng=rng)
 
     def step(self, y: Labels) -> tuple[Floats, Labels]:
         """Latents for the next step, drawn ones and then mirrored ones, and the labels of the drawn ones."""
@@ -56,7 +56,7 @@ def train_predictor(
     predictor: LightPredictor,
     z: Floats,
     y: Labels,
-    how: LocalTraining,
+    training: LocalTraining,
     *,
     epoch: Callable[[], Iterator[Labels]],
     generated: GeneratedTerm | None = None,
@@ -69,16 +69,16 @@ def train_predictor(
     if len(z) == 0:
         raise ConfigError("local training: the device has no samples")
     params = predictor.params
-    received = [p.copy() for p in params] if how.prox else []
-    velocity = [np.zeros_like(p) for p in params] if how.momentum else []
+    received = [p.copy() for p in params] if training.prox else []
+    velocity = [np.zeros_like(p) for p in params] if training.momentum else []
     total, counted, steps = 0.0, 0, 0
-    for counts, chosen in schedule(epoch, how):
+    for counts, chosen in schedule(epoch, training):
         if should_stop():
             return Trained(total / max(counted, 1), steps, True)
         loss, grads = _loss(predictor, z[chosen], y[chosen], generated, steps)
-        if how.clip:
-            _clip(grads, how.clip)
-        _step(params, grads, velocity, received, how)
+        if training.clip:
+            _clip(grads, training.clip)
+        _step(params, grads, velocity, received, training)
         steps += 1
         if counts:
             total, counted = total + loss, counted + 1
@@ -90,12 +90,12 @@ def _loss(
 ) -> tuple[float, list[Floats]]:
     """The loss of one batch and its gradients."""
     real, labels, rows, b = len(y), y, np.full(len(y), 1 / len(y), np.float32), 0.0
-    if term is not None and (not term.how.steps or step < term.how.steps):
-        how, (a, b) = term.how, term.weights
+    if term is not None and (not term.guidance.steps or step < term.guidance.steps):
+        guidance, (a, b) = term.guidance, term.weights
         generated, drawn = term.step(y)
         z, labels = np.concatenate((z, generated)), np.concatenate((y, drawn))
-        a *= how.batch / real if how.by_size else 1.0
-        rows = np.concatenate((rows, np.full(how.batch, a / how.batch, np.float32)))
+        a *= guidance.batch / real if guidance.by_size else 1.0
+        rows = np.concatenate((rows, np.full(guidance.batch, a / guidance.batch, np.float32)))
     log_p = _log_softmax(predictor.logits(z))
     p = np.exp(log_p)
     end = len(labels)
@@ -125,15 +125,15 @@ def _clip(grads: list[Floats], most: float) -> None:
 
 
 def _step(
-    params: list[Floats], grads: list[Floats], velocity: list[Floats], received: list[Floats], how: LocalTraining
+    params: list[Floats], grads: list[Floats], velocity: list[Floats], received: list[Floats], training: LocalTraining
 ) -> None:
     for i, (w, grad) in enumerate(zip(params, grads, strict=True)):
-        if how.weight_decay:
-            grad += np.float32(how.weight_decay) * w
+        if training.weight_decay:
+            grad += np.float32(training.weight_decay) * w
         if received:
-            grad += np.float32(how.prox) * (w - received[i])
+            grad += np.float32(training.prox) * (w - received[i])
         if velocity:
-            velocity[i] *= np.float32(how.momentum)
+            velocity[i] *= np.float32(training.momentum)
             velocity[i] += grad
             grad = velocity[i]
-        w -= np.float32(how.lr) * grad
+        w -= np.float32(training.lr) * grad

@@ -1,4 +1,4 @@
-"""Addresses that predictions are served at: loopback, a Unix socket, or another one if that is asked for."""
+"""Addresses at which predictions are served: loopback or a Unix socket; others only on request."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ A request is one of
     a picture          PNG, JPEG, ... where Pillow is installed
     JSON               {"inputs": nested lists of one sample, or of N}, and anything as "id"
 
-and the answer JSON: `predictions`, one {"label", "class", "probability"} per input, `probabilities` by class, and what
-identifies the model. A request that cannot be answered is answered {"error": ...}.
+and the answer JSON: `predictions`, one {"label", "class", "probability"} per input, `probabilities` by class, and the
+fields that identify the model. A request that cannot be answered is answered {"error": ...}.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_ERROR = 500
 
 
 def answer_request(model: Model, body: bytes, *, most: int = MAX_INPUTS) -> dict[str, Any]:
-    """The answer to a request; DataError says what is wrong with it."""
+    """The answer to a request; DataError if the request is unusable."""
     if not body:
         raise DataError("the request is empty; send an .npy file, a picture, or JSON with inputs")
     identity: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def answer_request(model: Model, body: bytes, *, most: int = MAX_INPUTS) -> dict
 
 
 def model_facts(model: Model) -> dict[str, Any]:
-    """Which model answers."""
+    """The fields that identify the model."""
     card = model.card
     return {"prototype": card.prototype, "round": card.round, "model": card.sha256 or card.base or None}
 

@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(*self._answered(self._body(int(size)), int(size)))
 
     def _body(self, size: int) -> bytes:
-        """The body, or as much of it as arrives in time: a client that sends a byte now and then is not waited for."""
+        """The body, or as much of it as arrives in time: a client that sends single bytes slowly is cut off."""
         pieces, until = [], time.monotonic() + BODY_TIMES * self.server.limits.silent_s
         while size > 0 and time.monotonic() < until:
             try:

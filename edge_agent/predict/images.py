@@ -1,7 +1,7 @@
 """Inputs from files and bytes: .npy arrays, and pictures as arrays of bytes. Imports no torch.
 
-A picture becomes what the model's card wants, by the code that reads samples (`models/sources/images.py`): grey or RGB
-by the number of channels, resized to its height and width, channels first.
+A picture is converted as the model's card requires, by the code that reads samples (`models/sources/images.py`):
+grey or RGB by the number of channels, resized to its height and width, channels first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inputs for a model as its card describes them: checked, normalized, or refused in words that say what to do.
+"""Inputs for a model as its card describes them: checked and normalized, or refused with a remedy.
 
     card                                       accepted
     image, the graph normalizes                bytes 0 .. 255 (any integer type)
@@ -29,7 +29,7 @@ SLACK = 0.1  # of the range that normalized bytes have
 
 
 def prepare_inputs(card: InputCard, x: object) -> NDArray[Any]:
-    """The batch (N, ...) for the graph; DataError says why `x` cannot be one."""
+    """The batch (N, ...) for the graph; DataError with the reason if `x` is unusable."""
     try:
         array = np.asarray(x)
     except ValueError:
@@ -60,7 +60,7 @@ def _batch(card: InputCard, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _remedy(given: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """What turns an array of shape `given` into samples of `shape`, if that is easy to see."""
+    """The operation that turns an array of shape `given` into samples of `shape`, if it is obvious."""
     axes = len(shape)
     last = (*shape[1:], shape[0])  # channels last
     if axes > 1 and given[-axes:] == last and len(given) in (axes, axes + 1):
@@ -118,7 +118,7 @@ def _bytes_wanted(low: float, high: float) -> str:
 
 
 def _check_range(card: InputCard, low: float, high: float) -> None:
-    """Refuse floats that normalized bytes cannot be, such as bytes that were only cast to float."""
+    """Refuse floats outside the range of normalized bytes, such as bytes that were only cast to float."""
     assert card.mean is not None
     assert card.std is not None
     mean, std = np.asarray(card.mean, np.float64), np.abs(np.asarray(card.std, np.float64))

@@ -6,7 +6,7 @@ A path names one of
     a card            that file itself
     an ONNX file      whose metadata are the card
 
-A card has the SHA-256 of its file, so a card and a graph that do not belong together are not used together. Imports
+A card has the SHA-256 of its file, so a card and a graph that do not match are never used together. Imports
 neither torch nor the onnx package.
 """
 
@@ -41,7 +41,7 @@ CARD_FILE, GRAPH_FILE = "current.json", "current.onnx"
 BATCH = 64
 MAX_CARD, MAX_GRAPH = 2**20, 2**31 - 1
 PATIENCE_S, PAUSE_S = 2.0, 0.05  # for a card and a graph that are being replaced one after the other
-INT8 = "int8"  # the precision of graphs of quant/onnx/int8.py, whose integer operators make them fast
+INT8 = "int8"  # the precision of graphs of quant/onnx/integers/int8.py, whose integer operators make them fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Model:
 
     @property
     def card(self) -> ModelCard:
-        """What the model expects, and where it comes from."""
+        """The model's card: its inputs, outputs and origin."""
         return self._loaded.card
 
     @property
@@ -180,7 +180,7 @@ class Model:
 
 
 class MismatchError(ModelError):
-    """A card and a graph that do not belong together: one of them is about to be replaced, or the file is damaged."""
+    """A card and a graph that do not match: one of them is about to be replaced, or the file is damaged."""
 
 
 def _bytes(path: Path, most: int) -> bytes:

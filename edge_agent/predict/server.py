@@ -4,8 +4,8 @@
     GET  /card       the model card
     POST /predict    a request of edge_agent/predict/answers.py, its answer
 
-Before each request the model is reloaded if the agent has replaced it; a model that cannot be loaded leaves the one
-before in use. Bounded: bytes of a request, inputs of it, requests at a time (others get 503 at once), connections,
+Before each request the model is reloaded if the agent has replaced it; if a model cannot be loaded, the previous
+one stays in use. Bounded: bytes of a request, inputs of it, requests at a time (others get 503 at once), connections,
 seconds of a silent client. Errors are {"error": one line}. On a loopback address the Host header must name a loopback
 host, so that no web page reaches the server by a DNS name of its own. Imports no torch.
 """
@@ -36,7 +36,7 @@ SOCKET_MODE = 0o660
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients may occupy."""
+    """Limits on the resources of clients."""
 
     max_bytes: int = 16 * 2**20
     requests: int = 8  # at a time
@@ -110,7 +110,7 @@ class PredictServer(ThreadingHTTPServer):
             self._socket_path.unlink(missing_ok=True)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, while there are not too many."""
+        """Handle the request in a thread of its own, up to the limit of threads."""
         if not self._connections.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -124,7 +124,7 @@ class PredictServer(ThreadingHTTPServer):
             self._connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone is no error of ours."""
+        """A client that disconnects is not an error."""
         log.debug("a connection has failed", exc_info=True)
 
 
@@ -137,7 +137,7 @@ def _refused(address: Address, error: OSError) -> str:
 
 
 def serve_until(server: PredictServer, on_stop: Callable[[Callable[[], None]], None]) -> None:
-    """Serve until the function that `on_stop` is handed is called, from any thread or a signal handler."""
+    """Serve until the function passed to `on_stop` is called, from any thread or a signal handler."""
     ended = threading.Event()
     on_stop(ended.set)
     thread = threading.Thread(target=server.serve_forever, name="predict server", daemon=True)

@@ -1,6 +1,6 @@
-"""Answers requests of the agent, which holds no NumPy: `python -m edge_agent.predict.worker FOLDER PID`.
+"""Answers requests for the agent, which does not import NumPy: `python -m edge_agent.predict.worker FOLDER PID`.
 
-Requests come on stdin and answers go to stdout, each as four bytes of length, big-endian, and so many bytes. FOLDER has
+Requests come on stdin and answers go to stdout, each as four bytes of length, big-endian, and the content. FOLDER has
 the board's current.json. The process ends with its stdin, or with the agent.
 """
 

@@ -51,6 +51,7 @@ from edge_agent.protocol.events import (
     TrainingDone,
     TrainingFailed,
 )
+from edge_agent.protocol.progress import Progress, progress_of
 from edge_agent.protocol.replay import Newest, epoch_of, instruction_key, plain_key
 from edge_agent.protocol.upload import Upload
 from wire.envelope import MAX_ROUND
@@ -139,6 +140,14 @@ class Agent:
             dues += [upload.due for upload in self.uploads.values()]
             dues += [download.due for download in self._work.downloads.values()] if self._work else []
         return min(dues)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the work is, without the steps of training."""
+        work = self._work
+        if work is None:
+            return progress_of(self.phase.value, None, (), self.uploads.values())
+        return progress_of(self.phase.value, work.instruction, work.downloads.values(), self.uploads.values())
 
     @property
     def needed(self) -> set[str]:

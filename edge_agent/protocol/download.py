@@ -22,6 +22,7 @@ class Download:
     def __init__(self, digest: str) -> None:
         self.digest = digest
         self._missing: set[int] | None = None  # None: the number of chunks is unknown
+        self._count = 0
         self._asked: set[int] = set()
         self._wait = STALL_S
         self._failures = 0
@@ -30,6 +31,7 @@ class Download:
     def resumed(self, count: int | None, missing: Ranges, now: float, online: bool) -> list[Subscribe | CheckModel]:
         """Restore from the chunks that are already on disk."""
         self._missing = None if count is None else set(expand(missing, count))
+        self._count = count or 0
         if self._missing is not None and not self._missing:
             return [CheckModel(self.digest)]
         return [*self.connected(now)] if online else []
@@ -44,6 +46,7 @@ class Download:
         """Chunk `n` is on disk."""
         if self._missing is None:
             self._missing = set(range(count))
+            self._count = count
         if n not in self._missing:
             return []
         self._missing.remove(n)
@@ -76,6 +79,11 @@ class Download:
         """The model is no longer needed."""
         self._due = float("inf")
         return [Unsubscribe(self.digest, tuple(sorted(self._asked)))] if self._asked else []
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Chunks on disk, and all of them; 0 if their number is not known yet."""
+        return (0, 0) if self._missing is None else (self._count - len(self._missing), self._count)
 
     @property
     def due(self) -> float:

@@ -73,6 +73,11 @@ class Upload:
         return [SendChunk(self.spooled.transfer, n) for n in again]
 
     @property
+    def left(self) -> int:
+        """Number of chunks that the aggregator is not known to have."""
+        return sum(stop - start for start, stop in self._missing)
+
+    @property
     def due(self) -> float:
         """When to call `tick`."""
         return self._due

@@ -1,5 +1,5 @@
-"""The board's own samples: found, labelled, checked, chosen and read. No torch.
+"""The board's own samples: listed, labelled, checked, selected and read. No torch.
 
-What enters: all that the agent's helpers and children need to go from `[data]` to training samples. The agent itself
-imports only `spec`, `survey` and what starts a helper: neither NumPy nor Pillow stays in its memory.
+What enters: the path from `[data]` to training samples, for the agent's helpers and children. The agent itself imports
+only `spec`, `survey` and the code that starts a helper, so that neither NumPy nor Pillow stays in its memory.
 """

@@ -1,6 +1,6 @@
-"""Samples that come as arrays: the `.npz` of models/samples.py, and what a loader of the user returns.
+"""Samples stored as arrays: the `.npz` of models/samples.py, and the arrays that a user's loader returns.
 
-Their hashes are those of the stored bytes of x. Later rows are newer.
+A sample's hash is that of its stored bytes in x. Later rows are newer.
 """
 
 from __future__ import annotations

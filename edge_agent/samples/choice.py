@@ -1,11 +1,11 @@
-"""Which samples are used, and for what: a pure function of the entries.
+"""Selects the samples for training and those held out: a pure function of the entries.
 
-Held out is a property of each sample: those whose hash, as a number in [0, 1), is below the fraction. So no sample ever
-changes sides when others come or go, and equal samples are on the same side.
+A sample is held out if its hash, as a number in [0, 1), is below the fraction. So no sample ever changes sides when
+others are added or removed, and equal samples are on the same side.
 
-    newest      of more than the cap, the latest
-    reservoir   of more than the cap, those with the lowest second half of the hash: a uniform sample of all that there
-                are, of which only as many change as new ones enter (bottom-k sampling)
+    newest      above the cap, the latest samples
+    reservoir   above the cap, the samples with the lowest second half of the hash: a uniform sample of all, in which
+                only as many change as new ones enter (bottom-k sampling)
 
 Expired samples go first, then each class is capped, then all together.
 """
@@ -80,7 +80,7 @@ def _capped(entries: Sequence[Entry], spec: SourceSpec, fits: int) -> Sequence[E
 
 
 def _first(entries: Sequence[Entry], group: Sequence[int], spec: SourceSpec, most: int) -> Sequence[int]:
-    """At most so many of a group, by the policy."""
+    """The samples of a group up to its cap, by the policy."""
     if len(group) <= most:
         return group
     if spec.keep == "reservoir":

@@ -1,4 +1,4 @@
-"""What a source has: an entry for each sample, before it is decoded, and what it cannot use."""
+"""The contents of a source: an entry for each sample, before it is decoded, and the files that are unusable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Label: TypeAlias = "int | str | None"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One sample. Everything random that is decided of it follows from `digest`, the hash of its content."""
+    """One sample. All random decisions about it are derived from `digest`, the hash of its content."""
 
     name: str  # of its file, or its place in one
     label: Label  # a class name, or a label from 0; None: not labelled yet
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Listing:
-    """Everything that a source has now."""
+    """The current contents of a source."""
 
     entries: list[Entry] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)  # files, or parts of them, and why
@@ -45,5 +45,5 @@ def printable(text: str, most: int = 200) -> str:
 
 
 def digest_bytes(content: bytes | memoryview) -> bytes:
-    """The hash that samples are told apart by."""
+    """The hash that identifies a sample."""
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()

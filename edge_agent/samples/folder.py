@@ -1,13 +1,13 @@
-"""A folder of pictures: one subfolder per class, a labels file, or a label file beside a picture.
+"""A folder of pictures: one subfolder per class, a labels file, or a label file next to a picture.
 
     cat/0001.png             the label is the subfolder's name
-    0002.png                 unlabeled: waits, until it is moved into a subfolder, or
-    0002.png.label           the name of its class, in a file beside it, or
+    0002.png                 unlabeled and not used, until it is moved into a subfolder, or gets
+    0002.png.label           a file next to it with the name of its class, or
     labels.csv               rows `file,label`, file as seen from the folder: dog/0003.png, 0002.png
 
 A label file comes before labels.csv, which comes before the subfolder; an empty label makes a picture unlabeled. Hidden
-files, and those that end in .part or .tmp, are not seen; a file is taken when it has not changed for SETTLE_S seconds.
-Deeper folders are not looked into.
+files, and those that end in .part or .tmp, are ignored; a file is used once it has not changed for SETTLE_S seconds.
+Deeper folders are not read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNFINISHED = (".part", ".tmp")
 
 
 def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: float) -> Listing:
-    """All pictures; those that there is no time for before `stop_at`, of the monotonic clock, are unchecked."""
+    """All pictures; those not reached before `stop_at`, on the monotonic clock, stay unchecked."""
     root, listing = Path(spec.path), Listing()
     labels = file_labels(root, spec.labels, listing)
     seen = set()
@@ -77,12 +77,12 @@ def folder_entries(spec: SourceSpec, ledger: Ledger, *, now: float, stop_at: flo
 
 
 def being_written(mtime: float, now: float) -> bool:
-    """Whether a file has changed just now; a clock that jumps back makes none wait."""
+    """Whether a file has just changed; after a backward jump of the clock no file has."""
     return abs(now - mtime) < SETTLE_S
 
 
 def side_label(file: Path) -> str | None:
-    """The label in the file beside a sample, as it is; None if there is no such file."""
+    """The unchanged content of the label file next to a sample; None if there is no such file."""
     try:
         text = read_regular(file.with_name(file.name + LABEL_SUFFIX), 4096).decode(errors="replace")
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def side_label(file: Path) -> str | None:
 
 
 def file_labels(folder: Path, name: str, listing: Listing) -> dict[str, str]:
-    """Labels by file, from a file `name`; a row that is none is rejected, an unreadable file too."""
+    """Labels by file, read from the file `name`; malformed rows and an unreadable file are rejected."""
     path, labels = folder / name, dict[str, str]()
     if not path.exists():
         if name != SourceSpec(path="").labels:  # one that was asked for
@@ -156,7 +156,7 @@ def _why_not(path: Path) -> str:
 
 
 def _looked_at(file: Path, facts: os.stat_result) -> Note:
-    """A picture, decoded once: a header alone says little of a file that was cut short."""
+    """A picture, decoded once: the header of a truncated file may be intact."""
     try:
         content = read_regular(file, MOST_FILE)
     except FileNotFoundError:

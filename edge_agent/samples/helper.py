@@ -1,4 +1,4 @@
-"""`python -m edge_agent.samples.helper`: a survey for the agent, which holds neither NumPy nor Pillow.
+"""`python -m edge_agent.samples.helper`: a survey for the agent, which imports neither NumPy nor Pillow.
 
 Reads {"spec": {...}, "state_dir": "...", "seconds": 20} from stdin and writes a `Survey` as JSON to stdout. Exit code
 and text of an error are those of core/errors.py.

@@ -1,8 +1,8 @@
-"""What is known of every file of a folder of samples, so that each is opened once: its hash, or why it is set aside.
+"""A cache of the files of a folder of samples, so that each is decoded once: its hash, or why it is unusable.
 
-samples.json in the state folder: {"name": [size, mtime in ns, hash in hex, reason]}. A file that changes is looked at
-again. It is a cache: without it, or if it is damaged, everything is looked at again. The user's files are never moved,
-changed or deleted.
+samples.json in the state folder: {"name": [size, mtime in ns, hash in hex, reason]}. A file that changes is read
+again. If the cache is missing or damaged, all files are read again. The user's files are never moved, changed or
+deleted.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ class Ledger:
         return note if note is not None and (note.size, note.mtime_ns) == (size, mtime_ns) else None
 
     def put(self, name: str, note: Note) -> None:
-        """Note a file; saved now and then."""
+        """Store the note of a file; written to disk every few seconds."""
         self._notes[name], self._changed = note, True
         if time.monotonic() - self._saved > SAVE_S:
             self.save()
 
     def reject(self, name: str, reason: str) -> None:
-        """Set a file aside that turned out to be unusable."""
+        """Mark a file as unusable."""
         note = self._notes.get(name)
         if note is not None:
             self.put(name, Note(note.size, note.mtime_ns, note.digest, reason))
 
     def keep_only(self, names: set[str]) -> None:
-        """Forget files that are gone."""
+        """Remove the notes of deleted files."""
         for name in self._notes.keys() - names:
             del self._notes[name]
             self._changed = True
 
     def save(self) -> None:
-        """Write the notes, if any changed; a board whose disk is full or read-only goes on without."""
+        """Write the notes if any has changed; a full or read-only disk is tolerated."""
         self._saved = time.monotonic()
         if self._changed:
             with suppress(OSError):

@@ -1,7 +1,7 @@
-"""From a source to training samples, in one pass: found, checked against the task, chosen, decoded, normalised.
+"""From a source to training samples, in one pass: listed, checked against the task, selected, decoded, normalised.
 
-Only what was chosen is decoded, straight into the array that training uses. The memory for it is half of what there is
-(`models/npz.py`), or of [train] memory_mb; of more samples, the policy of `[data] keep` leaves some out.
+Only selected samples are decoded, directly into the array that training uses. They may take half of the board's memory
+(`models/npz.py`), or of [train] memory_mb; if there are more, the policy of `[data] keep` selects.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def memory_limit(spec: SourceSpec) -> int:
 def survey_samples(
     spec: SourceSpec, state_dir: Path, known: KnownTask | None, *, stop_at: float = FOREVER
 ) -> tuple[Survey, Listing, Choice]:
-    """What there is, without decoding what was decoded before; DataError only for what no wait mends."""
+    """A survey of the source; files decoded earlier are not decoded again. DataError only if waiting cannot help."""
     try:
         listing, choice, _ = _found(spec, state_dir, known, stop_at=stop_at, counting=True)
     except DataError as error:
@@ -110,7 +110,7 @@ def _found(
 
 
 def _set_misfits_aside(listing: Listing, known: KnownTask) -> None:
-    """Windows of another size than the model takes, told once for each file."""
+    """Reject windows whose size is not that of the model, with one message per file."""
     size = math.prod(known.input_shape)
     for entry in listing.entries:
         if len(entry.place) != size:

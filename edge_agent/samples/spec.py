@@ -1,4 +1,4 @@
-"""What `[data]` says, as helpers and children are told it."""
+"""The settings of `[data]` as they are sent to helpers and children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEDGER, TASK = "samples.json", "task.json"
 
 
 class SourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A source of samples, and how many of them are used: `DataConfig` has the keys."""
+    """A source of samples and its limits; the keys are those of `DataConfig`."""
 
     path: str
     kind: str = "npz"
@@ -35,7 +35,7 @@ class SourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a helper is asked: edge_agent/samples/helper.py."""
+    """The request to a helper: edge_agent/samples/helper.py."""
 
     spec: SourceSpec
     state_dir: str

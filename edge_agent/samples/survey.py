@@ -1,4 +1,4 @@
-"""What a board has, in figures: for the agent, which announces it, and for `edgestill agent data`."""
+"""Sample counts of a board: announced by the agent, and shown by `edgestill agent data`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wire.messages import DataState
 
 __all__ = ["Survey", "make_survey", "unreadable"]
 
-MOST_TOLD = 1000  # rejected files that are told by name
+MOST_TOLD = 1000  # rejected files that are listed by name
 MOST_NAMED = 20  # classes in an announcement
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples by what becomes of them."""
+    """Counts of samples by their use."""
 
     path: str
     kind: str
@@ -50,7 +50,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         return not self.waiting
 
     def state(self, *, private: bool) -> DataState | None:
-        """What is announced of it, if there is anything to say; private counts give no class away."""
+        """What is announced, if anything; with private counts no class is revealed."""
         first = next(iter(self.rejected.items()), None)
         hides = private and not self.ready and bool(self.training or self.passed_over_count)
         told = DataState(
@@ -65,7 +65,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_survey(spec: SourceSpec, listing: Listing, choice: Choice, known: KnownTask | None) -> Survey:
-    """The figures of what a source has and what was chosen of it."""
+    """The counts of a source and of the samples selected from it."""
     train, held = Counter(entry.label for entry in choice.train), Counter(entry.label for entry in choice.held)
     least = spec.min_samples
     waiting = ""
@@ -106,7 +106,7 @@ def _only(listing: Listing) -> str:
 
 
 def unreadable(spec: SourceSpec, problem: str) -> Survey:
-    """Of a source that cannot be read: it waits too, and is told why."""
+    """The survey of a source that cannot be read: the board waits, with the reason."""
     there = Path(spec.path).exists() or spec.kind == "python"
     waiting = f"waiting for samples in {spec.path}: 0 of {spec.min_samples}; it is not there yet"
     text = printable(" ".join(problem.split()), 500)
@@ -137,7 +137,7 @@ def _by_label(counted: Counter[int | str | None], known: KnownTask | None) -> tu
 
 
 def _lacks(counted: Counter[int | str | None], known: KnownTask | None) -> tuple[str, ...]:
-    """Only names are told: a board that has no sample yet lacks everything, and says that it waits."""
+    """Names only; a board without samples lacks all classes, and reports that it waits instead."""
     if known is None or known.task is None or not known.task.class_names or not counted:
         return ()
     there = {known.label(label) for label in counted}

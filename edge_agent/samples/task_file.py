@@ -1,6 +1,6 @@
 """The fleet's task as the board knows it: written by the child that opens a model, read before there is another.
 
-Until the first model has come, a board knows no class names; its samples are counted by the names of their classes.
+Before its first model a board knows no task; its samples are then counted by the class names that they have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["KnownTask", "read_task", "task_of", "write_task"]
 
 
 class KnownTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model says of samples and classes."""
+    """The task of a model: samples and classes."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -39,7 +39,7 @@ class KnownTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_of(header: ModelHeader) -> KnownTask:
-    """The task that a model tells."""
+    """The task in a model's header."""
     return KnownTask(input_shape=header.input_shape, classes=header.classes, task=header.task)
 
 
@@ -52,6 +52,6 @@ def read_task(state_dir: Path) -> KnownTask | None:
 
 
 def write_task(state_dir: Path, known: KnownTask) -> None:
-    """Keep the task, unless it is the one that is kept."""
+    """Store the task, if it differs from the stored one."""
     if read_task(state_dir) != known:
         write_atomic(state_dir / TASK, msgspec.json.encode(known))

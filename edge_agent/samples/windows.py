@@ -2,12 +2,12 @@
 
 The first row names the columns. `columns` are the channels, by default all but the label; without `window`, each row is
 a sample of that many features. With it, a sample is (channels, window): consecutive rows of one label, each window
-`stride` rows (by default `window`) after the one before. Windows are counted from the first row of a run of one label,
-so they stay what they are when rows are appended.
+starts `stride` rows (by default `window`) after the previous one. Windows are counted from the first row of a run of
+one label, so appended rows do not change them.
 
 The label of a row is that of `label_column` (by default label, class or target); of a table without one, that of the
-file: a label file beside it, or labels.csv, as for pictures. Rows with an empty label, and windows of them, wait. A row
-with a cell that is no number is set aside, and ends its run. The last row of a growing file waits for its end of line.
+file: a label file next to it, or labels.csv, as for pictures. Rows with an empty label are not used. A row with a cell
+that is not a number is rejected and ends its run. The last row of a growing file is read once it has its end of line.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from models.sources.tables import SUFFIXES, label_column, label_text, number, ta
 
 __all__ = ["window_entries"]
 
-MOST_REJECTED = 20  # rows of one file that are told one by one
+MOST_REJECTED = 20  # rows of one file that are listed one by one
 LARGEST = 3e38  # of float32
-CHANNELS = "if it is no channel, name the channels in [data] columns"
+CHANNELS = "if it is not a channel, name the channels in [data] columns"
 
 
 @dataclass(frozen=True, slots=True)

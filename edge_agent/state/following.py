@@ -1,4 +1,4 @@
-"""What the device followed last, on its way to the disk: an older instruction is refused also after a restart."""
+"""The newest instruction that the device followed, on disk: an older one is refused also after a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RETRY_S = 5.0
 
 
 class Following:
-    """Keeps the newest in the store; on a full disk it is tried again, and again."""
+    """Stores the newest instruction; on a full disk the write is retried."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -21,13 +21,13 @@ class Following:
         self.retry_at = 0.0
 
     def take(self, newest: Newest, *, forget: bool) -> None:
-        """Keep it now; with `forget`, nothing of an older epoch counts any longer."""
+        """Store it now; with `forget`, the state of older epochs is removed."""
         owed = self._unsaved is not None and self._unsaved.forget
         self._unsaved = Follow(newest, forget or owed)
         self._save()
 
     def retry(self, now: float) -> None:
-        """What could not be kept, if it is time."""
+        """Retry a failed write when it is due."""
         if self._unsaved is not None and now >= self.retry_at:
             self.retry_at = now + RETRY_S
             self._save()

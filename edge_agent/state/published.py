@@ -4,9 +4,9 @@
     current.json                   its card, which names that file; replaced by one rename, after the graph
     current.onnx                   a symbolic link to the graph, where the file system has such links
 
-Who reads the card and then the file that it names has a pair that belongs together. The graph before stays until the
-next one is published, for readers that are slow. The folder's own mode and group decide who may read: all that is in
-it is readable by everybody who may enter it. The model is copied in pieces: the agent holds no graph in memory.
+Reading the card first and then the file that it names gives a matching pair. The previous graph stays until
+the next one is published, for slow readers. The folder's own mode and group decide who may read: its
+files are readable by everybody who may enter it. The model is copied in pieces: the agent holds no graph in memory.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _link(folder: Path, name: str) -> None:
 
 
 def _tidy(folder: Path, keep: set[str]) -> None:
-    """Remove older graphs, and what a killed agent has left of a copy."""
+    """Remove older graphs, and partial copies of a killed agent."""
     for path in (*folder.glob("current-*.onnx"), *folder.glob(".current*")):
         if path.name not in keep:
             with suppress(OSError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from core.compute_names import AMP
 from core.errors import ConfigError
 from core.limits import BATCH, CLIP, EPOCHS, LR, STEPS, WEIGHT
 from core.local_defaults import FAST, check_bounds, check_momentum, with_defaults
+from core.settings.compute_names import AMP
 
 __all__ = ["DEFAULTS", "LocalTraining", "local_training"]
 

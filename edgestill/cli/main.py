@@ -143,8 +143,8 @@ def _run(args: list[str], debug: bool) -> int:
     except BrokenPipeError:
         return _gone()
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        return _fail(f"{error.strerror or error}{where}", 1, debug)
+        place = f": {error.filename}" if error.filename else ""
+        return _fail(f"{error.strerror or error}{place}", 1, debug)
     except Exception as error:
         if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve, before Python 3.13
             return _fail(f"{error}; give the path of a file", 1, debug)

@@ -27,15 +27,15 @@ def print_own_models(last: RoundResult, fleet: Sequence[Mapping[str, Any]], *, p
     others = {name: facts for name, facts in last.devices.items() if name in attackers}
     rows = []
     for key, words in SLICES:
-        found = extremes(honest, key)
-        if found is not None:
-            worst = f"{100 * found.worst:.1f} % ({found.worst_device})"
-            best = f"{100 * found.best:.1f} % ({found.best_device})"
-            rows.append([words, f"{100 * found.mean:.1f} %", worst, best])
+        spread = extremes(honest, key)
+        if spread is not None:
+            worst = f"{100 * spread.worst:.1f} % ({spread.worst_device})"
+            best = f"{100 * spread.best:.1f} % ({spread.best_device})"
+            rows.append([words, f"{100 * spread.mean:.1f} %", worst, best])
     if rows:
         model = "personal model" if personal else "own model"
         print_table(f"\neach device's {model} after its training", ["on", "mean", "worst", "best"], rows)
-    means = [(words, found.mean) for key, words in SLICES if (found := extremes(others, key)) is not None]
+    means = [(words, spread.mean) for key, words in SLICES if (spread := extremes(others, key)) is not None]
     if means:
         text = ", ".join(f"{100 * mean:.1f} % on {words}" for words, mean in means)
         out.print(f"attackers' own models, mean: {text}", soft_wrap=True)

@@ -114,10 +114,10 @@ class RoundDisplay(Display):
         """Suspicious devices of the last round, the worst first."""
         from fleet.results.suspects import suspects
 
-        found = suspects(self.results[-1].devices, self.prototypes)
-        named = [s.device if s.score is None else f"{s.device} (score {s.score:.3f})" for s in found[:NAMED]]
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        return f"suspicious: {', '.join(named)}{more}" if found else ""
+        suspicious = suspects(self.results[-1].devices, self.prototypes)
+        named = [s.device if s.score is None else f"{s.device} (score {s.score:.3f})" for s in suspicious[:NAMED]]
+        more = f" and {len(suspicious) - NAMED} more" if len(suspicious) > NAMED else ""
+        return f"suspicious: {', '.join(named)}{more}" if suspicious else ""
 
     def _lost(self) -> str:
         """Lost devices of the last round, with the reason."""

@@ -1,4 +1,4 @@
-"""Who may read and who may act: what the handlers of all views share."""
+"""Authorization for reading and acting, shared by the handlers of all views."""
 
 import time
 from dataclasses import dataclass, field
@@ -46,6 +46,13 @@ class Access:
             raise HTTPException(303, headers={"Location": f"/login?{target}"})
         return session
 
+    def member(self, request: Request) -> Session:
+        """The login of a request for what costs this machine something; without one it is sent to the login."""
+        session = self.session(request)
+        if session is None:
+            raise HTTPException(303, headers={"Location": f"/login?{urlencode({'to': request.url.path})}"})
+        return session
+
     def operator(self, request: Request, csrf: Text = "") -> Session:
         """The login of a request that acts; its form must be one that we gave to this login."""
         session = self.session(request)
@@ -63,6 +70,7 @@ class Access:
         name = "fragment.html.j2" if request.headers.get("x-fragment") else "page.html.j2"
         said = request.query_params.get("said", "")[:LONGEST]
         about = {"view": view, "fleet": self.config.fleet, "session": session, "now": time.time(), "said": said}
+        about["runs_shown"] = self.config.monitor.runs is not None
         return HTMLResponse(self.pages.get_template(name).render(**about, **values), code)
 
 

@@ -40,9 +40,15 @@ def acting(web: Access) -> APIRouter:
 
     @router.post("/actions/{name}")
     def action(
-        session: Annotated[Session, Depends(web.operator)], name: str, on: Text = "", value: Text = "", to: Text = "/"
+        session: Annotated[Session, Depends(web.operator)],
+        name: str,
+        on: Text = "",
+        key: Text = "",
+        value: Text = "",
+        to: Text = "/",
     ) -> Response:
-        said = _act(web, session, name, on, value.strip())
+        value = value.strip()
+        said = _act(web, session, name, on, f"{key}={value}" if key and value else key or value)
         target = own_path(to)
         return RedirectResponse(f"{target}{'&' if '?' in target else '?'}{urlencode({'said': said})}", 303)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.downlink.device_settings import SET, ask_for
+from aggregator.downlink.log_requests import LOG, log_request
 from aggregator.operator_client import ask_service
+from aggregator.status import is_running
 from core.errors import ConfigError, did_you_mean
 from edge_agent.remote_settings.allowed import check_setting
 
-__all__ = ["ACTIONS", "Action", "act"]
+__all__ = ["ACTIONS", "Action", "act", "authority_here"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,45 @@ def _set(config: FleetConfig, device: str, text: str) -> str:
     return f"sent to {device} as settings {answer}; the device reports what it made of them"
 
 
+def _log(config: FleetConfig, device: str, _: str) -> str:
+    if not is_running(config.state):
+        raise ConfigError("the aggregator is not running, and only it can ask a device")
+    ask_service(config, LOG, log_request(device))
+    return f"{device} was asked for its log; it is shown here when it answers"
+
+
+def _decide(*, refuse: bool) -> Callable[[FleetConfig, str, str], str]:
+    """Certify a board whose fingerprint the operator has read at the board; needs the authority on this machine."""
+
+    def decide_on(config: FleetConfig, device: str, fingerprint: str) -> str:
+        from firmware_configs.manifest import certificate_days
+        from firmware_configs.use_cases.approve_boards import decide
+
+        folder = authority_here(config)
+        if folder is None:
+            raise ConfigError("the key of the fleet's authority is not on this machine; run: edgestill device approve")
+        if not (refuse or fingerprint):
+            raise ConfigError("no fingerprint given; read it in the board's log, or in `edgestill doctor` there")
+        days = certificate_days(config.path)
+        done = decide(config, folder, device, days=days, fingerprint=fingerprint or None, refuse=refuse)
+        more = f"; {done.revoked} former certificates revoked, on the broker: edgestill broker install"
+        return f"{device}: {done.answer}{more if done.revoked else ''}"
+
+    return decide_on
+
+
+def authority_here(config: FleetConfig) -> Path | None:
+    """The folder of the kits, if the fleet's certificate authority lies on this machine."""
+    from firmware_configs.manifest import kits_folder
+    from firmware_configs.provision import authority_folder
+
+    folder = kits_folder(config.path)
+    try:
+        return folder if folder is not None and authority_folder(folder).is_dir() else None
+    except OSError:  # of another user
+        return None
+
+
 ACTIONS: Mapping[str, Action] = {
     "pause": Action(_service("pause")),
     "resume": Action(_service("resume")),
@@ -55,5 +97,8 @@ ACTIONS: Mapping[str, Action] = {
     "revoke": Action(_service("revoke"), on="device"),
     "allow": Action(_service("allow"), on="device"),
     "set": Action(_set, on="device"),
+    "log": Action(_log, on="device"),
+    "approve": Action(_decide(refuse=False)),
+    "refuse": Action(_decide(refuse=True)),
     "rollback": Action(_service("rollback"), on="model"),
 }

@@ -1,7 +1,7 @@
 """The page as an ASGI application: views for who may read, actions for who has logged in.
 
 Reading is open where nobody but this machine can ask (`open_reading`); else it needs a login too. Every form carries
-the login's CSRF token, cookies are strict and unreadable by scripts, and the browser is told to load nothing from
+the login's CSRF token, cookies are strict and unreadable by scripts, and a header lets the browser load nothing from
 elsewhere and to run no script that stands in the markup.
 """
 
@@ -20,6 +20,7 @@ from edgestill.web.access import Access
 from edgestill.web.acting import acting
 from edgestill.web.audit import AuditLog
 from edgestill.web.changes import Changes
+from edgestill.web.exporting import exporting
 from edgestill.web.reading import reading
 
 __all__ = ["make_app"]
@@ -53,6 +54,7 @@ def make_app(config: FleetConfig, changes: Changes, *, open_reading: bool, secur
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(reading(web))
     app.include_router(acting(web))
+    app.include_router(exporting(web))
 
     @app.get("/theme.css")
     def theme() -> Response:

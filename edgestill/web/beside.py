@@ -26,6 +26,7 @@ class PageBeside:
         self._arguments = module_arguments("edgestill.web", str(os.getpid()), "--config", str(config), *more)
         self._child: Child | None = None
         self._over = Event()
+        self._again = Event()
         self._watcher = Thread(target=self._watch, name="page", daemon=True)
 
     def __enter__(self) -> PageBeside:
@@ -35,6 +36,10 @@ class PageBeside:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._watcher.join()
+
+    def restart(self) -> None:
+        """Start the page again, with fleet.toml as it is now."""
+        self._again.set()
 
     @property
     def process_id(self) -> int | None:
@@ -49,14 +54,17 @@ class PageBeside:
                 log.error("the page cannot be started: %s", error)
                 self._over.wait(REST_S)
                 continue
-            while child.poll() is None and not self._over.wait(LOOK_S):
+            self._again.clear()
+            while child.poll() is None and not self._over.wait(LOOK_S) and not self._again.is_set():
                 pass
-            if self._over.is_set():
+            if self._over.is_set() or self._again.is_set():
                 end_all([child], grace_s=GRACE_S)
             code = child.poll()
             end(child)
             if self._over.is_set():
                 return
+            if self._again.is_set():
+                continue
             if code == ConfigError.exit_code:
                 log.error("the page is not served; the reason is above")
                 return

@@ -66,4 +66,15 @@ class Changes:
             text = (self._state / "status.json").read_text()
         except OSError:
             text = ""
-        return version, text.partition('"connected"')[2]  # what stands before is the time
+        return version, text.partition('"connected"')[2] + _times(self._state)  # what stands before is the time
+
+
+def _times(state: Path) -> str:
+    """When the files of telemetry and logs were written."""
+    found = []
+    for name in ("telemetry.json", "logs"):
+        try:
+            found.append(str((state / name).stat().st_mtime_ns))
+        except OSError:
+            found.append("")
+    return " ".join(found)

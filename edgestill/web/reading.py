@@ -1,15 +1,17 @@
 """The views of a fleet, the figures of its charts, and the stream that says when something has changed."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from edgestill.web import views
 from edgestill.web.access import Access
+from edgestill.web.actions import authority_here
 from edgestill.web.changes import Changes
 from edgestill.web.sessions import Session
+from edgestill.web.views import fleet as views
 
 __all__ = ["reading"]
 
@@ -46,7 +48,8 @@ def reading(web: Access) -> APIRouter:
 
     @router.get("/enrolments")
     def enrolments(request: Request, session: Reader) -> Response:
-        return web.show(request, "enrolments", session, requests=views.enrolments(config))
+        here = authority_here(config) is not None
+        return web.show(request, "enrolments", session, requests=views.enrolments(config), authority=here)
 
     @router.get("/audit")
     def audit(request: Request, session: Reader) -> Response:
@@ -57,7 +60,26 @@ def reading(web: Access) -> APIRouter:
         return StreamingResponse(_stream(web.changes), media_type="text/event-stream")
 
     _add_devices(router, web)
+    if config.monitor.runs is not None:
+        _add_runs(router, web, config.monitor.runs)
     return router
+
+
+def _add_runs(router: APIRouter, web: Access, folder: Path) -> None:
+    Chosen = Annotated[list[str], Query(max_length=20)]
+
+    @router.get("/runs")
+    def runs(request: Request, session: Annotated[Session | None, Depends(web.reader)], run: Chosen = []) -> Response:  # noqa: B006
+        from edgestill.web.views import simulations
+
+        chosen = simulations.chosen_runs(folder, run)
+        return web.show(request, "runs", session, runs=simulations.runs(folder), chosen=chosen, folder=str(folder))
+
+    @router.get("/runs.json")
+    def run_charts(session: Annotated[Session | None, Depends(web.reader)], run: Chosen = []) -> Response:  # noqa: B006
+        from edgestill.web.views import simulations
+
+        return JSONResponse(simulations.run_charts(folder, run))
 
 
 def _add_devices(router: APIRouter, web: Access) -> None:

@@ -17,6 +17,7 @@ import uvicorn
 from aggregator.config.fleet import FleetConfig
 from core.addresses import is_loopback, parse_address
 from core.errors import ConfigError
+from core.newest_lines import ROOT
 from edgestill.web.app import make_app
 from edgestill.web.changes import Changes
 from edgestill.web.token import has_token
@@ -86,8 +87,16 @@ def serve_web(config: FleetConfig, options: WebOptions) -> None:
         limit_concurrency=MOST,
         ws="none",
     )
+    _log_as_we_do()
     with _signals_answered():
         _Server(settings, changes).run(sockets=[listening])
+
+
+def _log_as_we_do() -> None:
+    """What uvicorn complains of goes where our log goes, in its format."""
+    theirs = logging.getLogger("uvicorn")
+    theirs.handlers, theirs.propagate = logging.getLogger(ROOT).handlers, False
+    theirs.setLevel(logging.WARNING)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """Board profiles: one TOML file per board, checked when it is read.
 
 A profile describes a board (architecture, memory, accelerator, supported OS families and their Pythons, source of
-torch) and sensible agent settings for it. `models` are prefixes of `/proc/device-tree/model`. A user's own profiles are
-files of the same form in the folder `[provision] boards_dir`; one with the name of a shipped profile replaces it.
+torch), its speed and power in virtual time, and sensible agent settings for it. `models` are prefixes of
+`/proc/device-tree/model`. A user's own profiles are files of the same form in the folder `[provision] boards_dir`; one
+with the name of a shipped profile replaces it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, MEGABYTES
 from core.settings import Settings, describe, given, within
 from edge_agent.config import Mode
+from firmware_configs.boards.hardware import Hardware
 from models.spec import parse_prototype
 
-__all__ = ["PYTHONS", "Board", "board", "board_of_model", "boards", "read_board"]
+__all__ = ["PYTHONS", "Board", "board", "board_of_model", "boards", "find", "read_board"]
 
 FOLDER = Path(__file__).parent
 #: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
@@ -46,6 +48,7 @@ class Board(Settings, frozen=True, kw_only=True):
         Literal["cpu", "jetson", "none"], Meta(description="for processors, NVIDIA's for JetPack, or it does not fit")
     ]
     notes: str = ""
+    hardware: Annotated[Hardware | None, Meta(description="speed and power, for `simulate --virtual-clock`")] = None
     mode: Annotated[Mode, Meta(description="see docs/agent.md")]
     threads: Annotated[int, within(1, 1024)]
     train_mb: Annotated[int, within(64, MEGABYTES.most, "memory limit of the training child")]
@@ -108,7 +111,11 @@ def _read_boards(own: Path | None) -> dict[str, Board]:
 
 def board(name: str, own: Path | None = None) -> Board:
     """The profile called `name`; `own` is a folder with the user's profiles."""
-    known = boards(own)
+    return find(name, boards(own))
+
+
+def find(name: str, known: Mapping[str, Board]) -> Board:
+    """The profile called `name` of those that are known."""
     if name not in known:
         hint = did_you_mean(name, known) or f"; known: {' '.join(known)}"
         raise ConfigError(f"no board {name!r}{hint}")

@@ -25,8 +25,15 @@ __all__ = ["FOLDER", "acl", "conf"]
 FOLDER = "/etc/mosquitto/edgestill"
 #: Its path in Mosquitto's own images; a comment in the configuration has the path of Debian's package.
 ACL_PLUGIN = "/usr/lib/mosquitto_acl_file.so"
-_UP = ("state", "about", "metrics", "reported", "installing", "predicted", "up")
-_DOWN = ("job", "ack", "desired", "predict", "state")  # its own state too, so that an agent can correct a late will
+_UP = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "predicted", "up")
+_DOWN = (
+    "job",
+    "ack",
+    "desired",
+    "ask",
+    "predict",
+    "state",
+)  # its own state too, so that an agent can correct a late will
 #: Chunks have 64 KiB, and nothing else that agents and aggregators send is larger (aggregator/intake/access.py: 256
 # KiB).
 MAX_PACKET = 300_000

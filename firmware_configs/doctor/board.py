@@ -24,6 +24,11 @@ PACKAGES_MB, TORCH_MB = 300, 1500
 NEEDED = ("numpy", "onnxruntime", "paho")
 KNOWN = (*NEEDED, "torch", "brevitas")
 HOT_C = 75.0
+#: Raspberry Pi's firmware boots with cgroup_disable=memory; `edgestill flash` adds the word that undoes it.
+NO_CGROUP = (
+    "the kernel does not limit the memory of units, so MemoryMax of the agent's has no effect; add cgroup_enable=memory"
+    " to the kernel's command line (on a Raspberry Pi /boot/firmware/cmdline.txt) and boot again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,7 @@ class Facts:
     systemd: bool
     clock_synchronized: bool
     temperature_c: float | None
+    memory_cgroup: bool  # whether the kernel limits the memory of units
     packages: frozenset[str]  # installed ones of those an agent may need
     board: Board | None
 
@@ -59,17 +65,23 @@ def look(root: Path = Path("/")) -> Facts:
         systemd=(root / "run/systemd/system").is_dir(),
         clock_synchronized=(root / "run/systemd/timesync/synchronized").exists(),
         temperature_c=temperature_c(root / "sys/class/thermal/thermal_zone0/temp"),
+        memory_cgroup=_limits_memory(root / "sys/fs/cgroup"),
         packages=frozenset(name for name in KNOWN if importlib.util.find_spec(name) is not None),
         board=board_of_model(model, arch),
     )
 
 
 def check_board(
-    facts: Facts, mode: str | None = None, *, fault: Callable[[str], str] | None = None
+    facts: Facts,
+    mode: str | None = None,
+    *,
+    fault: Callable[[str], str] | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> Iterator[Finding]:
     """The checks of a board that trains in `mode`, by default the one of its profile.
 
-    `fault` tries to import a package, by default in a process of its own, and says why it cannot be.
+    `fault` tries to import a package, by default in a process of its own, and says why it cannot be; `waiting` is told
+    what takes long.
     """
     board = facts.board
     yield finding(board is not None, "board", board.title if board else f"no profile for {facts.arch}")
@@ -82,8 +94,10 @@ def check_board(
     yield finding(facts.disk_free_mb >= wanted, "disk", f"{facts.disk_free_mb} MB free", full)
     version = "{}.{}".format(*facts.python)
     yield finding(facts.python >= (3, 10), "python", version, f"{version}; 3.10 or newer is needed")
-    yield from _packages(facts, mode, fault or import_fault)
+    yield from _packages(facts, mode, fault or (lambda name: import_fault(name, waiting)))
     yield finding(facts.systemd, "systemd", "runs", "does not run; the kit's unit needs it", "warning")
+    if facts.systemd and not facts.memory_cgroup:
+        yield Finding("warning", "memory limit", NO_CGROUP)
     late = "not synchronized yet; certificates and deadlines need the time"
     yield finding(facts.clock_synchronized, "clock", "synchronized", late, "warning")
     if facts.temperature_c is not None:
@@ -108,6 +122,11 @@ def _packages(facts: Facts, mode: str, fault: Callable[[str], str]) -> Iterator[
     for name in (*NEEDED, *(("torch",) if mode == "full" else ())):
         if name in facts.packages and (why := fault(name)):
             yield Finding("failure", name, why)
+
+
+def _limits_memory(cgroups: Path) -> bool:
+    """Whether the kernel has the memory controller: of cgroups version 2, or of version 1."""
+    return "memory" in _text(cgroups / "cgroup.controllers").split() or (cgroups / "memory").is_dir()
 
 
 def _text(path: Path) -> str:

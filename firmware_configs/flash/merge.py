@@ -1,7 +1,10 @@
 """Merges a kit's boot settings with the user's files on the card: pure functions from bytes to bytes.
 
 `cmdline.txt` is one line of words. Ours run the kit's script once, as Raspberry Pi Imager does; a first-boot script of
-the user is kept, and runs first: systemd runs every `systemd.run=` in order.
+the user is kept, and runs first: systemd runs every `systemd.run=` in order. One more word is for the agent's unit: the
+firmware of a Raspberry Pi has the kernel boot with `cgroup_disable=memory`, without which `MemoryMax=` has no effect,
+and the words of `cmdline.txt` come after the firmware's (raspberrypi/linux issue 6980). Kernels that do not know the
+word ignore it.
 
 The user's `user-data`, in any form, becomes one part of a MIME archive for cloud-init and the kit's the other; the
 user's part is neither parsed nor rewritten. Only our own part is replaced when a card is flashed again.
@@ -21,13 +24,14 @@ from email.mime.text import MIMEText
 
 from core.errors import ConfigError
 
-__all__ = ["active_lines", "merge_cmdline", "merge_meta_data", "merge_user_data"]
+__all__ = ["active_lines", "limit_memory", "merge_cmdline", "merge_meta_data", "merge_user_data"]
 
 PART = "edgestill.cfg"
 #: How cloud-init merges our part: lists (runcmd) are appended, and the user's values win.
 MERGE = "list(append)+dict(no_replace,recurse_list)+str()"
 MARK = b"# edgestill: this part is replaced by `edgestill flash`\n"
 OURS = re.compile(r"systemd\.run=/boot/firmware/edgestill/\S*")
+CGROUP = "cgroup_enable=memory"
 FIXED = ("systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target")
 #: First lines by which cloud-init recognises user-data, and the corresponding MIME types.
 FORMS = {
@@ -46,7 +50,20 @@ def merge_cmdline(existing: bytes, script: str) -> bytes:
     words = [word for word in " ".join(lines).split() if not OURS.fullmatch(word) and word not in FIXED]
     if not words:
         raise ConfigError("cmdline.txt is empty: the board would not boot; write the image to the card again")
-    return (" ".join([*words, f"systemd.run={script}", *FIXED]) + "\n").encode(errors="surrogateescape")
+    kept = limit_memory(" ".join(words).encode(errors="surrogateescape")).strip()
+    return b" ".join([kept, f"systemd.run={script}".encode(), *(word.encode() for word in FIXED)]) + b"\n"
+
+
+def limit_memory(cmdline: bytes) -> bytes:
+    """cmdline.txt with the word that lets units limit their memory, unless it decides about that already.
+
+    >>> limit_memory(b"root=/dev/sda rootwait\\n")
+    b'root=/dev/sda rootwait cgroup_enable=memory\\n'
+    """
+    words = cmdline.decode(errors="surrogateescape").split()
+    if not words or any(re.fullmatch(r"cgroup_(en|dis)able=(\S*,)?memory(,\S*)?", word) for word in words):
+        return cmdline
+    return cmdline.rstrip() + f" {CGROUP}\n".encode()
 
 
 def merge_user_data(existing: bytes | None, ours: bytes) -> bytes:

@@ -19,7 +19,7 @@ from firmware_configs.flash.instance import (
     obstacle,
     set_instance,
 )
-from firmware_configs.flash.merge import active_lines, merge_cmdline, merge_meta_data, merge_user_data
+from firmware_configs.flash.merge import active_lines, limit_memory, merge_cmdline, merge_meta_data, merge_user_data
 from firmware_configs.kits.bootfiles import FIRSTBOOT, KIT
 from firmware_configs.kits.kit import MANIFEST, Kit, KitFile
 from wire.ids import digest_of
@@ -120,7 +120,7 @@ def _cloud_init(card: Card, boot: Mapping[str, bytes], folder: str) -> tuple[lis
 
 
 def _instance(card: Card, ours: bytes, notes: list[str]) -> list[Put]:
-    """meta-data, and cmdline.txt if it names an instance, with an id that cloud-init has not processed yet."""
+    """meta-data and cmdline.txt, with an id that cloud-init has not processed yet, and units that limit memory."""
     cmdline, meta_data = card.read("cmdline.txt") or b"", card.read("meta-data") or b""
     if why := obstacle(cmdline):
         raise ConfigError(f"{card.name}: {why}")
@@ -134,7 +134,8 @@ def _instance(card: Card, ours: bytes, notes: list[str]) -> list[Put]:
     if changed != cmdline:
         former = effective_instance(cmdline, meta_data)
         notes.append(f"cmdline.txt named the instance {former}; it gets the kit's, so cloud-init runs your part again")
-        puts.append(Put("cmdline.txt", changed))
+    if limit_memory(changed) != cmdline:
+        puts.append(Put("cmdline.txt", limit_memory(changed)))
     return puts
 
 

@@ -46,10 +46,12 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart=/bin/sh @FOLDER@/install.sh
 ExecStartPost=/bin/rm -rf @FOLDER@
-# the reason of a failure, for whoever reads the card elsewhere; gone once the installation has succeeded
-ExecStopPost=-/bin/sh -c 'if [ "$$SERVICE_RESULT" = success ]; then rm -f @ERROR@; else \
-    mkdir -p "$$(dirname @ERROR@)" && { date -u; journalctl -u @FIRSTBOOT@ -n 20 -o cat; } > @ERROR@; sync; fi'
-ExecStopPost=-/bin/sh -c '[ "$$SERVICE_RESULT" = success ] || systemctl is-active --quiet @AGENT@ || \
+# the reason of a failure, for whoever reads the card elsewhere; gone once the installation has succeeded. A board that
+# is shut down ends it by SIGTERM: it is no failure, and begins again at the next boot
+ExecStopPost=-/bin/sh -c 'case $$SERVICE_RESULT/$$EXIT_STATUS in success/*) rm -f @ERROR@ ;; signal/TERM) ;; *) \
+    mkdir -p "$$(dirname @ERROR@)" && { date -u; journalctl -u @FIRSTBOOT@ -n 20 -o cat; } > @ERROR@; sync ;; esac'
+ExecStopPost=-/bin/sh -c 'case $$SERVICE_RESULT/$$EXIT_STATUS in success/*|signal/TERM) exit ;; esac; \
+    systemctl is-active --quiet @AGENT@ || \
     journalctl -u @FIRSTBOOT@ -n 20 -o cat | python3 -I @FOLDER@/report_failure.py'
 Restart=on-failure
 RestartSec=60

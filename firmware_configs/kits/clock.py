@@ -2,6 +2,9 @@
 
 A Raspberry Pi without a time server starts in the past, where no certificate of its kit is valid yet, so it could reach
 neither the broker nor an index. If the clock is earlier than the creation of the kit, it is set to that time.
+
+Persistent timers of systemd, such as apt's daily jobs, are years late then, and would all start at once, beside the
+installation. So their last run is taken to be now: they are stopped, and started with new time stamps.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ set_clock() {
     [ -n "$made" ] && seconds=$(date -u -d "$made" +%s) || return 0
     [ "$(date +%s)" -lt "$seconds" ] || return 0
     clock=/var/lib/systemd/timesync/clock
-    if ! date -u -s "@$seconds" >/dev/null; then
+    stamps=/var/lib/systemd/timers timers= changed=
+    for stamp in "$stamps"/stamp-*.timer; do
+        timer=${stamp##*/stamp-}
+        [ ! -e "$stamp" ] || ! systemctl --quiet is-active "$timer" 2>/dev/null || timers="$timers $timer"
+    done
+    [ -z "$timers" ] || systemctl stop $timers || true
+    ! date -u -s "@$seconds" >/dev/null || changed=1
+    for timer in ${changed:+$timers}; do touch "$stamps/stamp-$timer"; done
+    [ -z "$timers" ] || systemctl start $timers || true
+    if [ -z "$changed" ]; then
         say "the clock is earlier than $made, when this kit was made, and cannot be set"
         return 0
     fi

@@ -80,7 +80,7 @@ else
     [ ! -e "$venv.installing" ] || rm -rf "$venv"
     new=
     if [ ! -x "$venv/bin/python" ]; then
-        free_mb=$(($(df -Pk "$root/opt" | awk 'NR == 2 { print $4 }') / 1024))
+        free_mb=$(df -Pk "$root/opt" | awk 'NR == 2 { printf "%d", $4 * 1.024e-3 }')
         [ "$free_mb" -ge "$need_mb" ] || fail "$free_mb MB are free in $root/opt, and the packages take $need_mb MB"
         new=1
     fi
@@ -162,7 +162,7 @@ class Install:
     fetch: bool = False  # wheels that are not there come from the fleet's machine, whose address kit.json has
     index: str | None = None  # a further one for pip, besides the board's
     system_packages: bool = False  # the virtual environment sees those of the board's system
-    need_mb: int = 0  # of the disk, for a new installation
+    need_mb: int = 0  # 1e6 bytes of the disk, for a new installation
 
 
 def install_script(install: Install) -> str:

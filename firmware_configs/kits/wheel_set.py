@@ -10,7 +10,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 from packaging.tags import compatible_tags, cpython_tags
@@ -30,6 +30,10 @@ from wire.ids import digest_of
 __all__ = ["WheelSet", "WheelSets"]
 
 RESOLVED = "resolved"
+#: Of a board's file system: a file or a folder takes whole blocks.
+BLOCK = 4096
+#: The installer compiles what the agent imports: 21 to 30 % of the bytes of source were measured, 37 % with Brevitas.
+BYTECODE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class WheelSet:
     target: Target
     wheels: Mapping[str, Locked]  # by name
     carried: frozenset[str]  # names of those that go with the kit; a board fetches the rest
-    unpacked: int  # bytes of those once they are installed
+    installed: int  # bytes of the disk that those take once they are installed
 
     def lock(self) -> str:
         """The text of the kit's lock."""
@@ -74,12 +78,14 @@ class WheelSets:
                 found[wheel.file] = KitWheel(wheel.sha256, size, (*former, family))
         return found
 
-    def _unpacked(self, wheels: Iterable[Locked]) -> int:
-        total = 0
+    def _installed(self, wheels: Iterable[Locked]) -> int:
+        files: dict[str, int] = {}
         for wheel in wheels:
             with zipfile.ZipFile(self.store.path(wheel.file, wheel.sha256)) as archive:
-                total += sum(entry.file_size for entry in archive.infolist())
-        return total
+                files |= {entry.filename: entry.file_size for entry in archive.infolist() if not entry.is_dir()}
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        source = sum(size for name, size in files.items() if name.endswith(".py"))
+        return sum(-(-size // BLOCK) * BLOCK for size in files.values()) + len(folders) * BLOCK + source // BYTECODE
 
     def _make(self, target: Target, mode: str, torch: TorchSource | None) -> WheelSet:
         lock = dict(shipped_lock(target, mode))
@@ -95,8 +101,8 @@ class WheelSets:
             fetched.add("torch")
         self.store.fetch({name: wheels[name] for name in fetched}, target)
         carried = frozenset({*local, *fetched})
-        unpacked = self._unpacked(wheels[name] for name in carried)
-        return WheelSet(target=target, wheels=wheels, carried=carried, unpacked=unpacked)
+        installed = self._installed(wheels[name] for name in carried)
+        return WheelSet(target=target, wheels=wheels, carried=carried, installed=installed)
 
     def _own(self, target: Target) -> dict[str, LocalWheel]:
         """edgestill's wheel, and those of the user's folders and files that fit the target."""

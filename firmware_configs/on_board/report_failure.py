@@ -32,9 +32,10 @@ __all__ = ["main", "reason_of", "sealed"]
 LONGEST = 200  # characters of a reason
 TIMEOUT_S = 20.0
 CONTEXT = b"edgestill envelope 1\0"
-#: Of systemd, and what pip says after an error.
+#: Of systemd, what pip says after an error, and what this script has said after an earlier attempt.
 NOISE = re.compile(
     r"edgestill-firstboot\.service: |(Start|Stopp|Finish)(ed|ing) |Failed to start |Scheduled |WARNING: |\[notice\]"
+    r"|edgestill: (told |the fleet could not be told: |this board has no keys yet)"
 )
 CONNACK, PUBACK = 0x20, 0x40
 

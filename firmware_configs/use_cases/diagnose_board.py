@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,22 @@ class Diagnosis:
         }
 
 
-def diagnose_board(config: Path | None = None, *, root: Path = Path("/")) -> Diagnosis:
-    """Check the board whose file system is at `root`; `config` is an agent.toml to check as well."""
+def diagnose_board(
+    config: Path | None = None, *, root: Path = Path("/"), waiting: Callable[[str], None] | None = None
+) -> Diagnosis:
+    """Check the board whose file system is at `root`; `config` is an agent.toml to check as well.
+
+    `waiting` is told what takes long.
+    """
     facts = look(root)
     if config is None:
-        return Diagnosis(facts, tuple(check_board(facts)))
+        return Diagnosis(facts, tuple(check_board(facts, waiting=waiting)))
     try:
         loaded = read_agent_config(config)
     except EdgestillError as error:
-        return Diagnosis(facts, (*check_board(facts), Finding("failure", "config", str(error))))
-    findings = (*check_board(facts, loaded.train.mode), *check_config(loaded, config.resolve().parent))
+        return Diagnosis(facts, (*check_board(facts, waiting=waiting), Finding("failure", "config", str(error))))
+    findings = (
+        *check_board(facts, loaded.train.mode, waiting=waiting),
+        *check_config(loaded, config.resolve().parent),
+    )
     return Diagnosis(facts, findings)

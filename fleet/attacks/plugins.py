@@ -56,8 +56,8 @@ def own_tamper(
     for key, value in trained.items():
         shape = getattr(sent.get(key), "shape", None)
         if shape != value.shape:
-            found = "nothing" if shape is None else f"shape {tuple(shape)}"
-            raise ConfigError(f"attack {name}: gave {found} for {key!r}, expected shape {tuple(value.shape)}")
+            result = "nothing" if shape is None else f"shape {tuple(shape)}"
+            raise ConfigError(f"attack {name}: gave {result} for {key!r}, expected shape {tuple(value.shape)}")
     return {key: sent[key] for key in trained}
 
 
@@ -77,12 +77,12 @@ def _load(name: str) -> Callable[..., Any]:
 
 
 def _points() -> list[EntryPoint]:
-    found = list(entry_points(group=GROUP))
-    for point in found:
+    points = list(entry_points(group=GROUP))
+    for point in points:
         kind, dot, name = point.name.partition(".")
         if kind not in KINDS or not (dot and name):
             raise ConfigError(f"{origin(point)}: {point.name!r} is no attack; call it tamper.NAME or labels.NAME")
-    return found
+    return points
 
 
 def _point(name: str) -> EntryPoint:

@@ -94,7 +94,7 @@ def _records(raw: bytes, labels: int) -> tuple[Array, Labels]:
 
 
 def _members(path: Path, sizes: dict[str, int]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     try:
         with gzip.open(path) as unpacked, _tar(_Bounded(path, unpacked)) as archive:
             for member in archive:
@@ -106,15 +106,15 @@ def _members(path: Path, sizes: dict[str, int]) -> dict[str, bytes]:
                     )
                 file = archive.extractfile(member)
                 assert file is not None
-                found[member.name] = file.read()
+                members[member.name] = file.read()
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: damaged or cut short ({error}); fetch or copy it again") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the path and its permissions") from None
-    missing = [name for name in sizes if name not in found]
+    missing = [name for name in sizes if name not in members]
     if missing:
         raise DataError(f"{path}: no {missing[0]} inside; is it the binary version of the dataset?")
-    return found
+    return members
 
 
 def _tar(stream: Any) -> tarfile.TarFile:

@@ -96,29 +96,29 @@ def _news(path: Path) -> Rows:
     return _some(str(path), rows)
 
 
-def _sentences(where: str, data: bytes) -> Rows:
-    header, *lines = _decoded(where, data).split("\n")  # not splitlines: a sentence may hold other line breaks
+def _sentences(source: str, data: bytes) -> Rows:
+    header, *lines = _decoded(source, data).split("\n")  # not splitlines: a sentence may hold other line breaks
     if header.rstrip("\r") != "sentence\tlabel":
-        raise DataError(f"{where}: the first line is {header[:40]!r}, expected 'sentence<TAB>label'")
+        raise DataError(f"{source}: the first line is {header[:40]!r}, expected 'sentence<TAB>label'")
     rows: Rows = []
     for number, line in enumerate(lines, 2):
         if not line and number == len(lines) + 1:
             break  # the empty text after the last newline
         sentence, tab, label = line.rstrip("\r").rpartition("\t")
         if not tab or label not in ("0", "1"):
-            raise DataError(f"{where}: line {number}: expected a sentence, a tab and 0 or 1, got {line[-20:]!r}")
+            raise DataError(f"{source}: line {number}: expected a sentence, a tab and 0 or 1, got {line[-20:]!r}")
         rows.append((int(label), sentence))
-    return _some(where, rows)
+    return _some(source, rows)
 
 
-def _decoded(where: str, data: bytes) -> str:
+def _decoded(source: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: byte {error.start} is not UTF-8; fetch or copy it again") from None
+        raise DataError(f"{source}: byte {error.start} is not UTF-8; fetch or copy it again") from None
 
 
-def _some(where: str, rows: Rows) -> Rows:
+def _some(source: str, rows: Rows) -> Rows:
     if not rows:
-        raise DataError(f"{where}: no rows; fetch or copy it again")
+        raise DataError(f"{source}: no rows; fetch or copy it again")
     return rows

@@ -38,13 +38,13 @@ def digits() -> Dataset:
 
 
 def _table() -> Array:
-    found = importlib.util.find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
         raise DataError(
             "digits: they come with scikit-learn, which is missing; run: pip install 'edgestill[aggregator]'"
         )
     # reading sklearn's data file takes milliseconds, importing sklearn takes seconds on a small machine
-    path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     if path.exists():
         text = read_limited(path, 4 << 20).decode("ascii")
         try:

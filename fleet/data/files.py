@@ -32,8 +32,8 @@ def data_folder() -> Path:
 def find(dataset: str, files: Sequence[str]) -> list[Path] | None:
     """The paths of all `files` of a dataset, or None if one is missing; a `.gz` may be there unpacked."""
     paths = [_present(data_folder() / dataset / name) for name in files]
-    found = [path for path in paths if path]
-    return found if len(found) == len(paths) else None
+    present = [path for path in paths if path]
+    return present if len(present) == len(paths) else None
 
 
 def _present(path: Path) -> Path | None:

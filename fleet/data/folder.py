@@ -43,12 +43,12 @@ def _listed(folder: Path) -> Labelled:
         classes = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
         raise DataError(f"{folder}: {error.strerror or error}; check the path and its permissions") from None
-    found = [
+    pictures = [
         (file, label.name) for label in classes for file in sorted(label.iterdir()) if file.suffix.lower() in SUFFIXES
     ]
-    if not found:
+    if not pictures:
         raise DataError(f"{folder}: no pictures in subfolders; put each class into a subfolder of its own")
-    return found
+    return pictures
 
 
 def _survey(files: list[Path]) -> tuple[set[tuple[int, int]], bool]:

@@ -35,9 +35,9 @@ def read_idx(path: Path, shape: Sequence[int]) -> Array:
         raise DataError(
             f"{path}: magic number {magic:#010x}, expected {0x0800 + len(shape):#010x}; not such an IDX file"
         )
-    found = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4))
-    if found != tuple(shape):
-        raise DataError(f"{path}: holds an array of {found}, expected {tuple(shape)}; is it the right file?")
+    actual = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4))
+    if actual != tuple(shape):
+        raise DataError(f"{path}: holds an array of {actual}, expected {tuple(shape)}; is it the right file?")
     if len(data) != expected:
         raise DataError(f"{path}: {len(data)} bytes, expected {expected}; it is cut short, fetch or copy it again")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)

@@ -157,13 +157,13 @@ def load(name_or_path: str | Path, *, vocab: int = VOCAB, length: int = LENGTH) 
 
 
 def _load_known(known: Known, vocab: int, length: int) -> Dataset:
-    found = known.found()
-    if found is None:
+    variant_here = known.found()
+    if variant_here is None:
         raise DataError(
             f"{known.name}: not found in {data_folder() / known.name}; run 'edgestill data fetch {known.name}', "
             "or set EDGESTILL_DATA to the folder that holds it"
         )
-    variant, paths = found
+    variant, paths = variant_here
     dataset = variant.read(paths, vocab, length)
     sizes = (len(dataset.y_train), len(dataset.y_test))
     if sizes != variant.sizes:

@@ -65,9 +65,9 @@ def _label_column(path: Path, header: list[str] | None, rows: list[list[str]]) -
     if header is None:
         _refuse_nameless(path, rows)
         return 0
-    found = label_column(path, header)
-    assert found is not None  # else it is no header
-    return found
+    column = label_column(path, header)
+    assert column is not None  # else it is no header
+    return column
 
 
 def _refuse_nameless(path: Path, rows: list[list[str]]) -> None:

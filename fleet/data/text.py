@@ -42,8 +42,8 @@ def token_ids(texts: Sequence[str] | Iterable[str], *, vocab: int = VOCAB, lengt
         )
     rows = [[_id(word, vocab) for word in words(text)[:length]] for text in texts]
     ids = np.zeros((len(rows), length), np.int64)
-    for row, found in zip(ids, rows, strict=True):
-        row[: len(found)] = found
+    for row, hashed in zip(ids, rows, strict=True):
+        row[: len(hashed)] = hashed
     return ids
 
 

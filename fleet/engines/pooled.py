@@ -283,7 +283,12 @@ def _tell(worker: Worker, news: News) -> None:
         }
     worker.hold(artifacts)
     published = {name: artifact.digest for name, artifact in news.published.items()}
-    facts = {"number": news.number, "published": published, "update": news.update, "extra": dict(news.extra)}
+    facts = {
+        "round_number": news.round_number,
+        "published": published,
+        "update": news.update,
+        "extra": dict(news.extra),
+    }
     worker.channel.send("round", {**facts, "side_artifact": side_artifact})
 
 

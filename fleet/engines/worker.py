@@ -101,7 +101,7 @@ def _news(facts: dict[str, Any], held: dict[str, Artifact]) -> News:
         header = msgspec.convert(facts["side_artifact"]["header"], ModelHeader)
         side_artifact = PublishedSideArtifact(header, held[facts["side_artifact"]["digest"]])
     return News(
-        number=facts["number"],
+        round_number=facts["round_number"],
         published={name: held[digest] for name, digest in facts["published"].items()},
         update=facts["update"],
         extra=facts["extra"],

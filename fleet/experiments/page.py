@@ -50,7 +50,7 @@ def as_text(value: object) -> str:
         return value
     line = re.sub(r"\s*[\r\n]\s*", " ", str(value))
     line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)  # otherwise it starts no tag
-    return re.sub(r"[|\[\]]", lambda found: f"&#{ord(found[0])};", line)
+    return re.sub(r"[|\[\]]", lambda match: f"&#{ord(match[0])};", line)
 
 
 def number(value: float | None, std: float | None = None) -> str:

@@ -21,13 +21,13 @@ GROUP = "edgestill.experiments"
 
 def names() -> dict[str, str]:
     """Every experiment's name and the first line of its docstring, or a user's module; imports none of them."""
-    found = {point.name: point.value for point in entry_points(group=GROUP)}
+    titles = {point.name: point.value for point in entry_points(group=GROUP)}
     for path in sorted(FOLDER.glob("*/*.py")):
         tree = ast.parse(path.read_text())
         if any(_assigns(node) for node in tree.body):
             name = f"{path.parent.name}-{path.stem.replace('_', '-')}"
-            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return found
+            titles[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return titles
 
 
 def _module(name: str) -> str:

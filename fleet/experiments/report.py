@@ -137,8 +137,8 @@ def _copy(name: str, folder: Path, page: Path) -> None:
             shutil.copyfile(source, page / source.name)
     readme = page / "README.md"
     if not readme.exists() or readme.read_text().startswith(INDEX_START):  # only in a folder of result pages
-        found = [json.loads(path.read_text()) for path in sorted(page.glob("*.json"))]
-        pages = [facts for facts in found if "experiment" in facts and "cells" in facts]
+        indexed = [json.loads(path.read_text()) for path in sorted(page.glob("*.json"))]
+        pages = [facts for facts in indexed if "experiment" in facts and "cells" in facts]
         write_atomic(readme, index(pages) + (_remarks(readme.read_text()) if readme.exists() else ""))
 
 

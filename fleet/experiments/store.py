@@ -37,7 +37,7 @@ class Work:
     @property
     def stem(self) -> str:
         """Its file name without suffix, unique per run."""
-        plain = re.sub(r"[^\w+-]", lambda found: f"%{ord(found[0]):x}", self.run)
+        plain = re.sub(r"[^\w+-]", lambda match: f"%{ord(match[0]):x}", self.run)
         return f"{plain}.{self.fidelity}.{self.seed}"
 
 

@@ -38,8 +38,8 @@ def in_batches(
     if size > 1 and at_most:
         size = at_most
     alone = news.update != "state" or news.side_artifact is not None or counts_logits(news.extra)
-    how = devices[0].how(news)
-    if alone or devices[0].hooks.change_training or how.fast == "off" or how.amp != "off":
+    training = devices[0].training_of(news)
+    if alone or devices[0].hooks.change_training or training.fast == "off" or training.amp != "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))
     count = -(-len(devices) // size)
@@ -53,7 +53,7 @@ def answers_together(
     """The answers of a batch's devices, in order; the time is split equally among them."""
     begun = time.perf_counter()
     load_packed(model, news.published[devices[0].prototype].tensors)
-    stack = train_stacked(model, _pupils(devices, news), devices[0].how(news))
+    stack = train_stacked(model, _pupils(devices, news), devices[0].training_of(news))
     share = (time.perf_counter() - begun) / len(devices)
     for k, device in enumerate(devices):
         answer = device.answer(model, news, kept[k], partial(_result, device, stack, k))

@@ -80,13 +80,13 @@ class MqttSimulation:
 
     def _check_broker(self) -> None:
         """Fail at once if there is no broker: agents would wait for it indefinitely."""
-        where = (self.broker.host, self.broker.port)
+        address = (self.broker.host, self.broker.port)
         try:
-            socket.create_connection(where, timeout=5).close()
+            socket.create_connection(address, timeout=5).close()
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise TransportError(
-                f"no broker at {where[0]}:{where[1]}: {reason}; start one, or leave --broker out"
+                f"no broker at {address[0]}:{address[1]}: {reason}; start one, or leave --broker out"
             ) from None
 
     def start_aggregator(self, **environment: str) -> None:

@@ -15,6 +15,7 @@ from core.errors import ConfigError, DataError
 from core.lost_devices import remedy
 from fleet.results.lost import lost_in_all
 from fleet.results.run_file import PrototypeResult, RoundResult, read_run
+from fleet.virtual.hardware import Usage
 
 __all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "read_facts", "read_runs"]
 
@@ -43,17 +44,6 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoardUse:
-    """The total cost of one board's devices in one round."""
-
-    seconds: float = 0.0
-    train_seconds: float = 0.0
-    joules: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Virtual:
     """One round in virtual time."""
 
@@ -62,7 +52,7 @@ class Virtual:
     late: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     abandoned: str | None = None
-    boards: dict[str, BoardUse] = field(default_factory=dict)
+    boards: dict[str, Usage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> Non
 def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     panel(axes, LIGHT)
     for index, name in enumerate(rounds[0].prototypes):
-        found = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
-        results = [(round_number, p) for round_number, p in found if not isnan(p.accuracy)]
+        measured = [(r.round, r.prototypes[name]) for r in rounds if name in r.prototypes]
+        results = [(round_number, p) for round_number, p in measured if not isnan(p.accuracy)]
         if not results:
             continue
         style = {**series(index, LIGHT), "markersize": 3}

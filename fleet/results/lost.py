@@ -63,13 +63,13 @@ def near_guessing(labels: Sequence[Sequence[int]]) -> float:
     return min(2 * guess, guess + 0.1)
 
 
-def guessing_text(found: Mapping[str, float]) -> str:
+def guessing_text(accuracies: Mapping[str, float]) -> str:
     """
     >>> guessing_text({"cnn:w1": 0.097})
     'after the last round, cnn:w1 9.7 %: little better than guessing'
     """
-    accuracies = ", ".join(f"{name} {100 * accuracy:.1f} %" for name, accuracy in found.items())
-    return f"after the last round, {accuracies}: little better than guessing"
+    listed = ", ".join(f"{name} {100 * accuracy:.1f} %" for name, accuracy in accuracies.items())
+    return f"after the last round, {listed}: little better than guessing"
 
 
 def attackers_share(run: Run) -> float:

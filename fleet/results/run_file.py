@@ -109,8 +109,8 @@ class PrototypeResult:
 
 def reported_metrics(metrics: Mapping[str, float]) -> dict[str, Any]:
     """The metrics of fusion that are fields of `PrototypeResult`."""
-    found: dict[str, Any] = {n: metrics[n] for n in ("average_accuracy", "ensemble_accuracy") if n in metrics}
-    return {**found, **({"distill_steps": int(metrics["distill_steps"])} if "distill_steps" in metrics else {})}
+    accuracies: dict[str, Any] = {n: metrics[n] for n in ("average_accuracy", "ensemble_accuracy") if n in metrics}
+    return {**accuracies, **({"distill_steps": int(metrics["distill_steps"])} if "distill_steps" in metrics else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,19 +43,19 @@ def suspects(devices: Mapping[str, Mapping[str, Any]], prototypes: Mapping[str, 
             scores.setdefault(of.get(name, ""), []).append(report["score"])
     usual = {group: median(values) for group, values in scores.items() if len(values) >= FEW}
     averaged = {of.get(name, "") for name, report in devices.items() if report.get("weight")}
-    found = []
+    listed = []
     for name, report in devices.items():
         score, weight = report.get("score"), report.get("weight")
         least = BELOW * usual.get(of.get(name, ""), 0.0)
         if report.get("screened") is not None:
-            found.append(Suspect(name, score, f"excluded: {report['screened']}"))
+            listed.append(Suspect(name, score, f"excluded: {report['screened']}"))
         elif weight == 0 and of.get(name, "") in averaged:
-            found.append(Suspect(name, score, "no weight"))
+            listed.append(Suspect(name, score, "no weight"))
         elif (capped := report.get("capped")) is not None and capped["claimed"] >= ABSURD * capped["counted"]:
-            found.append(Suspect(name, score, f"capped: {capped_text(capped)}"))
+            listed.append(Suspect(name, score, f"capped: {capped_text(capped)}"))
         elif score is not None and score < least:
-            found.append(Suspect(name, score, "low score"))
-    return sorted(found, key=lambda s: (s.why == "low score", s.score is None, s.score or 0.0, s.device))
+            listed.append(Suspect(name, score, "low score"))
+    return sorted(listed, key=lambda s: (s.why == "low score", s.score is None, s.score or 0.0, s.device))
 
 
 def excluded_in_all(rounds: Sequence[RoundResult], most: int = 8) -> str:

@@ -164,10 +164,10 @@ class SimulatedDevice:
             {name: w.clone() for name, w in model.state_dict().items()} if latent else unpack(update),
             self.x,
             self.y,
-            self.how(news),
+            self.training_of(news),
             asked=asked,
             floats=self.floats(model),
-            generator=torch_rng(self.config.seed, "personal", news.number, self.id),
+            generator=torch_rng(self.config.seed, "personal", news.round_number, self.id),
             device=device,
         )
         return {PERSONAL: encode(state)}
@@ -191,7 +191,7 @@ class SimulatedDevice:
             self.start(news.update, news.published[self.prototype], kept),
             self.x,
             self.y,
-            self.how(news),
+            self.training_of(news),
             floats=self.floats(model),
             generator=self.rng(news),
             loss_fn=self.hooks.loss or F.cross_entropy,
@@ -199,26 +199,30 @@ class SimulatedDevice:
                 news.learned_from,
                 news.extra,
                 seed=config.seed,
-                number=news.number,
+                number=news.round_number,
                 device=self.id,
                 seen=seen,
                 compute_device=device,
             ),
             device=device,
-            order=None if self.hooks.batches is None else self.hooks.batches(self, news.number),
+            order=None if self.hooks.batches is None else self.hooks.batches(self, news.round_number),
         )
         return self.to_send(model, news, tensors), trained.loss, seen
 
-    def how(self, news: News) -> LocalTraining:
+    def training_of(self, news: News) -> LocalTraining:
         """Its hyper-parameters in this round."""
         training, hooks = self.config.training, self.hooks
-        lr = round_lr(training.lr, news.extra, news.number) if hooks.lr is None else hooks.lr(self, news.number)
-        how = replace(training, lr=lr)
-        return how if hooks.training is None else hooks.training(how, news.number)
+        lr = (
+            round_lr(training.lr, news.extra, news.round_number)
+            if hooks.lr is None
+            else hooks.lr(self, news.round_number)
+        )
+        training = replace(training, lr=lr)
+        return training if hooks.training is None else hooks.training(training, news.round_number)
 
     def rng(self, news: News) -> torch.Generator:
         """The generator that shuffles its samples in this round."""
-        return torch_rng(self.config.seed, "train", news.number, self.id)
+        return torch_rng(self.config.seed, "train", news.round_number, self.id)
 
     def to_send(self, model: Prototype, news: News, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The tensors to send: `tensors`, or those that an attack substitutes."""
@@ -228,9 +232,9 @@ class SimulatedDevice:
 
     def _header(self, news: News, loss: float) -> UpdateHeader:
         hook = self.hooks.label_counts
-        counts = self.claimed_counts if hook is None else tuple(hook(self, news.number))
+        counts = self.claimed_counts if hook is None else tuple(hook(self, news.round_number))
         return UpdateHeader(
-            round=news.number,
+            round=news.round_number,
             device=self.id,
             prototype=self.prototype,
             update=news.update,  # type: ignore[arg-type]
@@ -243,7 +247,7 @@ class SimulatedDevice:
     def _tampered(self, attack: Attack, model: Prototype, news: News) -> dict[str, Tensor]:
         """The packed tensors that an attack sends instead of the trained model."""
         received = unpack(news.published[self.prototype].tensors)
-        attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.number, self.id))
+        attack.tamper_(model, received, torch_rng(self.config.seed, "attack", news.round_number, self.id))
         return packed_update(model, floats=self.floats(model))
 
 

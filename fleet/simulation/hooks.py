@@ -38,9 +38,9 @@ class Hooks:
 
     #: Rows of the training set by device, in place of `config.partition`. Called by `device.make_devices`.
     partition: Callable[[Dataset], Sequence[NDArray[np.int64]]] | None = None
-    #: (device, round) -> learning rate, in place of the configured one. Called by `SimulatedDevice.how`.
+    #: (device, round) -> learning rate, in place of the configured one. Called by `SimulatedDevice.training_of`.
     lr: Callable[[SimulatedDevice, int], float] | None = None
-    #: (hyper-parameters of a round, round) -> those that all devices use. Called by `SimulatedDevice.how`.
+    #: (hyper-parameters of a round, round) -> those that all devices use. Called by `SimulatedDevice.training_of`.
     training: Callable[[LocalTraining, int], LocalTraining] | None = None
     #: (logits, labels) -> mean loss of a mini-batch, in place of cross-entropy. Called by `SimulatedDevice._trained`.
     loss: LossFunction | None = None

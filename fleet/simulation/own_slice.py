@@ -55,14 +55,14 @@ def own_score(score: Score, of_test: Sequence[int], labels: Sequence[int]) -> Ow
 
 def spread_of(scores: Sequence[OwnScore]) -> dict[str, Any]:
     """Mean, worst and best of both accuracies, by their keys in `PrototypeResult`; missing ones are omitted."""
-    found: dict[str, Any] = {}
+    spread: dict[str, Any] = {}
     for name, values in (
         ("own", [score.own for score in scores if score.own is not None]),
         ("whole", [score.whole for score in scores]),
     ):
         if values:
-            found |= {f"{name}_accuracy": fmean(values), f"{name}_worst": min(values), f"{name}_best": max(values)}
-    return found
+            spread |= {f"{name}_accuracy": fmean(values), f"{name}_worst": min(values), f"{name}_best": max(values)}
+    return spread
 
 
 def with_scores(devices: Mapping[str, Mapping[str, Any]], own: Mapping[str, OwnScore]) -> dict[str, dict[str, Any]]:
@@ -83,10 +83,10 @@ class Extremes:
 
 def extremes(devices: Mapping[str, Mapping[str, Any]], key: str) -> Extremes | None:
     """The extremes of `own_accuracy` or `whole_accuracy` in a round's `devices`; None if no device has it."""
-    found = {name: float(facts[key]) for name, facts in sorted(devices.items()) if facts.get(key) is not None}
-    if not found:
+    values = {name: float(facts[key]) for name, facts in sorted(devices.items()) if facts.get(key) is not None}
+    if not values:
         return None
-    worst, best = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    worst, best = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
     return Extremes(
-        mean=fmean(found.values()), worst=found[worst], worst_device=worst, best=found[best], best_device=best
+        mean=fmean(values.values()), worst=values[worst], worst_device=worst, best=values[best], best_device=best
     )

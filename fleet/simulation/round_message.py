@@ -58,7 +58,7 @@ class PublishedSideArtifact:
 class News:
     """The contents of a round's jobs, without the hyper-parameters of the configuration."""
 
-    number: int  # of the round
+    round_number: int  # of the round
     published: Mapping[str, Artifact]  # by prototype
     update: str = "state"
     extra: Mapping[str, float] = field(default_factory=dict)

@@ -23,11 +23,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fleet.results.run_file import claim_folder, write_run
-from fleet.simulation.few_steps import few_steps_text
-from fleet.simulation.lost_devices import LostDevices, LostRunError
 from fleet.simulation.observer import Observer
 from fleet.simulation.resume import is_resumable, restore
 from fleet.simulation.settings.layers import about
+from fleet.simulation.warnings.few_steps import few_steps_text
+from fleet.simulation.warnings.lost_devices import LostDevices, LostRunError
 
 if TYPE_CHECKING:
     from fleet.data import Dataset

@@ -35,13 +35,13 @@ from fleet.results.run_file import PrototypeResult, RoundResult, Run, reported_m
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import Answer, SimulatedDevice, make_devices
 from fleet.simulation.hooks import NO_HOOKS, Hooks
-from fleet.simulation.kinds import check_kinds
+from fleet.simulation.inputs.kinds import check_kinds
+from fleet.simulation.inputs.server_side import server_side
 from fleet.simulation.own_model import has_model, own_model
 from fleet.simulation.own_slice import OwnScore, own_score, spread_of, with_scores
 from fleet.simulation.received import Sent, read_answer
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from fleet.simulation.seeds import torch_rng
-from fleet.simulation.server_side import server_side
 from fleet.simulation.settings.layers import about
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
@@ -209,7 +209,11 @@ class Simulation:
         """Train the invited devices; their answers, in the order of their indices."""
         extra = self.recipe.local
         news = News(
-            number=round_number, published=published, update=self.update, extra=extra, side_artifact=self.side_artifact
+            round_number=round_number,
+            published=published,
+            update=self.update,
+            extra=extra,
+            side_artifact=self.side_artifact,
         )
         self.engine.open(news)
         shapes = {group.name: group.shapes for group in self.groups}
@@ -235,7 +239,7 @@ class Simulation:
             [Task(device.number, device.kept) for device in batch]
             for group in self.groups
             for batch in in_batches(
-                self.invited(group, news.number), group.model, news, at_most=at_most, workers=workers
+                self.invited(group, news.round_number), group.model, news, at_most=at_most, workers=workers
             )
         ]
 
@@ -264,8 +268,8 @@ class Simulation:
             for key, state in self._to_score(group).items()
         ]
         scores: dict[str, dict[str, Any]] = {group.name: {} for group in self.groups}
-        found = self._score([scoring for *_, scoring in wanted])
-        for (name, key, _), score in zip(wanted, found, strict=True):
+        results = self._score([scoring for *_, scoring in wanted])
+        for (name, key, _), score in zip(wanted, results, strict=True):
             scores[name] |= {key: score.accuracy, **({"loss": score.loss} if key == "accuracy" else {})}
         return scores
 
@@ -293,7 +297,7 @@ class Simulation:
             if device.id in trained and has_model(device, trained[device.id], self.update)
         ]
         of_test = np.bincount(self.test_y.numpy(), minlength=mine[0].dataset.classes).tolist() if mine else []
-        found: dict[str, OwnScore] = {}
+        scores: dict[str, OwnScore] = {}
         for start in range(0, len(mine), AT_ONCE):
             some = mine[start : start + AT_ONCE]
             states = [own_model(d, models[d.prototype], trained[d.id], self.update) for d in some]
@@ -301,8 +305,8 @@ class Simulation:
                 Scoring(d.prototype, Artifact(_full(w)), quantized=False) for d, w in zip(some, states, strict=True)
             ]
             for device, score in zip(some, self._score(scorings), strict=True):
-                found[device.id] = own_score(score, of_test, device.true_counts)
-        return found
+                scores[device.id] = own_score(score, of_test, device.true_counts)
+        return scores
 
     def _score(self, scorings: list[Scoring]) -> list[Score]:
         return [Score.of(tally, len(self.test_y)) for tally in self.engine.score(scorings)]

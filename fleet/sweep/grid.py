@@ -98,8 +98,8 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _table(shared: Settings, key: str) -> Mapping[str, Any]:
-    found = shared.get(key.partition(".")[0]) if "." in key else None
-    return found if isinstance(found, dict) else {}
+    table = shared.get(key.partition(".")[0]) if "." in key else None
+    return table if isinstance(table, dict) else {}
 
 
 def _axes(table: Mapping[str, Any], place: str) -> dict[str, list[Any]]:

@@ -47,12 +47,12 @@ class Planned:
         if not (self.folder / "run.json").exists():
             return "missing"
         try:
-            found = read_run(self.folder)
+            stored = read_run(self.folder)
         except DataError:
             return "unfinished"
-        if essence(found.get("config") or {}) != essence(self.config.to_json()):
+        if essence(stored.get("config") or {}) != essence(self.config.to_json()):
             return "other"
-        rounds = found.get("rounds")
+        rounds = stored.get("rounds")
         return "done" if isinstance(rounds, list) and len(rounds) == self.config.rounds else "unfinished"
 
     def _can_go_on(self) -> bool:

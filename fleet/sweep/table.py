@@ -91,9 +91,9 @@ def _all(several: Sequence[dict[str, float]]) -> list[str]:
     return list(dict.fromkeys(name for metrics in several for name in metrics))
 
 
-def rows_csv(found: Sequence[Row]) -> str:
+def rows_csv(rows: Sequence[Row]) -> str:
     """`sweep.csv`: a column per key of the grid, then mean and std of every metric; empty if missing."""
-    keys, metrics = list(dict.fromkeys(k for row in found for k in row.point)), _all([row.mean for row in found])
+    keys, metrics = list(dict.fromkeys(k for row in rows for k in row.point)), _all([row.mean for row in rows])
     head = [*keys, "runs", *(f"{name} {statistic}" for name in metrics for statistic in ("mean", "std"))]
     lines = [
         [
@@ -101,7 +101,7 @@ def rows_csv(found: Sequence[Row]) -> str:
             len(row.seeds),
             *(value for name in metrics for value in (row.mean.get(name), row.std.get(name))),
         ]
-        for row in found
+        for row in rows
     ]
     return _csv([head, *lines])
 

@@ -68,8 +68,8 @@ class Availability:
         if not own:
             return now
         base, offset = self._wrapped(now)
-        found = next((max(start, offset) for start, end in own if offset < end), None)
-        return base + (self.period + own[0][0] if found is None else found)
+        start_at = next((max(start, offset) for start, end in own if offset < end), None)
+        return base + (self.period + own[0][0] if start_at is None else start_at)
 
     def finish(self, device: str, start: float, busy: float) -> float:
         """The time at which it has been available for `busy` seconds since `start`."""

@@ -12,8 +12,8 @@ from fleet.simulation.settings.layers import about
 from fleet.simulation.settings.panels import check_ranges, in_time
 
 if TYPE_CHECKING:
+    from firmware_configs.boards.hardware import Hardware
     from fleet.virtual.availability import Availability
-    from fleet.virtual.hardware import Hardware
 
 __all__ = ["VirtualTime"]
 
@@ -32,8 +32,8 @@ class VirtualTime:
     availability: Annotated[float, in_time("Probability that a device is available for a round.")] = 1.0
     dropout: Annotated[float, in_time("Probability that a device starts a round and never finishes it.")] = 0.0
     trace: Annotated[str, in_time("CSV file of the times at which devices are available.", kind=Path)] | None = None
-    hardware: (  # overrides the boards that ship with edgestill
-        Annotated[str, in_time("TOML file with speed and power of your own boards.", kind=Path)] | None
+    hardware: (  # overrides the figures of the profiles
+        Annotated[str, in_time("TOML file with speed and power of boards, or a folder of profiles.", kind=Path)] | None
     ) = None
     buffer: Annotated[int, in_time("Fuse whenever this many updates have arrived (FedBuff); 0 is off.", SOME)] = 0
     concurrency: Annotated[
@@ -65,10 +65,15 @@ class VirtualTime:
 
     def hardware_of_all(self) -> list[Hardware]:
         """The hardware of every device, by index."""
+        known = self._known()
+        return [known[name] for name in self.names_of_all()]
+
+    def names_of_all(self) -> list[str]:
+        """The board of every device, by index, with its whole name."""
         from fleet.virtual.hardware import find_board
 
         known = self._known()
-        return [known[find_board(board, known)] for board in self.boards]
+        return [find_board(board, known) for board in self.boards]
 
     def _known(self) -> dict[str, Hardware]:
         from fleet.virtual.hardware import known_hardware

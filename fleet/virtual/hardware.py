@@ -13,31 +13,16 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from core.config_keys import read_toml, sub_table
 from core.errors import ConfigError, TopicError, did_you_mean
 from core.limits import DEVICES
-from core.settings import Settings, describe, given, within
+from core.settings import read
+from firmware_configs.boards import boards
+from firmware_configs.boards.hardware import Hardware
 from wire.ids import check_id
 
 __all__ = ["Hardware", "Trip", "Usage", "find_board", "known_hardware", "parse_boards", "usage", "waiting"]
-
-FILE = Path(__file__).parent / "hardware.toml"
-Positive = Annotated[float, within(1e-6, 1e9)]
-
-
-class Hardware(Settings, frozen=True, kw_only=True):
-    """Speed and power of one kind of board."""
-
-    board: str  # name of its table
-    start_s: Positive  # start-up of the training process
-    gflops: Positive  # sustained in training, in 1e9 operations per second
-    up_mbps: Positive
-    down_mbps: Positive
-    train_watts: Positive  # of the whole board in training,
-    radio_watts: Positive  # while it sends or receives,
-    idle_watts: Positive  # and while idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +57,7 @@ class Usage:
 def usage(hardware: Hardware, trip: Trip) -> Usage:
     """The cost of download, training and upload.
 
-    >>> pi = Hardware(
-    ...     board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1
-    ... )
+    >>> pi = Hardware(start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
     >>> made = usage(pi, Trip(down_bytes=2_000_000, flops=10e9, up_bytes=1_000_000))
     >>> made.seconds, made.train_seconds, made.joules  # 1 + (1 + 5) + 1 s, and 3 * 2 + 5 * 6 J
     (8.0, 6.0, 36.0)
@@ -96,28 +79,32 @@ def waiting(hardware: Hardware, seconds: float) -> Usage:
 
 
 def known_hardware(path: Path | None = None) -> dict[str, Hardware]:
-    """Hardware by board; the file at `path` overrides the boards that ship with edgestill."""
-    return {**_shipped(), **(_read(path) if path else {})}
+    """Hardware by board, from the profiles of boards.
+
+    The file at `path` has one table per board and overrides them; a folder has profiles of the user's own.
+    """
+    if path is not None and path.is_dir():
+        if not any(path.glob("*.toml")):
+            raise ConfigError(f"{path}: a folder without board profiles; they are files such as rock-5.toml")
+        return _of_profiles(path)
+    return {**_of_profiles(), **(_read(path) if path else {})}
 
 
 @functools.cache
-def _shipped() -> dict[str, Hardware]:
-    return _read(FILE)
+def _of_profiles(own: Path | None = None) -> dict[str, Hardware]:
+    return {name: board.hardware for name, board in boards(own).items() if board.hardware is not None}
 
 
 def _read(path: Path) -> dict[str, Hardware]:
-    tables, found = read_toml(path), {}
-    fields = {name: field for name, field in describe(Hardware).items() if name != "board"}
+    tables, profiles = read_toml(path), {}
     for name in tables:
         where = f"{path.name} [{name}]"
-        board = name if path == FILE else _own_name(name, where)
-        values = given(fields, sub_table(tables, name, where), where, complete=True)
-        found[board] = Hardware(board=board, **values)
-    return found
+        profiles[_own_name(name, where)] = read(Hardware, sub_table(tables, name, where), where)
+    return profiles
 
 
 def _own_name(name: str, where: str) -> str:
-    """The board of a table in a user's file: a board that ships with edgestill, or a new one."""
+    """The board of a table in a user's file: one that has a profile, or a new one."""
     try:
         return find_board(name)
     except ConfigError:
@@ -132,9 +119,9 @@ def _own_name(name: str, where: str) -> str:
 def find_board(text: str, known: Collection[str] = ()) -> str:
     """The board named by `text`; hyphens and an unambiguous ending may be omitted: rpi4, rpi-zero2w, jetson-orin.
 
-    `known` are the boards of a user's file; by default, those that ship with edgestill.
+    `known` are the boards of a user's file; by default, those that have a profile.
     """
-    names = list(known or _shipped())
+    names = list(known or _of_profiles())
     plain: Mapping[str, str] = {name.replace("-", ""): name for name in names}
     wanted = text.replace("-", "").lower()
     if wanted in plain:

@@ -45,7 +45,7 @@ class VirtualSimulation(Simulation):
         assert config.virtual is not None
         self.virtual = config.virtual
         super().__init__(config, dataset)
-        self.hardware = self.virtual.hardware_of_all()
+        self.hardware, self.boards = self.virtual.hardware_of_all(), self.virtual.names_of_all()
         self.when = self.virtual.when([device.id for device in self.devices], config.seed)
         self.now = 0.0
         self._of_id = {device.id: device for device in self.devices}
@@ -145,7 +145,7 @@ class VirtualSimulation(Simulation):
     def _by_board(self, costs: Mapping[str, Usage]) -> dict[str, dict[str, float]]:
         totals: dict[str, Usage] = {}
         for name, cost in costs.items():
-            board = self.hardware[self._of_id[name].number].board
+            board = self.boards[self._of_id[name].number]
             totals[board] = totals.get(board, Usage()) + cost
         return {board: {k: round(v, 3) for k, v in asdict(total).items()} for board, total in sorted(totals.items())}
 

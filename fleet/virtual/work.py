@@ -27,13 +27,13 @@ def forward_flops(model: Prototype) -> float:
     return float(counter.get_total_flops())
 
 
-def samples_seen(how: LocalTraining, examples: int) -> int:
+def samples_seen(training: LocalTraining, examples: int) -> int:
     """Samples processed in one round, with repetitions."""
-    per_epoch = max(math.ceil(examples / how.batch_size), 1)
-    whole, rest = divmod(num_steps(per_epoch, how), per_epoch)
-    return whole * examples + min(rest * how.batch_size, examples)
+    per_epoch = max(math.ceil(examples / training.batch_size), 1)
+    whole, rest = divmod(num_steps(per_epoch, training), per_epoch)
+    return whole * examples + min(rest * training.batch_size, examples)
 
 
-def training_flops(per_sample: float, how: LocalTraining, examples: int) -> float:
+def training_flops(per_sample: float, training: LocalTraining, examples: int) -> float:
     """Operations of a device's round: forward passes and, at twice the cost, backward passes."""
-    return (1 + BACKWARD) * per_sample * samples_seen(how, examples)
+    return (1 + BACKWARD) * per_sample * samples_seen(training, examples)

@@ -20,7 +20,7 @@ _GREY = ("1", "L", "LA")
 
 
 def open_picture(file: Path, content: IO[bytes] | None = None) -> Any:
-    """The picture in `file`, or in its `content`, with its header read; DataError if it is none, or too large."""
+    """The picture in `file`, or in its `content`, with its header read; DataError if it is no picture, or too large."""
     try:
         from PIL import Image
     except ImportError:

@@ -1,9 +1,9 @@
-"""A loader of the user: `module:function`, or the name of an entry point of group `edgestill.data`.
+"""A user's loader: `module:function`, or the name of an entry point of group `edgestill.data`.
 
     def load(path):        # [data] path of agent.toml
         return x, y        # x (N, ...): float, or bytes 0 .. 255; y: N class names, or labels from 0; None: unlabeled
 
-It runs in the agent's child processes, never in the agent, and may raise what it likes: a failure is told in one line.
+It runs in the agent's child processes, never in the agent, and may raise anything: a failure is reported in one line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP = "edgestill.data"
 
 
 def find_loader(name: str) -> Callable[[Path], Any]:
-    """The function called `name`; ConfigError if there is none, or its module does not load."""
+    """The function called `name`; ConfigError if there is none, or its module cannot be imported."""
     what = f"loader {name!r}"
     if ":" in name:
         return guarded(EntryPoint(name, name, GROUP), what)

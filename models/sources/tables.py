@@ -1,4 +1,4 @@
-"""Rows of a table of a user, `.csv`, `.csv.gz` or `.parquet`, one after another. Standard library only.
+"""Rows of a user's table, `.csv`, `.csv.gz` or `.parquet`, one by one. Standard library only.
 
 Parquet needs pyarrow, which edgestill does not install.
 """
@@ -119,7 +119,7 @@ def label_text(cell: Any) -> str:
 
 
 def number(cell: Any) -> float | None:
-    """The finite number in a cell; None if it is none."""
+    """The finite number in a cell; None if it is not one."""
     try:
         value = float(cell)
     except (TypeError, ValueError, OverflowError):

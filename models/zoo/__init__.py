@@ -26,6 +26,6 @@ ZOO: Mapping[str, str] = MappingProxyType(
         "shufflenetv2": "models.zoo.shufflenetv2:shufflenetv2",
         "mobilenetv2": "models.zoo.mobilenetv2:mobilenetv2",
         "text": "models.zoo.text:text",
-        "distilbert": "models.distilbert:distilbert",
+        "distilbert": "models.text.distilbert:distilbert",
     }
 )

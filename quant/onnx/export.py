@@ -26,7 +26,7 @@ from core.errors import ModelError
 from core.files import write_atomic
 from quant.onnx.freeze import WithSteps, freeze, packed_weights
 from quant.onnx.graph_check import parse_graph
-from quant.onnx.lowbit import LowBits
+from quant.onnx.integers.lowbit import LowBits
 from quant.onnx.parity import check_parity
 from quant.onnx.slim import keep_outputs, slim_graph
 from quant.onnx.weights import EXPORT_OPSET, compact_weights, patch_weights

@@ -19,8 +19,8 @@ def open_session(data: bytes | Path, *, threads: int = 1, fold: bool = True, lea
 
     With `fold`, stored levels are dequantized once, when the session opens: ONNX Runtime would otherwise repeat it at
     every call, or replace the surrounding operators by integer ones, which would change the results of graphs of
-    `quant/onnx/export.py`. Graphs of `quant/onnx/int8.py` need integer operators: open them without `fold`. A `lean`
-    session frees its memory after each call.
+    `quant/onnx/export.py`. Graphs of `quant/onnx/integers/int8.py` need integer operators: open them without `fold`. A
+    `lean` session frees its memory after each call.
     """
     import onnxruntime as ort
 

@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 from core.errors import ModelError, TensorError
 from quant.levels import quantized
 from quant.onnx.graph_check import tensor_bytes
-from quant.onnx.lowbit import Storage, levels_of, levels_tensor, storage_of
+from quant.onnx.integers.lowbit import Storage, levels_of, levels_tensor, storage_of
 from wire.tensors import Packed, Tensor
 
 __all__ = ["Slot", "dequantize_nodes", "find_slots", "packed_initializers"]

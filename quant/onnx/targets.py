@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from quant.onnx.lowbit import LowBits
+    from quant.onnx.integers.lowbit import LowBits
 
 __all__ = ["OLDEST_RUNTIME", "Target", "target_of_opset", "target_of_runtime"]
 

@@ -11,7 +11,7 @@ import onnx
 
 from core.errors import ModelError, did_you_mean
 from quant.onnx.graph_check import DEFAULT_DOMAINS, GraphLimits, check_graph, dump_graph, parse_graph
-from quant.onnx.lowbit import LowBits, Storage, default_low_bits, levels_of, levels_tensor, storage_for
+from quant.onnx.integers.lowbit import LowBits, Storage, default_low_bits, levels_of, levels_tensor, storage_for
 from quant.onnx.slots import dequantize_nodes, find_slots, packed_initializers
 from wire.tensors import Packed, Tensor
 

@@ -47,7 +47,7 @@ class Aggregator:
             command = [sys.executable, "-c", CODE, str(self.config), *flags]
             self.process = subprocess.Popen(command, env=env, stderr=log, stdout=log)
 
-    def wait(self, seconds: float = 90) -> int:
+    def wait(self, seconds: float = 120) -> int:
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -70,7 +70,7 @@ class Aggregator:
     def journal(self) -> Journal:
         return Journal(load_fleet_config(self.config).state / "journal.db", read_only=True)
 
-    def until(self, true: Callable[[Journal], bool], seconds: float = 60) -> None:
+    def until(self, true: Callable[[Journal], bool], seconds: float = 120) -> None:
         """Wait until the journal says so."""
         wait_until(lambda: self._ask(true), seconds, lambda: self.log.read_text()[-3000:])
 

@@ -93,14 +93,14 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def ask(address: str, expression: str) -> list[dict[str, Any]]:
     """The samples of an instant query; none while Prometheus starts."""
     query = urllib.parse.urlencode({"query": expression})
     try:
-        with urllib.request.urlopen(f"{address}/api/v1/query?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}/api/v1/query?{query}", timeout=120) as answer:
             result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
             return result
     except (urllib.error.URLError, ConnectionError):
@@ -127,12 +127,12 @@ def test_a_real_prometheus_scrapes_a_fleet_through_its_rounds(tmp_path: Path, br
         }
         for where, expression in expressions().items():
             query = urllib.parse.urlencode({"query": expression})
-            with urllib.request.urlopen(f"{address}/api/v1/query?{query}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{address}/api/v1/query?{query}", timeout=120) as answer:
                 assert json.load(answer)["status"] == "success", where
-        with urllib.request.urlopen(f"http://{target}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{target}/readyz", timeout=120) as answer:
             assert answer.read() == b"ok\n"
-        page = urllib.request.urlopen(f"http://{target}/metrics", timeout=10).read()
+        page = urllib.request.urlopen(f"http://{target}/metrics", timeout=120).read()
         subprocess.run(["promtool", "check", "metrics"], input=page, check=True, capture_output=True)
         assert service.end() == 0
         with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(f"http://{target}/healthz", timeout=10)
+            urllib.request.urlopen(f"http://{target}/healthz", timeout=120)

@@ -39,6 +39,11 @@ EXPECTED = {
         r"^cnn +w1a1 +\d+\.\d +\d+\.\d\d$",
         {"cnn:fp32", "cnn:w1", "cnn:w1a1", "cnn:brevitas-w1", "cnn:brevitas-w1a1", "limit"},
     ),
+    "binary_variants": Output(
+        r"^\| digits \| `reactnet` \| \d+\.\d \| \d+\.\d \| [+-]\d+\.\d \|",
+        {"rows"},
+        {"dataset", "variant", "seed", "cnn:w1", "cnn:w1a1"},
+    ),
     "bounded_influence": Output(r"^fedavg, the cap +accuracy +\d+\.\d ± 0\.0 %, backdoor", {"sizes", "cost", "attack"}),
     "clipping": Output(r"^mlp:fp32 stacked +\d+ +\d+ +\d+\.\d\d$", {"mlp:fp32 alone", "mlp:fp32 stacked"}),
     "convolutions": Output(r"^mcmahan_cnn +\d+\.\d\d times as fast", {"32-64 14x14 5x5", "mcmahan_cnn"}),

@@ -4,9 +4,8 @@
     bookworm    none; first-boot scripts run from the kernel command line
 
 A card is made once from a cached root (`roots.py`) and copied, sparse, for every board. Specific to the tests are: the
-journal goes to the serial console, root has a shell on the virtio console hvc0, systemd waits for devices and services
-as long as it takes, because a loaded machine emulates a board a hundred times slower than the board is, and Debian's
-daily housekeeping is masked, which would start when a clock is set and takes an emulated board minutes.
+journal goes to the serial console, root has a shell on the virtio console hvc0, and systemd waits for devices and
+services as long as it takes, because a loaded machine emulates a board a hundred times slower than the board is.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ CMDLINE = (
     f"console=tty1 console={CONSOLE},115200 root=PARTUUID={DISK_ID}-02 rootfstype=ext4 fsck.repair=yes rootwait "
     "net.ifnames=0\n"
 )
-DAILY = ("apt-daily", "apt-daily-upgrade", "dpkg-db-backup", "e2scrub_all", "fstrim")
 ISSUE = {"trixie": "Raspberry Pi reference 2025-12-04\n", "bookworm": "Raspberry Pi reference 2024-11-19\n"}
 SEED = {
     "user-data": "#cloud-config\n\n# On first boot, use cloud-init to configure the system.\n#hostname: raspberrypi\n",
@@ -103,8 +101,6 @@ def _as_raspberry_pi_os(suite: str, root: Path, samples: Path) -> None:
     getty = root / "etc/systemd/system/getty.target.wants/serial-getty@hvc0.service"
     getty.parent.mkdir(parents=True, exist_ok=True)
     getty.symlink_to("/lib/systemd/system/serial-getty@.service")
-    for name in DAILY:
-        (root / f"etc/systemd/system/{name}.timer").symlink_to("/dev/null")
     shutil.copyfile(samples, root / "srv/samples.npz")
     (root / "srv/samples.npz").chmod(0o644)
 

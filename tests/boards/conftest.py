@@ -94,9 +94,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardFleet]:
                 board.card.unlink(missing_ok=True)
 
 
-# Boards are powered on together and waited for one after another: a guest that waits leaves its time to the others.
-
-
 @pytest.fixture(scope="session")
 def full(fleet: BoardFleet, trixie: Path) -> EmulatedBoard:
     """The first of all: installing torch takes longest."""

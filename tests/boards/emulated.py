@@ -109,6 +109,7 @@ class EmulatedBoard:
         received = b""
         until = time.monotonic() + limit
         with contextlib.closing(_connect(self._shell)) as shell:
+            self._until_prompt(shell, until)
             # the marks are split in what is typed, so that their echo does not match
             typed = f"\n stty -echo; echo BEG''IN{mark}; {{ {command}\n }} 2>&1; echo \"rc=$?\" EN''D{mark}\n"
             shell.sendall(typed.encode())
@@ -119,6 +120,16 @@ class EmulatedBoard:
         match = re.search(rf"(?s)BEGIN{mark}(.*)rc=(\d+) END{mark}", text)
         assert match, f"{self.name}: {command!r} did not end within {limit:.0f} s: {text[-500:]}"
         return int(match[2]), match[1].strip()
+
+    def _until_prompt(self, shell: socket.socket, until: float) -> None:
+        """Type until the shell answers: a login drops what was typed before it."""
+        mark, received = uuid.uuid4().hex[:12], b""
+        while f"HERE{mark}".encode() not in received and time.monotonic() < until:
+            shell.sendall(f"\n echo HE''RE{mark}\n".encode())
+            answer_by = time.monotonic() + 10
+            while f"HERE{mark}".encode() not in received and time.monotonic() < answer_by:
+                with contextlib.suppress(TimeoutError):
+                    received += shell.recv(65536)
 
     def _start(self, clock: str | None) -> None:
         names = ("kernel8.img", "initramfs8", "cmdline.txt")

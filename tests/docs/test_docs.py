@@ -40,6 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("sh", "bash", "console", "python", "toml", "conf", "acl", "")
+HANGS_S = 900  # ends a test that hangs; a quiet machine takes a twentieth of it
 LONG = ("simulate.md", "fusion.md", "virtual-time.md")  # pages whose simulations take a minute together
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -77,7 +78,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run_shell(code: str, folder: Path, env: dict[str, str]) -> None:
     done = subprocess.run(
-        ["sh", "-e", "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=env, timeout=120
+        ["sh", "-e", "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=env, timeout=HANGS_S
     )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
@@ -162,7 +163,7 @@ def test_the_fleet_of_the_quickstart_learns_and_predicts(tmp_path: Path) -> None
         start_new_session=True,  # so that what it leaves behind ends with it
     )
     try:
-        said, _ = shell.communicate(timeout=120)
+        said, _ = shell.communicate(timeout=HANGS_S)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)

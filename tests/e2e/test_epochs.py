@@ -50,7 +50,7 @@ class Recorder:
             assert self.link.publish(self.topic, payload, retain=True)
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "nothing came of it"

@@ -151,7 +151,7 @@ def edgestill_serves(folder: Path, port: int) -> Iterator[Path]:
             yield told
         finally:
             server.terminate()
-            assert server.wait(30) == 0, told.read_text()
+            assert server.wait(120) == 0, told.read_text()
 
 
 def test_a_kit_for_arm_has_the_locks_of_its_systems(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ pytestmark = [
         bool(MISSING), reason=f"*** {' '.join(MISSING)} MISSING (Debian: chromium chromium-driver): NO BROWSER TEST ***"
     ),
 ]
-WAIT_S = 120.0
+WAIT_S = 300.0
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1250,1150")
 VIEWS = {"": "Overview", "devices": "Devices", "models": "Models", "charts": "Charts", "enrolments": "Enrolments"}
 

@@ -21,6 +21,7 @@ from models.spec import PrototypeSpec, parse_prototype
 from quant.pack import pack_state
 from transport.config import BrokerConfig
 from transport.link import Connected, Link, Received
+from wire.board_reports import LogTail, Telemetry
 from wire.chunks import Content, decode_chunk, encode_chunk
 from wire.codec import decode_message, encode_message
 from wire.envelope import open_envelope, seal
@@ -287,6 +288,7 @@ class ScriptedAggregator:
                     self._take_chunk(transfer, payload)
             case DeviceTopic(_, _, leaf):
                 kinds = {"state": State, "about": About, "metrics": Metrics, "reported": Reported}
+                kinds |= {"telemetry": Telemetry, "log": LogTail}
                 envelope = open_envelope(payload, public_key=self.device_key, fleet=FLEET, sender=DEVICE, kinds=(leaf,))
                 self.heard.append(decode_message(envelope.payload, kinds[leaf]))
 

@@ -107,8 +107,8 @@ def test_mistakes_are_told_in_one_line_with_the_place(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("threads=2", "write section.key=value"),
-        ("train.threads", "write section.key=value"),
+        ("threads=2", "write it as table.key=value"),
+        ("train.threads", "write it as table.key=value"),
         ("trian.threads=2", "did you mean 'train'"),
         ("train.thread=2", "did you mean 'threads'"),
         ("broker.hots=x", "did you mean 'host'"),

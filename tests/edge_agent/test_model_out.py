@@ -34,7 +34,7 @@ mqtt = true
 ASK, ANSWERS = (str(DeviceTopic(FLEET, DEVICE, leaf)) for leaf in ("predict", "predicted"))
 
 
-def answered(link: Link, request: bytes, seconds: float = 60) -> dict:
+def answered(link: Link, request: bytes, seconds: float = 120) -> dict:
     """The answer to this request."""
     link.publish(ASK, request, qos=0)
     until = time.monotonic() + seconds
@@ -73,7 +73,7 @@ def test_an_offered_model_is_published_and_answers_requests(broker: Broker, tmp_
                 assert worker_of(process) is not None
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
     assert worker_of(process) is None
 
 

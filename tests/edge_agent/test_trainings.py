@@ -38,7 +38,7 @@ class Child:
 
     def __init__(self, request: Any, **how: Any) -> None:
         self.request, self.how, self.killed = request, how, False
-        self.warnings, self.computes_on = ["hot"], ""
+        self.warnings, self.computes_on, self.progress = ["hot"], "", (30, 120)
         self.ended: Ended | None = None
 
     def poll(self, now: float) -> Ended | None:

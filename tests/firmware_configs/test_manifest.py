@@ -182,6 +182,14 @@ def test_the_option_goes_before_the_file_and_profiles_of_the_user_are_found(tmp_
         load_manifest(path, wheels="usb", environ={})
 
 
+def test_more_memory_than_the_board_has_for_it_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    said = r"'memory_mb' is 1800, but .* may use 1800 MB of the 4096 MB of a rpi-4"
+    with pytest.raises(ConfigError, match=said):
+        manifest(tmp_path, PI + "[group.settings.train]\nmemory_mb = 1800\n")
+    (first, *_) = manifest(tmp_path, PI + "[group.settings.train]\nmemory_mb = 1799\n").devices
+    assert first.tables["train"]["memory_mb"] == 1799
+
+
 URL = "http://192.168.1.10:8090"
 
 

@@ -31,7 +31,7 @@ class Served:
         self.thread.start()
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        link = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
+        link = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
         link.putrequest(method, path, skip_host=True)
         for name, value in headers.items():
             link.putheader(name, value)
@@ -148,7 +148,7 @@ def test_garbage_ends_its_own_connection_alone(served: Served) -> None:
         b"",
         b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", served.server.port), timeout=5) as link:
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=120) as link:
             link.sendall(garbage)
             link.shutdown(socket.SHUT_WR)
             answer = b""
@@ -165,7 +165,7 @@ def test_connections_are_limited_and_come_free_again(served: Served, monkeypatch
     monkeypatch.setattr(wheel_server, "MOST_OF_ONE", 2)
     held = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(2)]
     assert eventually(lambda: served.server._open.total() == 2)
-    with socket.create_connection(("127.0.0.1", served.server.port), timeout=5) as link:
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=120) as link:
         assert link.recv(100).startswith(b"HTTP/1.1 503 ")
     for link in held:
         link.close()
@@ -175,7 +175,7 @@ def test_connections_are_limited_and_come_free_again(served: Served, monkeypatch
 
 def test_a_client_that_sends_nothing_is_disconnected(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheel_server._Handler, "timeout", 0.1)
-    with socket.create_connection(("127.0.0.1", served.server.port), timeout=5) as link:
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=120) as link:
         assert link.recv(10) == b""
 
 

@@ -15,8 +15,8 @@ def distilbert_folder(tmp_path: Path) -> Path:
     pytest.importorskip("torch", reason="the network is torch's")
     from safetensors.torch import save_file
 
-    from models.distilbert import DistilBert
-    from models.distilbert_files import DistilBertConfig
+    from models.text.distilbert import DistilBert
+    from models.text.distilbert_files import DistilBertConfig
     from quant.layers import FloatLayers
 
     folder = tmp_path / "distilbert"

@@ -88,7 +88,7 @@ def test_a_users_package_cannot_take_a_name_of_the_zoo(install: Install) -> None
 
 def test_names_specs_roles_and_tokenizers_import_no_torch() -> None:
     code = (
-        "import sys, models.registry, models.roles, models.spec, models.tokenizer, models.zoo; "
+        "import sys, models.registry, models.roles, models.spec, models.text.tokenizer, models.zoo; "
         "models.spec.parse_prototype('resnet8-gn:w1'); print('torch' in sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

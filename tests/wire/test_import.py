@@ -1,5 +1,6 @@
 """What importing the wire costs a small board."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import wire
 
 pytestmark = pytest.mark.light
 
+SLOWER = float(os.environ.get("EDGESTILL_TEST_SLOWER", "1"))  # than a processor of today: tests/boards emulate one
 ROOT = Path(wire.__file__).resolve().parents[1]
 SCRIPT = """
 import sys, time
@@ -39,5 +41,5 @@ def test_importing_all_of_the_wire_is_quick_and_brings_neither_torch_nor_paho():
     wholes, owns, loaded = zip(*(fresh_import() for _ in range(3)), strict=True)
     assert "numpy" in loaded[0]
     assert loaded[0].isdisjoint({"torch", "brevitas", "paho", "onnx", "onnxruntime"})
-    assert min(wholes) < 0.5
-    assert min(owns) < 0.2
+    assert min(wholes) < 0.5 * SLOWER
+    assert min(owns) < 0.2 * SLOWER

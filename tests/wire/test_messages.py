@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.errors import EnvelopeError
+from wire import board_reports
 from wire.messages import MAX_COUNT, MODEL_STAYS, About, Hyper, Job, Message, Metrics, Missing, Task, UpdateKind
 
 pytestmark = pytest.mark.light
@@ -23,6 +24,10 @@ FIELDS = {
     "rejected": "transfer round reason why",
     "missing": "transfer ranges",
     "metrics": "round train_loss seconds temperature_c memory_mb bytes_up bytes_down problem",
+    "telemetry": "round stage done total temperature_c throttled undervoltage load processors memory_mb"
+    " memory_total_mb disk_mb battery on_battery",
+    "ask": "device number lines",
+    "log": "number lines withheld",
     "desired": "device version settings",
     "reported": "version status settings refused reason",
     "installing": "number reason",
@@ -38,6 +43,7 @@ FIELDS = {
 
 def test_fields_travel_in_the_order_that_older_readers_know() -> None:
     kinds = {kind.__struct_config__.tag or kind.__name__: kind for kind in Message.__subclasses__()}
+    assert board_reports.Telemetry in kinds.values()
     assert {tag: " ".join(kind.__struct_fields__) for tag, kind in kinds.items()} == FIELDS
 
 

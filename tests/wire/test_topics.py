@@ -113,7 +113,7 @@ def test_each_side_hears_what_the_other_sends_and_a_device_its_own_state(topic):
     text = str(topic)
     up = isinstance(topic, UpdateChunk) or (
         isinstance(topic, DeviceTopic)
-        and topic.leaf in ("state", "about", "metrics", "reported", "installing", "enrol", "up")
+        and topic.leaf in ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "enrol", "up")
     )
     assert any(topic_matches_sub(f, text) for f in aggregator_filters(topic.fleet)) is up
     assert not any(topic_matches_sub(f, text) for f in aggregator_filters("elsewhere-9"))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aggregator.fusion.averages.mean import trusted, weighted_mean
 from aggregator.fusion.numerics.vectors import is_statistic
-from aggregator.fusion.options import number
+from aggregator.fusion.options import real
 from aggregator.fusion.types import State, View
 from core.errors import ConfigError
 
@@ -24,7 +24,7 @@ ALPHA = 0.1  # of the Dirichlet distribution, as in FedRAD's comparison
 
 def sampled_models(view: View, weights: Sequence[float], method: str, count: int) -> list[State]:
     """`count` models of the prototype's round, without updates of weight 0. Option: `fedbe_alpha`."""
-    alpha = number(view, "fedbe_alpha", ALPHA, low=1e-3)
+    alpha = real(view, "fedbe_alpha", ALPHA, low=1e-3)
     positive = [weight for weight in weights if weight > 0]
     return sample_models(trusted(view, weights), positive, method, count, view.rng("fedbe"), alpha=alpha)
 

@@ -70,15 +70,15 @@ def label_counts(updates: Sequence[Received], classes: int) -> Tensor:
 
 
 def generator_of(
-    how: Generation, classes: int, latent: int, server: Server, memory: Memory
+    config: Generation, classes: int, latent: int, server: Server, memory: Memory
 ) -> tuple[LatentGenerator, Adam, Tensor | None]:
     """The current generator, its optimizer, and p(y) of the last round: None if it starts from scratch."""
     generator = build_generator(
         classes,
         latent,
-        noise_width=how.noise_width,
-        hidden=how.hidden,
-        noise=how.noise,
+        noise_width=config.noise_width,
+        hidden=config.hidden,
+        noise=config.noise,
         generator=torch_rng(server.seed, "generator"),
     )
     params = list(generator.parameters())
@@ -91,7 +91,7 @@ def generator_of(
 
 
 def make_generator(
-    how: Generation,
+    config: Generation,
     updates: Sequence[Received],
     server: Server,
     round_number: int,
@@ -109,7 +109,7 @@ def make_generator(
     believed = None if trust is None else torch.tensor(trust, dtype=torch.float32)
     if not float((counts if believed is None else counts * believed[:, None]).sum()) > 0:
         return None
-    generator, adam, _ = generator_of(how, classes, latent, server, memory)
+    generator, adam, _ = generator_of(config, classes, latent, server, memory)
     adam = adam.to(server.device)
     with on_device(generator, server.device):
         trained = train_generator(
@@ -117,7 +117,7 @@ def make_generator(
             adam,
             teachers,
             counts,
-            how,
+            config,
             round_number=round_number,
             rng=torch_rng(server.seed, "fusion", round_number, "generator"),
             trust=believed,
@@ -127,15 +127,15 @@ def make_generator(
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         return None
     _remember(memory, state, adam, trained.labels)
-    return _published(how, teachers, trained, state)
+    return _published(config, teachers, trained, state)
 
 
-def _published(how: Generation, teachers: Teachers, trained: Generated, state: State) -> SideArtifact:
+def _published(config: Generation, teachers: Teachers, trained: Generated, state: State) -> SideArtifact:
     _, classes, latent = teachers.weight.shape
     losses = {"teacher_loss": trained.teacher_loss, "diversity_loss": trained.diversity_loss}
     return SideArtifact(
-        prototype=prototype_of(how.noise),
-        input_shape=(how.noise_width,),
+        prototype=prototype_of(config.noise),
+        input_shape=(config.noise_width,),
         classes=classes,
         latent=latent,
         tensors={**state, LABELS: trained.labels},

@@ -79,20 +79,20 @@ class Generated:
     labels: Tensor  # p(y), also used by the devices
 
 
-def label_shares(counts: Tensor, how: Generation, trust: Tensor | None = None) -> Tensor:
+def label_shares(counts: Tensor, config: Generation, trust: Tensor | None = None) -> Tensor:
     """p(y) (C,) from label counts (K, C); zero for a label that no trusted device has."""
     have = counts if trust is None else counts * trust[:, None]
     total = have.sum(0)
     if not float(total.sum()) > 0:
         raise RoundError("no device that is trusted reports any label: the generator has nothing to draw from")
-    if how.labels == "uniform":
+    if config.labels == "uniform":
         total = (total > 0).to(total.dtype)
     return total / total.sum()
 
 
-def teacher_shares(counts: Tensor, how: Generation, trust: Tensor | None = None) -> Tensor:
+def teacher_shares(counts: Tensor, config: Generation, trust: Tensor | None = None) -> Tensor:
     """w_k(y) (K, C): each column sums to 1."""
-    have = counts + how.prior
+    have = counts + config.prior
     if trust is not None:
         have = have * trust[:, None]
     total = have.sum(0, keepdim=True)
@@ -111,7 +111,7 @@ def train_generator(
     adam: Adam,
     teachers: Teachers,
     counts: Tensor,
-    how: Generation,
+    config: Generation,
     *,
     round_number: int,
     rng: torch.Generator,
@@ -123,38 +123,38 @@ def train_generator(
     trust in each: 0 excludes it from the labels and from the loss.
     """
     counts = counts.float()
-    labels = label_shares(counts, how, trust)
-    teachers, weights = _weighed(teachers, counts, how, trust)
+    labels = label_shares(counts, config, trust)
+    teachers, weights = _weighed(teachers, counts, config, trust)
     params = list(generator.parameters())
     device = params[0].device
     teachers, weights = teachers.to(device), None if weights is None else weights.to(device)
-    lr, batch = how.lr_at(round_number), how.batch_size
+    lr, batch = config.lr_at(round_number), config.batch_size
     # as tensors: no synchronization at every step
     teacher_total, diversity_total = torch.zeros((), device=device), torch.zeros((), device=device)
     generator.train()
-    everything = torch.multinomial(labels, how.steps * batch, replacement=True, generator=rng).to(device)
+    everything = torch.multinomial(labels, config.steps * batch, replacement=True, generator=rng).to(device)
     for drawn in everything.split(batch):
         z, noise = generator(drawn, generator=rng)
         taught = _teacher_loss(teachers, z, drawn, weights)
-        diverse = diversity_loss(noise, z) if how.diversity else torch.zeros((), device=device)
-        grads = torch.autograd.grad(taught + how.diversity * diverse, params)
-        adam.step(params, grads, lr=lr, weight_decay=how.weight_decay)
+        diverse = diversity_loss(noise, z) if config.diversity else torch.zeros((), device=device)
+        grads = torch.autograd.grad(taught + config.diversity * diverse, params)
+        adam.step(params, grads, lr=lr, weight_decay=config.weight_decay)
         teacher_total += taught.detach()
         diversity_total += diverse.detach()
     generator.eval()
     return Generated(
-        teacher_loss=float(teacher_total) / how.steps,
-        diversity_loss=float(diversity_total) / how.steps,
+        teacher_loss=float(teacher_total) / config.steps,
+        diversity_loss=float(diversity_total) / config.steps,
         labels=labels,
     )
 
 
 def _weighed(
-    teachers: Teachers, counts: Tensor, how: Generation, trust: Tensor | None
+    teachers: Teachers, counts: Tensor, config: Generation, trust: Tensor | None
 ) -> tuple[Teachers, Tensor | None]:
     """The one mean teacher (Eq. 4), or all of them and w_k(y)."""
-    if how.loss != "mean-logits":
-        return teachers, teacher_shares(counts, how, trust)
+    if config.loss != "mean-logits":
+        return teachers, teacher_shares(counts, config, trust)
     shares = torch.ones(len(teachers)) if trust is None else trust
     return teachers.mean(shares / shares.sum()), None
 

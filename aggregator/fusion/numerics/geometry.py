@@ -28,9 +28,9 @@ def squared_distances(states: States, *, values: int = VALUES) -> Tensor:
     def squares(block: Tensor) -> Tensor:
         return torch.cdist(block, block, compute_mode="donot_use_mm_for_euclid_dist").square()
 
-    def typical(found: Tensor) -> Tensor:
+    def typical(distances: Tensor) -> Tensor:
         # with 3 of 10 devices bad, most pairs contain a bad one, but most pairs of a good device do not
-        others = found.sort(dim=1).values[:, 1:]
+        others = distances.sort(dim=1).values[:, 1:]
         return others.median(dim=1).values.median()
 
     return _measured(states, None, squares, typical if len(states) > 1 else torch.max, values)
@@ -38,7 +38,9 @@ def squared_distances(states: States, *, values: int = VALUES) -> Tensor:
 
 def gram(states: States, *, centre: Mapping[str, Tensor] | None = None, values: int = VALUES) -> Tensor:
     """<w_i - centre, w_j - centre> of all pairs (K, K); without a centre, of the states themselves."""
-    return _measured(states, centre, lambda block: block @ block.T, lambda found: found.diagonal().median(), values)
+    return _measured(
+        states, centre, lambda block: block @ block.T, lambda products: products.diagonal().median(), values
+    )
 
 
 def distances_to(centre: Mapping[str, Tensor], states: States, *, values: int = VALUES) -> Tensor:
@@ -55,11 +57,11 @@ def _measured(
 ) -> Tensor:
     """The sum of `measure` over blocks (K, B) of coordinates, minus those of `centre`; each kind in its own unit."""
     kinds = [[name for name in states[0] if is_statistic(name) is kind] for kind in (False, True)]
-    found = [_summed(states, names, centre, measure, values) for names in kinds if names]
-    if len(found) == 1:
-        return found[0]
-    units = [typical(part) for part in found]
-    return torch.stack([part / (unit if unit > 0 else 1.0) for part, unit in zip(found, units, strict=True)]).sum(dim=0)
+    sums = [_summed(states, names, centre, measure, values) for names in kinds if names]
+    if len(sums) == 1:
+        return sums[0]
+    units = [typical(part) for part in sums]
+    return torch.stack([part / (unit if unit > 0 else 1.0) for part, unit in zip(sums, units, strict=True)]).sum(dim=0)
 
 
 def _summed(

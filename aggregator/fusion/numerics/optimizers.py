@@ -64,23 +64,23 @@ class _Sgd:
         )
 
 
-def make_optimizer(params: list[Tensor], how: Distillation) -> Optimizer:
+def make_optimizer(params: list[Tensor], config: Distillation) -> Optimizer:
     """The optimizer named by `how`, with empty state: each round starts a new one."""
-    if how.optimizer == "adam":
-        return _Adam(params, how.weight_decay)
-    return _Sgd(params, how.momentum, how.weight_decay)
+    if config.optimizer == "adam":
+        return _Adam(params, config.weight_decay)
+    return _Sgd(params, config.momentum, config.weight_decay)
 
 
-def rate(how: Distillation, taken: int, steps: int, epoch: int) -> float:
+def rate(config: Distillation, taken: int, steps: int, epoch: int) -> float:
     """The learning rate of the step after `taken` of `steps`, in epoch `epoch` (from 0).
 
     cosine     lr (1 + cos(pi j / J)) / 2, from step to step
     constant   lr
     swa        lr a + swa_lr (1 - a), a = (1 + cos(pi epoch / 10)) / 2: torch's SWALR, as in FedRAD's code
     """
-    if how.schedule == "cosine":
-        return how.lr * (1 + math.cos(math.pi * taken / steps)) / 2
-    if how.schedule == "constant":
-        return how.lr
+    if config.schedule == "cosine":
+        return config.lr * (1 + math.cos(math.pi * taken / steps)) / 2
+    if config.schedule == "constant":
+        return config.lr
     share = (1 + math.cos(math.pi * min(epoch / SWA_EPOCHS, 1))) / 2
-    return how.lr * share + how.swa_lr * (1 - share)
+    return config.lr * share + config.swa_lr * (1 - share)

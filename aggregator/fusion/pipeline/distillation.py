@@ -35,7 +35,7 @@ class Lesson:
     x: Tensor
     teachers: Sequence[Teacher]
     ensemble: Ensemble
-    how: Distillation  # sized by the source
+    config: Distillation  # sized by the source
 
 
 def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, round_number: int) -> Lesson | None:
@@ -49,10 +49,10 @@ def prepare(recipe: Recipe, courses: Sequence[Course], server: Server, round_num
         return None
     if not teachers:
         return None
-    x, how = server.source, recipe.distill.sized(len(server.source))
+    x, config = server.source, recipe.distill.sized(len(server.source))
     if recipe.teach is not None:
-        x = x[draw_samples(len(x), how, torch_rng(server.seed, "fusion", round_number, "samples"))]
-    return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server), how=how)
+        x = x[draw_samples(len(x), config, torch_rng(server.seed, "fusion", round_number, "samples"))]
+    return Lesson(x=x, teachers=teachers, ensemble=_ensemble(recipe, teachers, x, server), config=config)
 
 
 def _received(courses: Sequence[Course], round_number: int, make: MakeTeacher | None) -> list[Teacher]:
@@ -124,7 +124,7 @@ def learn(recipe: Recipe, courses: Sequence[Course], lesson: Lesson, ensemble: E
         students,
         lesson.x,
         ensemble.taught(),
-        lesson.how,
+        lesson.config,
         validation=server.validation,
         device=server.device,
         amp=server.amp,

@@ -42,7 +42,7 @@ def make_side_artifact(
 
 
 def _refine(
-    how: Generation, steps: int, courses: Sequence[Course], server: Server, round_number: int, memory: Memory
+    config: Generation, steps: int, courses: Sequence[Course], server: Server, round_number: int, memory: Memory
 ) -> None:
     """Teach every prototype's predictor the median logits of all trusted ones on generated latents."""
     trusted = [u for course in courses for u in course.members if course.view.trust.get(u.device, 1.0)]
@@ -50,7 +50,7 @@ def _refine(
         return
     teachers = predictors_of(trusted)
     _, classes, latent = teachers.weight.shape
-    generator, _, labels = generator_of(how, classes, latent, server, memory)
+    generator, _, labels = generator_of(config, classes, latent, server, memory)
     if labels is None:
         return
     for course in courses:

@@ -84,7 +84,7 @@ def screen(recipe: Recipe, group: Group, server: Server, round_number: int, memo
     """Apply the recipe's screens in order; each sees the updates that the previous ones have kept."""
     view = View(
         spec=group.spec,
-        number=round_number,
+        round_number=round_number,
         previous=group.previous,
         updates=[update for update in group.updates if update.model and not update.predictor_only],
         memory=memory,

@@ -53,12 +53,12 @@ def _check(recipe: Recipe, course: Course, trusted: Trusted) -> None:
         raise RoundError(f"{course.name}: trust.{recipe.trust} gave no Trusted with shares from 0 to 1")
 
 
-def _latents(how: Generation | None, course: Course, server: Server, round_number: int, memory: Memory) -> Tensor:
+def _latents(config: Generation | None, course: Course, server: Server, round_number: int, memory: Memory) -> Tensor:
     """Latents of the last round's generator; Gaussian ones before there is one."""
     rng = torch_rng(server.seed, "fusion", round_number, "trust")
     classes, latent = course.view.previous["predictor.weight"].shape
-    if how is not None:
-        generator, _, labels = generator_of(how, classes, latent, server, memory)
+    if config is not None:
+        generator, _, labels = generator_of(config, classes, latent, server, memory)
         if labels is not None:
             return generated_latents(generator, labels, LATENTS, rng=rng)
     return torch.randn(LATENTS, latent, generator=rng)

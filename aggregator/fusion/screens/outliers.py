@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aggregator.evaluate import evaluate
 from aggregator.fusion.numerics.vectors import States
-from aggregator.fusion.options import number
+from aggregator.fusion.options import real
 from aggregator.fusion.types import View
 from core.errors import ConfigError
 from models.build import build
@@ -46,7 +46,7 @@ def drop_worst(view: View) -> list[str | None]:
     """Exclude models that are bad on the validation set: by `worst`, or by `laggards` with option `drop_below`."""
     if view.server.validation is None:
         raise ConfigError("the screen 'drop-worst' needs labelled samples: give a validation set, or drop the screen")
-    share = number(view, "drop_below", 0.0, low=0.0, high=1.0)
+    share = real(view, "drop_below", 0.0, low=0.0, high=1.0)
     accuracy = accuracies(view, States(view.updates))
     return laggards(accuracy, share) if share else worst(accuracy, view.spec.classes)
 
@@ -56,12 +56,12 @@ def accuracies(view: View, states: Sequence[Mapping[str, Tensor]]) -> list[float
     assert view.server.validation is not None
     x, y = (t.to(view.server.device) for t in view.server.validation)
     model = build(view.spec).to(view.server.device)
-    found = []
+    top1 = []
     for state in states:
         load_packed(model, pack_state(state, floats="fp32"))
         with weights_as_they_are(model):  # received weights are already quantized
-            found.append(evaluate(model, x, y).accuracy)
-    return found
+            top1.append(evaluate(model, x, y).accuracy)
+    return top1
 
 
 def worst(accuracy: Sequence[float], classes: int) -> list[str | None]:

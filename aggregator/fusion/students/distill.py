@@ -61,7 +61,7 @@ def distill(
     start: Mapping[str, Tensor],
     x: Tensor,
     targets: Tensor,
-    how: Distillation,
+    config: Distillation,
     *,
     validation: tuple[Tensor, Tensor] | None = None,
     generator: torch.Generator,
@@ -72,16 +72,16 @@ def distill(
     overwritten; equal generators give equal students, on any `device` up to rounding."""
     if len(x) != len(targets) or not len(x):
         raise RoundError(f"{model.spec}: {len(x)} samples for {len(targets)} targets")
-    how = how.sized(len(x))
-    steps = num_steps(len(x), how)
-    at_full_precision = min(round(how.float_share * steps), steps - 1)
+    config = config.sized(len(x))
+    steps = num_steps(len(x), config)
+    at_full_precision = min(round(config.float_share * steps), steps - 1)
     with seeded_on(device, generator, model):
-        if how.student == "own" and model.spec.precision.quantized and at_full_precision > 0:
-            first = replace(how, student="float", check_at="float", steps=at_full_precision)
-            second = replace(how, steps=steps - at_full_precision)
+        if config.student == "own" and model.spec.precision.quantized and at_full_precision > 0:
+            first = replace(config, student="float", check_at="float", steps=at_full_precision)
+            second = replace(config, steps=steps - at_full_precision)
             return _in_two_stages(model, start, x, targets, (first, second), validation, generator, device, amp)
-        p = F.softmax(targets / how.temperature, dim=1)
-        return _Loop(Learner(model, start, how, device, amp), x, p, how, validation, generator).run()
+        p = F.softmax(targets / config.temperature, dim=1)
+        return _Loop(Learner(model, start, config, device, amp), x, p, config, validation, generator).run()
 
 
 def _in_two_stages(
@@ -120,13 +120,13 @@ class _Loop:
         student: Learner,
         x: Tensor,
         p: Tensor,  # (N, C): target probabilities
-        how: Distillation,
+        config: Distillation,
         validation: tuple[Tensor, Tensor] | None,
         generator: torch.Generator,
     ) -> None:
-        self.student, self.how, self.x, self.p = student, how, x, p
-        self.steps = num_steps(len(x), how)
-        self.batches = batches(len(x), how, generator)
+        self.student, self.config, self.x, self.p = student, config, x, p
+        self.steps = num_steps(len(x), config)
+        self.batches = batches(len(x), config, generator)
         self.validation = None
         if validation is not None:
             self.validation = student.to_device(validation[0]), validation[1].to(student.device)
@@ -139,41 +139,41 @@ class _Loop:
     def run(self) -> Distilled:
         if self.validation is not None:
             self.start_accuracy = self.student.accuracy(self.validation)
-            self.accuracy = self.start_accuracy if self.how.keep_start else -1.0
+            self.accuracy = self.start_accuracy if self.config.keep_start else -1.0
         taken = 0
         while taken < self.steps and not self._patience_ended(taken):
             epoch, ends, chosen = next(self.batches)
-            lr = rate(self.how, taken, self.steps, epoch)
+            lr = rate(self.config, taken, self.steps, epoch)
             self.student.step(self.x.index_select(0, chosen), self.p.index_select(0, chosen), lr)
             taken += 1
             self._average(taken, ends)
-            if taken % self.how.check_every == 0 or taken == self.steps:
+            if taken % self.config.check_every == 0 or taken == self.steps:
                 self._look(taken)
         return self._result(taken)
 
     def _patience_ended(self, taken: int) -> bool:
-        return self.validation is not None and not self.how.swa and taken - self.best_step >= self.how.patience
+        return self.validation is not None and not self.config.swa and taken - self.best_step >= self.config.patience
 
     def _average(self, taken: int, epoch_ends: bool) -> None:
-        due = epoch_ends if self.how.swa < 0 else self.how.swa > 0 and taken % self.how.swa == 0
+        due = epoch_ends if self.config.swa < 0 else self.config.swa > 0 and taken % self.config.swa == 0
         if due:
             self.mean.add(self.student.state())
 
     def _look(self, taken: int) -> None:
-        if self.validation is None or self.how.swa:
+        if self.validation is None or self.config.swa:
             return
         accuracy = self.student.accuracy(self.validation)
         if self.accuracy is None or accuracy > self.accuracy:
             self.accuracy, self.best, self.best_step = accuracy, self.student.state(), taken
 
     def _result(self, taken: int) -> Distilled:
-        if self.how.swa and self.mean.count:
+        if self.config.swa and self.mean.count:
             self.best, self.best_step = self.mean.result(), taken
-        elif self.validation is None or self.how.swa:
+        elif self.validation is None or self.config.swa:
             self.best, self.best_step = self.student.state(), taken
         if not all(bool(value.isfinite().all()) for value in self.best.values()):
             self.best, self.best_step = self.start, 0  # it diverged, and there was no evaluation
-        if self.validation is not None and (self.how.swa or self.best_step == 0):
+        if self.validation is not None and (self.config.swa or self.best_step == 0):
             self.student.load(self.best)
             self.accuracy = self.student.accuracy(self.validation)
         return Distilled(

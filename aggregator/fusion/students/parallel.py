@@ -49,7 +49,7 @@ def distill_all(
     students: Sequence[Student],
     x: Tensor,
     targets: Tensor,
-    how: Distillation,
+    config: Distillation,
     *,
     validation: Labelled | None = None,
     device: torch.device = CPU,
@@ -59,17 +59,17 @@ def distill_all(
     """Every student after distillation on the same targets, in the order given, at most `processes` at a time."""
     together = min(processes, len(students))
     if device.type not in ("cpu", "mps") and together > 1:
-        return _in_streams(students, x, targets, how, validation, device, amp, together)
+        return _in_streams(students, x, targets, config, validation, device, amp, together)
     if device.type == "cpu" and together > 1:
-        return _in_processes(students, x, targets, how, validation, amp, together)
-    return [_learn(student, x, targets, how, validation, device, amp) for student in students]
+        return _in_processes(students, x, targets, config, validation, amp, together)
+    return [_learn(student, x, targets, config, validation, device, amp) for student in students]
 
 
 def _learn(
     student: Student,
     x: Tensor,
     targets: Tensor,
-    how: Distillation,
+    config: Distillation,
     validation: Labelled | None,
     device: torch.device,
     amp: str,
@@ -80,7 +80,7 @@ def _learn(
         student.start,
         x,
         targets,
-        how,
+        config,
         validation=validation,
         generator=student.generator,
         device=device,
@@ -92,7 +92,7 @@ def _in_streams(
     students: Sequence[Student],
     x: Tensor,
     targets: Tensor,
-    how: Distillation,
+    config: Distillation,
     validation: Labelled | None,
     device: torch.device,
     amp: str,
@@ -103,7 +103,7 @@ def _in_streams(
     def learn(index: int) -> Distilled:
         mine = devices[index % len(devices)]
         with torch.cuda.stream(torch.cuda.Stream(mine)) if mine.type == "cuda" else nullcontext():
-            return _learn(students[index], x, targets, how, validation, mine, amp)
+            return _learn(students[index], x, targets, config, validation, mine, amp)
 
     with ThreadPoolExecutor(together) as threads:
         return list(threads.map(learn, range(len(students))))
@@ -113,7 +113,7 @@ def _in_processes(
     students: Sequence[Student],
     x: Tensor,
     targets: Tensor,
-    how: Distillation,
+    config: Distillation,
     validation: Labelled | None,
     amp: str,
     together: int,
@@ -128,7 +128,7 @@ def _in_processes(
         for index, student in enumerate(students):
             own = {f"{_START}{key}": value.contiguous().clone() for key, value in student.start.items()}
             save_file({**own, "generator": student.generator.get_state()}, folder / f"student-{index}")
-            requests.append({**_request(folder, index, student.spec, how), "amp": amp})
+            requests.append({**_request(folder, index, student.spec, config), "amp": amp})
         order = _longest_first([student.spec for student in students])
         asked = pool.ask_all("aggregator.fusion.students.parallel:serve", [requests[index] for index in order])
         answers = dict(zip(order, asked, strict=True))
@@ -145,12 +145,12 @@ def _longest_first(specs: Sequence[PrototypeSpec]) -> list[int]:
     return sorted(range(len(specs)), key=lambda index: -_took.get(specs[index], math.inf))
 
 
-def _request(folder: Path, index: int, spec: PrototypeSpec, how: Distillation) -> dict[str, Any]:
+def _request(folder: Path, index: int, spec: PrototypeSpec, config: Distillation) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "number": index,
         **spec.to_json(),
-        "how": asdict(how),
+        "config": asdict(config),
         "threads": torch.get_num_threads(),  # as many as here, or sums would have other orders
     }
 
@@ -170,11 +170,11 @@ def serve(request: Mapping[str, Any]) -> dict[str, Any]:
         labelled = load_file(folder / "validation")
         validation = labelled["x"], labelled["y"]
     student = Student(spec=spec, start=start, generator=generator)
-    how = Distillation(**request["how"])
-    found = _learn(student, samples["x"], samples["targets"], how, validation, CPU, request["amp"])
-    save_file(found.state, folder / f"distilled-{index}")
+    config = Distillation(**request["config"])
+    distilled = _learn(student, samples["x"], samples["targets"], config, validation, CPU, request["amp"])
+    save_file(distilled.state, folder / f"distilled-{index}")
     facts = ("steps", "best_step", "accuracy", "start_accuracy")
-    return {**{name: getattr(found, name) for name in facts}, "seconds": time.perf_counter() - begun}
+    return {**{name: getattr(distilled, name) for name in facts}, "seconds": time.perf_counter() - begun}
 
 
 def _distilled(folder: Path, index: int, answer: Mapping[str, Any]) -> Distilled:

@@ -39,11 +39,11 @@ class Learner:
         self,
         model: Prototype,
         start: Mapping[str, Tensor],
-        how: Distillation,
+        config: Distillation,
         device: torch.device,
         amp: str = "off",
     ) -> None:
-        self.model, self.how, self.device, self.amp = model, how, device, amp
+        self.model, self.config, self.device, self.amp = model, config, device, amp
         for module in model.modules():
             if isinstance(module, QuantizedWeight):
                 module.unfreeze_weight()
@@ -54,7 +54,7 @@ class Learner:
         model.to(device).train().requires_grad_(True)
         self.channels_last = channels_last_(model)
         self.params: list[Tensor] = list(model.parameters())
-        self.optimizer: Optimizer = make_optimizer(self.params, how)
+        self.optimizer: Optimizer = make_optimizer(self.params, config)
         self.names = list(start)
 
     def _at(self, precision: str) -> AbstractContextManager[None]:
@@ -69,13 +69,13 @@ class Learner:
 
     def step(self, x: Tensor, target: Tensor, lr: float) -> None:
         """One step; `target` holds probabilities."""
-        with self._at(self.how.student), autocast(self.device, self.amp):
+        with self._at(self.config.student), autocast(self.device, self.amp):
             logits = self.model(self.to_device(x))
-        log_p = F.log_softmax(widened(logits) / self.how.temperature, dim=1)
+        log_p = F.log_softmax(widened(logits) / self.config.temperature, dim=1)
         loss = F.kl_div(log_p, target.to(self.device), reduction="batchmean")
         loss.backward()
-        if self.how.clip:
-            clip_grad_norm_(self.params, self.how.clip)
+        if self.config.clip:
+            clip_grad_norm_(self.params, self.config.clip)
         self.optimizer.step(self._take_gradients(), lr)
 
     def _take_gradients(self) -> list[Tensor]:
@@ -89,14 +89,14 @@ class Learner:
     def logits(self, x: Tensor) -> Tensor:
         """Logits for `x` at its training precision, on the CPU; in eval mode."""
         self.model.eval()
-        with self._at(self.how.student):
-            said = [self.model(self.to_device(part)).float().cpu() for part in x.split(BATCH)]
+        with self._at(self.config.student):
+            logits = [self.model(self.to_device(part)).float().cpu() for part in x.split(BATCH)]
         self.model.train()
-        return torch.cat(said)
+        return torch.cat(logits)
 
     def accuracy(self, validation: tuple[Tensor, Tensor]) -> float:
         """Accuracy on the labelled samples."""
-        with self._at(self.how.check_at):
+        with self._at(self.config.check_at):
             return evaluate(self.model, self.to_device(validation[0]), validation[1].to(self.device)).accuracy
 
     def state(self) -> State:

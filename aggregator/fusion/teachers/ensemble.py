@@ -88,12 +88,12 @@ class Ensemble:
             others._answers = self._answers[left]  # reuse their logits
         return others
 
-    def taught(self, how: Teach | str | None = None, temperature: float | None = None) -> Tensor:
+    def taught(self, teach: Teach | str | None = None, temperature: float | None = None) -> Tensor:
         """Targets (N, C) as logits: T part(f / T), so that their softmax at temperature T is the part's output.
 
         Without arguments, the targets that the ensemble was built for; others cost another pass, once.
         """
-        part = self._teach if how is None else _part(how)
+        part = self._teach if teach is None else _part(teach)
         if part is None:
             raise RoundError("the ensemble was built without a teach part")
         key = _key(part, self._temperature if temperature is None else temperature)
@@ -122,9 +122,9 @@ class Ensemble:
             return self.devices, self._answers[:, rows]
         return self.devices, torch.stack(list(self._logits(self._x[rows])))
 
-    def accuracy(self, x: Tensor, y: Tensor, how: Teach | str | None = None) -> float:
+    def accuracy(self, x: Tensor, y: Tensor, teach: Teach | str | None = None) -> float:
         """Accuracy of the ensemble on labelled samples; combined by the teach part by default."""
-        part = _part(how) if how is not None else self._teach or mean_logits
+        part = _part(teach) if teach is not None else self._teach or mean_logits
         targets, _ = self._run(*_key(part, self._temperature), x, scored=False)
         return float((targets.argmax(1) == y.cpu()).double().mean())
 
@@ -187,8 +187,8 @@ class Ensemble:
         yield self._answers  # within the budget
 
 
-def _part(how: Teach | str) -> Teach:
-    return TEACH[how] if isinstance(how, str) else how
+def _part(teach: Teach | str) -> Teach:
+    return TEACH[teach] if isinstance(teach, str) else teach
 
 
 def _key(part: Teach, temperature: float) -> tuple[Teach, float]:

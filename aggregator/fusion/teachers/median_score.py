@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from aggregator.fusion.options import number
+from aggregator.fusion.options import real
 from core.errors import RoundError
 
 if TYPE_CHECKING:
@@ -45,6 +45,6 @@ def median_score(view: View) -> Sequence[float]:
         raise RoundError(f"{view.spec}: median scores need unlabeled samples; give the fusion a source")
     pairs = list(zip(view.ensemble.devices, view.ensemble.scores().tolist(), strict=True))
     scores = dict(reversed(pairs))  # for a device that also teaches with a late model, the first
-    power = number(view, "score_power", 1.0, low=0.0)
+    power = real(view, "score_power", 1.0, low=0.0)
     weights = [scores.get(update.device, 0.0) ** power * update.num_examples for update in view.updates]
     return weights if sum(weights) > 0 else [float(n) for n in view.num_examples]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aggregator.fusion.numerics.geometry import gram
 from aggregator.fusion.numerics.vectors import States
-from aggregator.fusion.options import flag, number
+from aggregator.fusion.options import flag, real
 from aggregator.fusion.types import View
 from aggregator.fusion.weights.order import by_device
 
@@ -54,8 +54,8 @@ def afa(view: View) -> list[float]:
     good = good_updates(
         gram(States(view.updates)),
         weights,
-        xi=number(view, "afa_xi", XI, low=0),
-        step=number(view, "afa_xi_step", XI_STEP, low=0),
+        xi=real(view, "afa_xi", XI, low=0),
+        step=real(view, "afa_xi_step", XI_STEP, low=0),
         reference=reference,
     )
     barred = dict(memory.get(prefix + "blocked", {}))
@@ -64,7 +64,7 @@ def afa(view: View) -> list[float]:
             alpha, beta = trust.get(device, PRIOR)
             trust[device] = [alpha + fine, beta + (not fine)]
             if is_untrustworthy(*trust[device]):
-                barred[device] = view.number
+                barred[device] = view.round_number
     memory[prefix + "trust"], memory[prefix + "blocked"] = trust, barred
     return _weights(view, trust, good, reference) if reference else [w * g for w, g in zip(weights, good, strict=True)]
 

@@ -39,7 +39,7 @@ _FACT = "trust.sense"  # device: [sum of rho_k, rounds]
 class Doubts:
     """The doubts about one prototype's devices, as texts."""
 
-    found: dict[str, list[str]]
+    reasons: dict[str, list[str]]
 
     @classmethod
     def of(cls, updates: Sequence[Received]) -> Doubts:
@@ -48,17 +48,17 @@ class Doubts:
 
     def add(self, device: str, why: str) -> None:
         """Add a doubt; ignored for unknown devices."""
-        if device in self.found:
-            self.found[device].append(why)
+        if device in self.reasons:
+            self.reasons[device].append(why)
 
     @property
     def excluded(self) -> dict[str, str]:
         """The devices with two or more, and their doubts."""
-        return {device: "; ".join(why) for device, why in self.found.items() if len(why) > 1}
+        return {device: "; ".join(why) for device, why in self.reasons.items() if len(why) > 1}
 
     def share(self, device: str, relative: float) -> float:
         """Trust in a device: full without a doubt, its relative score with one."""
-        count = len(self.found.get(device, ()))
+        count = len(self.reasons.get(device, ()))
         return 1.0 if count == 0 else min(1.0, relative) if count == 1 else 0.0
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aggregator.fusion.numerics.geometry import distances_to, gram
 from aggregator.fusion.numerics.vectors import States
-from aggregator.fusion.options import flag, number
+from aggregator.fusion.options import flag, real
 from aggregator.fusion.screens.outliers import accuracies
 from aggregator.fusion.types import View
 from aggregator.fusion.weights.mgda_solver import Pace, common_direction, cut_off, lambda_step, lambda_steps_in_turn
@@ -61,7 +61,7 @@ def _plus(view: View) -> list[float]:
     moved = norms > 0
     norms = torch.where(moved, norms, norms[moved].median() if moved.any() else torch.ones(()))
     start = torch.tensor(view.num_examples, dtype=torch.float64)
-    epsilon = number(view, "fedmgda_epsilon", 0.1, low=0, high=1)
+    epsilon = real(view, "fedmgda_epsilon", 0.1, low=0, high=1)
     best = common_direction(products / norms.outer(norms), start / start.sum(), epsilon)
     weights = best / norms
     return (weights / weights.sum()).tolist()
@@ -88,7 +88,7 @@ def _plusplus(view: View) -> list[float]:
     if not reference:
         after = after / after[after > 0].mean()
     shares = {u.device: value for u, value in zip(allowed, after.tolist(), strict=True)}
-    newly = {device: view.number for device, value in shares.items() if value == 0}
+    newly = {device: view.round_number for device, value in shares.items() if value == 0}
     memory[prefix + "lambda"] = {d: v for d, v in {**known, **shares}.items() if d not in newly}
     memory[prefix + "blocked"] = {**barred, **newly}
     memory[prefix + "pace"] = asdict(replace(pace, newly=len(newly)))

@@ -19,9 +19,9 @@ def by_device(weigh: Weigh) -> Weigh:
     @wraps(weigh)
     def ordered(view: View) -> list[float]:
         order = sorted(range(len(view.updates)), key=lambda k: view.updates[k].device)
-        found = weigh(replace(view, updates=[view.updates[k] for k in order]))
+        ordered_weights = weigh(replace(view, updates=[view.updates[k] for k in order]))
         weights = [0.0] * len(order)
-        for place, weight in zip(order, found, strict=True):
+        for place, weight in zip(order, ordered_weights, strict=True):
             weights[place] = weight
         return weights
 

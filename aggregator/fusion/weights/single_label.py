@@ -46,10 +46,10 @@ def mean_leaning(updates: Sequence[Received], memory: Memory) -> dict[str, float
     """The mean over rounds for the updates' devices, including this round; updates `memory`."""
     if len(updates) < 3:  # with two devices the median does not show which one drifts
         return {}
-    found = leaning(torch.stack([update.state()["predictor.bias"].float() for update in updates])).tolist()
+    leanings = leaning(torch.stack([update.state()["predictor.bias"].float() for update in updates])).tolist()
     kept: dict[str, list[float]] = memory.facts.setdefault(_FACT, {})
     means = {}
-    for update, value in zip(updates, found, strict=True):
+    for update, value in zip(updates, leanings, strict=True):
         total, rounds = kept.get(update.device, (0.0, 0))
         kept[update.device] = [total + value, rounds + 1]
         means[update.device] = (total + value + PRIOR) / (rounds + 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aggregator.fusion.generator.side_artifact import predictors_of
-from aggregator.fusion.options import number
+from aggregator.fusion.options import real
 from aggregator.fusion.types import Trusted, View
 from aggregator.fusion.weights.doubts import (
     SENSE,
@@ -36,7 +36,7 @@ def two_doubts(view: View) -> Trusted:
     asked = all(update.device in view.scores for update in view.updates)  # whole models were evaluated on samples
     relative, scores = trust_of(view.members, view.scores, view.latents)
     doubts = _doubts(view, relative)
-    reach = number(view, "trust_reach", REACH, low=0)
+    reach = real(view, "trust_reach", REACH, low=0)
     return Trusted(
         shares={device: doubts.share(device, share) for device, share in relative.items()},
         excluded=doubts.excluded,
@@ -48,12 +48,12 @@ def two_doubts(view: View) -> Trusted:
 def _doubts(view: View, relative: Mapping[str, float]) -> Doubts:
     """The doubts about the devices of one prototype."""
     members, doubts = view.members, Doubts.of(view.members)
-    cut, lean = number(view, "trust_cut", CUT, low=0), number(view, "trust_lean", LEAN, low=0)
+    cut, lean = real(view, "trust_cut", CUT, low=0), real(view, "trust_lean", LEAN, low=0)
     for device, share in relative.items():
         if share < cut:
             doubts.add(device, "is hardly ever the median of its prototype's devices")
     for sent in (view.updates, view.alone):
-        for device, times in far_off(sent, view.previous, number(view, "trust_reach", REACH, low=0)):
+        for device, times in far_off(sent, view.previous, real(view, "trust_reach", REACH, low=0)):
             doubts.add(device, f"moved {times:.0f} times as far as the others")
     if lean >= 1:
         return doubts

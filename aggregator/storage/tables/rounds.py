@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,6 +60,15 @@ class RoundTable(Table):
         """Set columns of a round: `phase`, `deadline`, `extended`, `closed`, `reason`."""
         changes = ", ".join(f"{name} = ?" for name in facts)
         self.db.execute(f"UPDATE rounds SET {changes} WHERE number = ?", (*facts.values(), number))
+
+    def later(self, number: int) -> tuple[float, list[str]] | None:
+        """The later deadline of a round, and the devices that have it; None if none has."""
+        found = json.loads(self.get("later", "null"))
+        return None if found is None or found["round"] != number else (found["deadline"], found["devices"])
+
+    def set_later(self, number: int, deadline: float, devices: Iterable[str]) -> None:
+        """Give some devices of the newest round a later deadline."""
+        self.put("later", json.dumps({"round": number, "deadline": deadline, "devices": sorted(devices)}))
 
     def invitations(self, number: int) -> list[Invitation]:
         """The invitations of a round, by device."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgestill.cli.boards.options import Json
-from edgestill.cli.output import out, print_json
+from edgestill.cli.output import err, out, print_json
 
 if TYPE_CHECKING:
     from firmware_configs.use_cases.diagnose_board import Diagnosis
@@ -27,20 +27,20 @@ def doctor(
     """Check this board: model, suitable prototypes, missing software; exit code 1 if an agent would not run."""
     from firmware_configs.use_cases.diagnose_board import diagnose_board
 
-    found = diagnose_board(config)
+    diagnosis = diagnose_board(config, waiting=lambda what: err.print(f"edgestill: {what} ..."))
     if as_json:
-        print_json(found.facts())
+        print_json(diagnosis.facts())
     else:
-        _print(found)
-    if not found.fit:
+        _print(diagnosis)
+    if not diagnosis.fit:
         raise typer.Exit(1)
 
 
-def _print(found: Diagnosis) -> None:
-    facts = found.board
+def _print(diagnosis: Diagnosis) -> None:
+    facts = diagnosis.board
     out.print(f"{facts.model or facts.arch}, {facts.system}", markup=False, soft_wrap=True)
-    for finding in found.findings:
+    for finding in diagnosis.findings:
         out.print(f"{finding.level:8s}", style=STYLES[finding.level], end=" ")
         out.print(f"{finding.what}: {finding.said}", markup=False, soft_wrap=True)
     if facts.board:
-        out.print(f"suits    {' '.join(found.suits)}, batches of {facts.board.batch_size}", markup=False)
+        out.print(f"suits    {' '.join(diagnosis.suits)}, batches of {facts.board.batch_size}", markup=False)

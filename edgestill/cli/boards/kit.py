@@ -24,17 +24,17 @@ def verify(
     """Verify a kit's signature and all of its files and wheels; exit code 5 if they do not match."""
     from firmware_configs.use_cases.verify_kit import verify_kit
 
-    found = verify_kit(kit, key)
+    report = verify_kit(kit, key)
     if as_json:
-        print_json(found.facts())
+        print_json(report.facts())
         return
-    of = found.kit
+    of = report.kit
     text = f"{of.device} of {of.fleet}, {of.board} ({' '.join(of.os)}), made {of.created}: whole"
-    revoked = ", REVOKED" if found.revoked else ""
-    wheels = f", {len(of.wheels)} wheels ({found.wheel_bytes / 1e6:.1f} MB)" if of.wheels else ""
+    revoked = ", REVOKED" if report.revoked else ""
+    wheels = f", {len(of.wheels)} wheels ({report.wheel_bytes / 1e6:.1f} MB)" if of.wheels else ""
     if of.fetch is not None:
         wheels += f", fetched {'from' if of.fetch.always else 'if a card has no room from'} {of.fetch.url}"
-    out.print(f"{text}, {len(of.files)} files{wheels}; {found.proof} until {found.until}{revoked}", soft_wrap=True)
+    out.print(f"{text}, {len(of.files)} files{wheels}; {report.proof} until {report.until}{revoked}", soft_wrap=True)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,6 +16,7 @@ from edgestill.cli.service.web import web_server
 
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
+    from edgestill.web.beside import PageBeside
 
 __all__ = ["app"]
 
@@ -45,8 +47,11 @@ def serve(
 ) -> None:
     """Run the aggregator until SIGTERM or Ctrl-C. After a restart it continues in the same round.
 
+    SIGHUP reads the fleet.toml again: devices and limits at once, rounds and recipe from the next round on.
+
     Example:  edgestill aggregator serve --config fleet.toml --set round.rounds=20
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
     from aggregator.config.fleet import load_fleet_config
     from aggregator.service import serve as run
     from core.logs import setup_logging
@@ -55,11 +60,17 @@ def serve(
     given = [*(settings or []), *(f"{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)
-    with _page(loaded, given):
-        run(loaded, until_done=until_done, new_key=new_key)
+    with _page(loaded, given) as page:
+        run(
+            loaded,
+            until_done=until_done,
+            new_key=new_key,
+            read=lambda: load_fleet_config(config, given),
+            reloaded=lambda _: None if page is None else page.restart(),
+        )
 
 
-def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[object]:
+def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[PageBeside | None]:
     """The page in a process of its own, if one is asked for."""
     if loaded.monitor.web is None:
         return nullcontext()

@@ -44,7 +44,7 @@ def check(
 
 def _check_files(file: Path, facts: dict[str, dict[str, Any]]) -> None:
     """Warn of files that are not there yet; ConfigError where the service would not start without them."""
-    from core.named_files import missing_files
+    from core.settings.named_files import missing_files
 
     missing = missing_files(facts)
     for one in missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from edgestill.cli.output import one_line, out, print_json, print_table
 from edgestill.cli.service.device_enrol import approve
+from edgestill.cli.service.device_log import show_log
 from edgestill.cli.service.device_settings import Config, Json, Name, check_known, say, set_settings
 from edgestill.cli.service.status import device_table, installing_lines, problem_lines, sample_lines
 
@@ -20,6 +22,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Devices of a fleet: list, change settings, approve, revoke.")
 
 app.command("set")(set_settings)
+app.command("log")(show_log)
 app.command()(approve)
 
 
@@ -48,7 +51,7 @@ def show(device: Name, config: Config, as_json: Json = False) -> None:
 
     loaded = load_fleet_config(config)
     check_known(device, loaded, config)
-    (facts,) = [found for found in _facts(loaded) if found["id"] == device]
+    (facts,) = [row for row in _facts(loaded) if row["id"] == device]
     if as_json:
         print_json(facts)
         return
@@ -64,20 +67,29 @@ def _facts(loaded: FleetConfig) -> list[dict[str, Any]]:
     """The known properties of every device."""
     from aggregator.downlink.device_settings import settings_facts
     from aggregator.failed_installs import failed_installs
+    from aggregator.monitoring.telemetry import read_telemetry
     from aggregator.status import device_facts, device_problems, last_report, limited_devices
     from aggregator.storage.journal import Journal
     from aggregator.storage.rows import DeviceRow
 
     rows = {name: DeviceRow(id=name) for name in loaded.devices}
     if not (loaded.state / "journal.db").is_file():
-        empty = {"desired": None, "reported": None, "settings": ""}
+        empty: dict[str, Any] = {"telemetry": {}, "desired": None, "reported": None, "settings": ""}
         return [{**device_facts(rows[name]), **empty} for name in sorted(rows)]
     journal = Journal(loaded.state / "journal.db", read_only=True)
     try:
         rows |= {row.id: row for row in journal.devices()}
         known = last_report(journal).get("devices", {}), limited_devices(loaded.state), journal.newest_metrics()
         why = device_problems(journal), failed_installs(journal)
-        return [{**device_facts(rows[name], *known, *why), **settings_facts(journal, name)} for name in sorted(rows)]
+        telemetry = read_telemetry(loaded.state, time.time())
+        return [
+            {
+                **device_facts(rows[name], *known, *why),
+                "telemetry": telemetry.get(name, {}),
+                **settings_facts(journal, name),
+            }
+            for name in sorted(rows)
+        ]
     finally:
         journal.close()
 

@@ -99,12 +99,12 @@ def _list(fleet: FleetConfig, as_json: bool) -> None:
     from firmware_configs.use_cases.approve_boards import requests
     from wire.enrolment import shown
 
-    found = [
+    rows = [
         {"device": name, "fingerprint": shown(entry["keys"]), "status": entry["status"], "asked": entry["asked"]}
         for name, entry in requests(fleet).items()
     ]
     if as_json:
-        print_json(found)
+        print_json(rows)
         return
-    rows = [[*list(f.values())[:3], f"{datetime.fromtimestamp(f['asked']):%Y-%m-%d %H:%M}"] for f in found]
-    print_table("", ["device", "fingerprint", "status", "asked"], rows)
+    cells = [[*list(row.values())[:3], f"{datetime.fromtimestamp(row['asked']):%Y-%m-%d %H:%M}"] for row in rows]
+    print_table("", ["device", "fingerprint", "status", "asked"], cells)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -81,34 +81,40 @@ def show(name: Name, config: Config, as_json: Json = False) -> None:
         out.print(f"{key:10s} {value}", markup=False, soft_wrap=True)
 
 
+_Format = Annotated[
+    str | None, typer.Option("--format", help="onnx, onnx-int8 or safetensors; default: by the file's ending.")
+]
+_Runtime = Annotated[str | None, typer.Option(help="Oldest ONNX Runtime that must load the file, such as 1.20.")]
+_Precision = Annotated[
+    str | None, typer.Option(help="int8, or fp32, w1, ... instead of the prototype's own; its accuracy is shown.")
+]
+_RawInput = Annotated[
+    bool, typer.Option("--raw-input", help="The graph takes bytes of images and answers probabilities.")
+]
+_MatMulNBits = Annotated[
+    bool,
+    typer.Option(
+        "--matmul-nbits",
+        help="Linear layers of 1, 2 and 4 bits as MatMulNBits, for processors with dot-product instructions.",
+    ),
+]
+_Calibration = Annotated[
+    Path | None, typer.Option(help="Samples for int8, .npz with x and y; default [task] validation.")
+]
+
+
 @app.command()
 def export(
     name: Name,
     config: Config,
     to: Annotated[Path, typer.Option("--out", "-o", help="Output file.")],
-    kind: Annotated[
-        str | None, typer.Option("--format", help="onnx, onnx-int8 or safetensors; default: by the file's ending.")
-    ] = None,
-    runtime: Annotated[
-        str | None, typer.Option(help="Oldest ONNX Runtime that must load the file, such as 1.20.")
-    ] = None,
+    kind: _Format = None,
+    runtime: _Runtime = None,
     opset: Annotated[int | None, typer.Option(help="Highest ONNX opset of the file, such as 21.")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="int8, or fp32, w1, ... instead of the prototype's own; its accuracy is shown.")
-    ] = None,
-    raw_input: Annotated[
-        bool, typer.Option("--raw-input", help="The graph takes bytes of images and answers probabilities.")
-    ] = False,
-    matmul_nbits: Annotated[
-        bool,
-        typer.Option(
-            "--matmul-nbits",
-            help="Linear layers of 1, 2 and 4 bits as MatMulNBits, for processors with dot-product instructions.",
-        ),
-    ] = False,
-    calibration: Annotated[
-        Path | None, typer.Option(help="Samples for int8, .npz with x and y; default [task] validation.")
-    ] = None,
+    precision: _Precision = None,
+    raw_input: _RawInput = False,
+    matmul_nbits: _MatMulNBits = False,
+    calibration: _Calibration = None,
     as_json: Json = False,
 ) -> None:
     """Export a model for other tools. ONNX keeps the prototype's precision; onnx-int8 is for serving.
@@ -120,11 +126,8 @@ def export(
     from aggregator.storage.models import find_model
     from core.files import named_file
 
-    chosen = kind or ("safetensors" if to.suffix == ".safetensors" else "onnx")
-    chosen = "onnx-int8" if precision == "int8" and chosen == "onnx" else chosen
     options = (runtime, opset, precision, raw_input or None, matmul_nbits or None)
-    if chosen == "safetensors" and any(option is not None for option in options):
-        raise typer.BadParameter("a .safetensors file has no graph; these options are for ONNX")
+    chosen = _format_of(to, kind, precision, graph_options=any(option is not None for option in options))
     low_bits, nbits = _form(runtime, opset, matmul_nbits)
     with _journal(config) as (loaded, journal):
         sealed = Blobs(loaded.state / "blobs").read(find_model(journal, name).digest)
@@ -143,6 +146,18 @@ def export(
     if as_json:
         print_json(facts)
         return
+    _print_export(to, facts)
+
+
+def _format_of(to: Path, kind: str | None, precision: str | None, *, graph_options: bool) -> str:
+    """The format of the file, as asked or by its ending; options of graphs need an ONNX format."""
+    chosen = kind or ("safetensors" if to.suffix == ".safetensors" else "onnx")
+    if chosen == "safetensors" and graph_options:
+        raise typer.BadParameter("a .safetensors file has no graph; these options are for ONNX")
+    return "onnx-int8" if precision == "int8" and chosen == "onnx" else chosen
+
+
+def _print_export(to: Path, facts: dict[str, Any]) -> None:
     score = f", accuracy {100 * facts['accuracy']:.1f} % as in this file" if "accuracy" in facts else ""
     form = f", opset {facts['opset']}" if "opset" in facts else ""
     text = f"wrote {to}: {facts['prototype']} after round {facts['round']}, {facts['bytes']:,} bytes{form}{score}"

@@ -143,18 +143,16 @@ def device_row(device: dict[str, Any]) -> list[str]:
 
 
 def _state(device: dict[str, Any]) -> str:
-    if device["revoked"]:
-        return "revoked"
-    if device["muted_until"] > time.time():
-        return "muted"
+    if device["state"] in ("revoked", "muted"):
+        return str(device["state"])
     notes = {
         "limited": device["limited"],
         "failed": device["problem"],
         "other extractor": device["other_extractor"],
         "waiting": device["data"]["waiting"],
+        "throttled": device.get("telemetry", {}).get("throttled"),
     }
-    status = "installing" if device["installing"] else device["status"]
-    return ", ".join([status, *(note for note, holds in notes.items() if holds)])
+    return ", ".join([device["state"], *(note for note, holds in notes.items() if holds)])
 
 
 def problem_lines(devices: Sequence[dict[str, Any]]) -> list[str]:

@@ -26,6 +26,9 @@ def serve(
     listen: Annotated[
         str | None, typer.Option("--listen", help="host:port; default: [monitor] web, or 127.0.0.1:8080.")
     ] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="A folder of simulation runs to show; default: [monitor] runs.")
+    ] = None,
     settings: Overrides = None,
 ) -> None:
     """Serve the page of a fleet until SIGTERM or Ctrl-C, whether its aggregator runs or not.
@@ -42,7 +45,8 @@ def serve(
     from aggregator.config.fleet import load_fleet_config
     from core.logs import setup_logging
 
-    given = [*(settings or []), *([] if listen is None else [f"monitor.web={listen}"])]
+    flags = {"web": listen, "runs": None if runs is None else runs.resolve()}
+    given = [*(settings or []), *(f"monitor.{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
     setup_logging(loaded.log.format, loaded.log.level)
     server = web_server()

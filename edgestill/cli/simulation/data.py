@@ -10,7 +10,7 @@ import typer
 from edgestill.cli.output import err, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from fleet.data.fetch import Report
+    from fleet.data.download.fetch import Report
     from fleet.data.registry import Known
     from fleet.results.partition_plot import Counts
 
@@ -54,12 +54,12 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
 
 def _facts(known: Known) -> dict[str, Any]:
     """The row of one dataset; sizes only if it is on this machine."""
-    found = known.found()
-    sizes: tuple[int, int] | tuple[None, None] = found[0].sizes if found else (None, None)
-    where = str(found[1][0].parent) if found else None
-    variant = None if found is None else ("full" if found[0].sizes == known.variants[0].sizes else "subset")
+    present = known.found()
+    sizes: tuple[int, int] | tuple[None, None] = present[0].sizes if present else (None, None)
+    folder = str(present[1][0].parent) if present else None
+    variant = None if present is None else ("full" if present[0].sizes == known.variants[0].sizes else "subset")
     if not known.variants:
-        sizes, where, variant = (1438, 359), "scikit-learn", "full"
+        sizes, folder, variant = (1438, 359), "scikit-learn", "full"
     return {
         "name": known.name,
         "kind": known.kind,
@@ -67,9 +67,9 @@ def _facts(known: Known) -> dict[str, Any]:
         "classes": known.classes,
         "train": sizes[0],
         "test": sizes[1],
-        "where": where,
+        "where": folder,
         "variant": variant,
-        "get": None if where else f"edgestill data fetch {known.name}",
+        "get": None if folder else f"edgestill data fetch {known.name}",
     }
 
 
@@ -85,12 +85,12 @@ def fetch(
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from fleet.data.fetch import fetch as bring
+    from fleet.data.download.fetch import fetch as download
     from fleet.data.files import data_folder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        paths = bring(name, to, mirror=mirror, report=_reporter(bar))
+        paths = download(name, to, mirror=mirror, report=_reporter(bar))
     folder = paths[0].parent
     files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
     out.print(f"{name}: {files} in {folder}", markup=False, soft_wrap=True)
@@ -110,23 +110,29 @@ def _reporter(bar: Any) -> Report:
     return report
 
 
+_Alpha = Annotated[float, typer.Option(help="Dirichlet concentration: 0.1 is very non-IID, 100 close to IID.")]
+_Partition = Annotated[
+    str, typer.Option(help="dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad or fedrad-iid; see docs/data.md.")
+]
+_Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Partition option, such as min_size=0 or classes_per_device=3; repeatable."),
+]
+_Picture = Annotated[
+    Path | None,
+    typer.Option("--out", help="The PNG file to draw; default NAME-PARTITION.png, with --json none."),
+]
+
+
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="Name or path of a dataset.")],
     devices: Annotated[int, typer.Option(help="Number of devices.")] = 20,
-    alpha: Annotated[float, typer.Option(help="Dirichlet concentration: 0.1 is very non-IID, 100 close to IID.")] = 0.1,
-    partition: Annotated[
-        str,
-        typer.Option(help="dirichlet, iid, iid-skew, shards, fedgen, feddf, fedrad or fedrad-iid; see docs/data.md."),
-    ] = "dirichlet",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="Partition option, such as min_size=0 or classes_per_device=3; repeatable."),
-    ] = None,
+    alpha: _Alpha = 0.1,
+    partition: _Partition = "dirichlet",
+    option: _Options = None,
     seed: Annotated[int, typer.Option(help="Random seed of the partition.")] = 0,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="The PNG file to draw; default NAME-PARTITION.png, with --json none.")
-    ] = None,
+    out_file: _Picture = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the samples of every class.")] = False,
 ) -> None:
     """Show how a dataset would be partitioned: a table, and a dot plot as a PNG file.
@@ -152,8 +158,8 @@ def show(
     if out_file is None and not as_json:
         out_file = Path(f"{dataset.name}-{partition}.png")
     if out_file is not None:
-        how = f"{partition}, alpha {alpha:g}" if uses else partition
-        title = f"{dataset.name}: {devices} devices, {how}, seed {seed}"
+        split_text = f"{partition}, alpha {alpha:g}" if uses else partition
+        title = f"{dataset.name}: {devices} devices, {split_text}, seed {seed}"
         draw_dotplot(counts, dataset.class_names, named_file(out_file), title=title)
     if as_json:
         facts = {"dataset": dataset.name, "variant": dataset.variant, "train": len(dataset.y_train)}

@@ -21,27 +21,34 @@ if TYPE_CHECKING:
 __all__ = ["experiment"]
 
 
+_Cells = Annotated[
+    str, typer.Option(help="Measure only these cells, comma-separated; * matches anything. Other results are kept.")
+]
+_Fidelity = Annotated[
+    str,
+    typer.Option(help="paper: the formulas as printed. reference: the behaviour of the authors' code. all: both."),
+]
+_Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder of the measurements and the page; created if missing.")
+]
+_Page = Annotated[
+    Path | None, typer.Option(help="Also write the page to this folder, such as docs/results of a checkout.")
+]
+_ReportOnly = Annotated[
+    bool, typer.Option("--report-only", help="Measure nothing; rewrite the page from existing measurements.")
+]
+
+
 def experiment(
     name: Annotated[str, typer.Argument(help="An experiment, or `list` for their names.")],
-    cells: Annotated[
-        str, typer.Option(help="Measure only these cells, comma-separated; * matches anything. Other results are kept.")
-    ] = "*",
-    fidelity: Annotated[
-        str,
-        typer.Option(help="paper: the formulas as printed. reference: the behaviour of the authors' code. all: both."),
-    ] = "all",
+    cells: _Cells = "*",
+    fidelity: _Fidelity = "all",
     seeds: Annotated[str, typer.Option(help="Comma-separated; default: the experiment's own.")] = "",
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the measurements and the page; created if missing.")
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="Also write the page to this folder, such as docs/results of a checkout.")
-    ] = None,
+    out_dir: _Out = None,
+    page: _Page = None,
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Parallel processes, each with one thread.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Repeat existing measurements.")] = False,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="Measure nothing; rewrite the page from existing measurements.")
-    ] = False,
+    report_only: _ReportOnly = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print NAME.json to stdout.")] = False,
 ) -> None:
@@ -56,17 +63,17 @@ def experiment(
     if name == "list":
         _list(names(), as_json=as_json)
         return
-    found = find_experiment(name)
-    asked = _seeds(seeds) or found.seeds
+    chosen_experiment = find_experiment(name)
+    asked = _seeds(seeds) or chosen_experiment.seeds
     if out_dir is None:
         raise ConfigError(f"give --out, the folder for the measurements of {name}")
     from fleet.experiments.store import Store
 
     store = Store(out_dir)
     store.make()
-    chosen = _works(found, cells, fidelity, asked)
+    chosen = _works(chosen_experiment, cells, fidelity, asked)
     missing = [] if report_only else [work for work in chosen if force or store.read(work) is None]
-    facts, failed = _measure(name, found, missing, store, page, jobs=jobs, quiet=quiet or as_json)
+    facts, failed = _measure(name, chosen_experiment, missing, store, page, jobs=jobs, quiet=quiet or as_json)
     if as_json:
         print_json(facts)
     else:
@@ -77,7 +84,7 @@ def experiment(
 
 
 def _measure(
-    name: str, found: Experiment, missing: list[Work], store: Store, page: Path | None, *, jobs: int, quiet: bool
+    name: str, experiment: Experiment, missing: list[Work], store: Store, page: Path | None, *, jobs: int, quiet: bool
 ) -> tuple[dict[str, Any], dict[Work, str]]:
     """Execute the missing runs and write the page, even if some fail; the page's JSON, and the errors."""
     from fleet.experiments.report import write_report
@@ -87,7 +94,7 @@ def _measure(
         try:
             failed = run_all(name, missing, store, jobs=jobs, show=show)
         finally:
-            facts = write_report(name, found, store, page=page, edgestill=__version__)
+            facts = write_report(name, experiment, store, page=page, edgestill=__version__)
     return facts, failed
 
 
@@ -105,15 +112,15 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-def _works(found: Experiment, cells: str, fidelity: str, seeds: tuple[int, ...]) -> list[Work]:
+def _works(experiment: Experiment, cells: str, fidelity: str, seeds: tuple[int, ...]) -> list[Work]:
     """The runs of the selected cells, ordered by seed, so that every cell has a first result early."""
     from fleet.experiments.report import full_name
     from fleet.experiments.store import Work
 
-    if fidelity != "all" and fidelity not in found.fidelities:
-        raise ConfigError(f"--fidelity {fidelity}: this experiment has {' and '.join(found.fidelities)}")
-    fidelities = found.fidelities if fidelity == "all" else (fidelity,)
-    every = [(f, cell, full_name(found, f, cell)) for f in fidelities for cell in found.cells(f)]
+    if fidelity != "all" and fidelity not in experiment.fidelities:
+        raise ConfigError(f"--fidelity {fidelity}: this experiment has {' and '.join(experiment.fidelities)}")
+    fidelities = experiment.fidelities if fidelity == "all" else (fidelity,)
+    every = [(f, cell, full_name(experiment, f, cell)) for f in fidelities for cell in experiment.cells(f)]
     chosen = []
     for pattern in (word.strip() for word in cells.split(",")):
         fits = [(f, c) for f, c, name in every if fnmatchcase(name, pattern) or fnmatchcase(c.name, pattern)]

@@ -46,15 +46,15 @@ def report(
         raise ConfigError(f"{len(runs)} runs; give at most {MOST_RUNS}, or see the table of 'edgestill sweep'")
     if out_file is not None:
         check_out(out_file)
-    found = read_runs(runs)
+    loaded = read_runs(runs)
     out_file = _where(runs) if out_file is None else out_file
-    goal = default_target(found) if target is None else target / 100
-    files = write_report(found, named_file(out_file), target=goal)
-    rows = [run_row(run, goal) for run in found]
+    goal = default_target(loaded) if target is None else target / 100
+    files = write_report(loaded, named_file(out_file), target=goal)
+    rows = [run_row(run, goal) for run in loaded]
     if as_json:
         print_json({"target": goal, "runs": rows, "files": [str(file) for file in files]})
         return
-    _print(rows, goal, personal=any(has_personal_models(run.config) for run in found))
+    _print(rows, goal, personal=any(has_personal_models(run.config) for run in loaded))
     out.print(f"\nwrote {files[0]} and {len(files) - 1} figures", markup=False, soft_wrap=True)
 
 

@@ -12,6 +12,12 @@
       main.querySelector("details[open]") !== null;
   }
 
+  function keyOf(at) {  // what has the focus, to find it again in the new middle
+    if (!at || !main.contains(at)) return "";
+    const form = at.closest("form"), field = (name) => form?.elements[name]?.value || "";
+    return [at.tagName, at.getAttribute("href"), at.closest("details")?.id, form?.getAttribute("action"), field("on"), field("key")].join(" ");
+  }
+
   async function refresh() {
     if (asked) { again = true; return; }
     if (document.hidden || busy()) return;
@@ -23,9 +29,11 @@
       const text = await answer.text();
       if (busy() || text === refresh.last) return;
       refresh.last = text;
+      const focused = keyOf(document.activeElement);
       const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
       main.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
       main.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] || 0; });
+      if (focused) [...main.querySelectorAll("a, button, summary")].find((at) => keyOf(at) === focused)?.focus({ preventScroll: true });
     } catch (error) {
       lost.hidden = false;
     } finally {
@@ -51,7 +59,7 @@
   }
 
   async function draw() {
-    const answer = await fetch("/charts.json");
+    const answer = await fetch(main.querySelector(".chart").dataset.source || "/charts.json");
     if (!answer.ok || answer.redirected) return;
     const data = await answer.json();
     for (const box of main.querySelectorAll(".chart")) {

@@ -42,8 +42,8 @@ def curves(title: str, panels: Mapping[str, Sequence[Line]]) -> Callable[[AllRes
     """A figure with `panels`, at most `ACROSS` in a row; missing runs are omitted."""
 
     def draw(results: AllResults) -> Figure:
-        found = {name: _measured(results, lines) for name, lines in panels.items()}
-        shown = {name: lines for name, lines in found.items() if lines}
+        measured = {name: _measured(results, lines) for name, lines in panels.items()}
+        shown = {name: lines for name, lines in measured.items() if lines}
         across, down = min(len(shown), ACROSS), -(-len(shown) // ACROSS)
         figure = Figure(figsize=(3.6 * across + 0.6, 3.0 * down + 0.4), dpi=150, layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -75,5 +75,5 @@ def _measured(results: AllResults, lines: Sequence[Line]) -> list[tuple[Line, st
 
 
 def _mean(results: AllResults, line: Line) -> list[float]:
-    found = [facts[line.run][line.key].get(line.prototype, []) for facts in results.values() if line.run in facts]
-    return [fmean(values) for values in zip(*found, strict=True)]
+    curves = [facts[line.run][line.key].get(line.prototype, []) for facts in results.values() if line.run in facts]
+    return [fmean(values) for values in zip(*curves, strict=True)]

@@ -105,15 +105,15 @@ def rows_of(device: SimulatedDevice, round_number: int) -> NDArray[np.int64]:
 
     The device's samples are reshuffled again and again; a round continues where the device's last one ended.
     """
-    how, size = device.config.training, len(device.rows)
-    assert how.steps is not None, "FedGen counts steps"
-    wanted = how.steps * how.batch_size
+    training, size = device.config.training, len(device.rows)
+    assert training.steps is not None, "FedGen counts steps"
+    wanted = training.steps * training.batch_size
     start = wanted * len(turns_before(device, round_number))
     epochs = range(start // size, (start + wanted - 1) // size + 1)
     orders = [numpy_rng(device.config.seed, "stream", device.id, n).permutation(size) for n in epochs]
     first = start - epochs[0] * size
     taken: NDArray[np.int64] = np.concatenate(orders)[first : first + wanted]
-    return taken.reshape(how.steps, how.batch_size)
+    return taken.reshape(training.steps, training.batch_size)
 
 
 def batches_of(device: SimulatedDevice, round_number: int) -> Iterator[torch.Tensor]:

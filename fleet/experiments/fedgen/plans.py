@@ -98,6 +98,7 @@ def _fusion(recipe: str, fidelity: str) -> dict[str, Any]:
         return {"generator": fidelity}
     if recipe == "feddf":
         return dict(_FEDDF)
-    if recipe.startswith("feddistill") and fidelity == "reference":
-        return {"label_logits": "all"}
+    if recipe.startswith("feddistill"):
+        seen = {"label_logits": "all"} if fidelity == "reference" else {}
+        return {"label_logits_weight": 1.0, **seen}  # the authors' weight
     return {}

@@ -43,7 +43,11 @@ def _runs(fidelity: str) -> dict[str, Measure]:
         return partial(follow, plan=plan_of(recipe, ALPHA, fidelity, rounds=ROUNDS, **changes))
 
     runs = {name: run("fedgen", changes) for panel in VARIANTS.values() for name, changes in panel.items()}
-    return {**runs, "FedAvg": run("fedavg", {}), **{name: run("fedavg", how) for name, how in BASELINES.items()}}
+    return {
+        **runs,
+        "FedAvg": run("fedavg", {}),
+        **{name: run("fedavg", options) for name, options in BASELINES.items()},
+    }
 
 
 def _cells(_: str) -> Sequence[Cell]:

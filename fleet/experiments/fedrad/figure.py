@@ -27,7 +27,7 @@ def draw(results: AllResults, keys: Sequence[Key], name: Callable[[Key], str], l
     for split, axes in zip(splits, panels, strict=True):
         for position, recipe in enumerate(recipes):
             errors = [(place, _errors(results, name((recipe, split, attack)))) for place, attack in enumerate(attacks)]
-            bars = [(place, fmean(found)) for place, found in errors if found]
+            bars = [(place, fmean(values)) for place, values in errors if values]
             if bars:
                 places = [place + WIDTH * (position - (len(recipes) - 1) / 2) for place, _ in bars]
                 shown[labels[recipe]] = axes.bar(places, [e for _, e in bars], width=WIDTH, color=COLOURS[position])

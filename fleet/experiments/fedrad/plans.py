@@ -44,25 +44,25 @@ class Plan:
         own = {**(self.fusion if distills else {}), **(self.fedrad if recipe == "fedrad" else {})}
         return {**UNCAPPED, **momentum, **decay, **own}
 
-    def of_round(self, how: LocalTraining, round_number: int) -> LocalTraining:
+    def of_round(self, training: LocalTraining, round_number: int) -> LocalTraining:
         """Hyper-parameters of round `round_number`: a hook of the simulation that changes the first round."""
         if round_number > 1 or self.first_steps is None:
-            return how
-        return replace(how, epochs=None, steps=self.first_steps)
+            return training
+        return replace(training, epochs=None, steps=self.first_steps)
 
     def words(self) -> str:
         """The text on the result page."""
-        how = self.training
-        amount = f"{how.epochs} epochs" if how.epochs else f"{how.steps} steps"
+        training = self.training
+        amount = f"{training.epochs} epochs" if training.epochs else f"{training.steps} steps"
         first = f" (the first of {self.first_steps})" if self.first_steps else ""
-        rate = f"{how.lr:g}" if self.last_lr is None else f"{how.lr:g} to {self.last_lr:g}"
+        rate = f"{training.lr:g}" if self.last_lr is None else f"{training.lr:g} to {self.last_lr:g}"
         loss = "CE of the softmax, dropout always on" if self.authors else "CE, dropout off when tested"
         fusion, fedrad = (_words(overrides) for overrides in (self.fusion, self.fedrad))
         alone = f" and FedRAD with {fedrad}" if fedrad else ""
-        momentum = f", momentum {how.momentum:g}" if how.momentum else ""
+        momentum = f", momentum {training.momentum:g}" if training.momentum else ""
         server = f", momentum {self.server_momentum:g} at the server" if self.server_momentum else ""
         return (
-            f"{self.rounds} rounds of {amount}{first}, batch {how.batch_size}, lr {rate}{momentum}, {loss}"
+            f"{self.rounds} rounds of {amount}{first}, batch {training.batch_size}, lr {rate}{momentum}, {loss}"
             f"{server}; FedDF and FedRAD with {fusion}{alone}, {self.validation or 'no'} labelled images"
         )
 

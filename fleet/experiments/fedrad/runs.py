@@ -20,7 +20,7 @@ from fleet.experiments.fedrad.plans import Plan
 from fleet.results.run_file import RoundResult
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.hooks import Hooks
-from fleet.simulation.server_side import server_side
+from fleet.simulation.inputs.server_side import server_side
 from fleet.simulation.simulation import Simulation
 
 __all__ = ["PROTOTYPE", "RoundFacts", "config_of", "hooks_of", "make_fleet", "rounds"]

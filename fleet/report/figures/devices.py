@@ -51,14 +51,14 @@ class Verdict:
 def verdicts(run: RunFacts) -> list[Verdict]:
     """All devices, sorted by prototype, then by device."""
     order = {name: place for place, name in enumerate(run.prototypes)}
-    found = []
+    rows = []
     for device in sorted(run.fleet, key=lambda d: (order.get(d.prototype, len(order)), d.device)):
         judged = [by_device[device.device] for by_device in run.judged if device.device in by_device]
         claims = [j.capped for j in judged if j.capped is not None]
         scored = [j for j in judged if j.whole_accuracy is not None]
         reasons = [j.screened for j in judged if j.screened is not None]
         failures = [r.lost[device.device] for r in run.rounds if device.device in r.lost]
-        found.append(
+        rows.append(
             Verdict(
                 device=device.device,
                 prototype=device.prototype,
@@ -76,7 +76,7 @@ def verdicts(run: RunFacts) -> list[Verdict]:
                 why_lost=failures[-1] if failures else "",
             )
         )
-    return found
+    return rows
 
 
 def draw_scores(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
@@ -105,11 +105,11 @@ def _scores(axes: Axes, rows: Sequence[Verdict], theme: Theme) -> None:
         mine = [(x, v.values) for x, v in enumerate(rows) if (v.attack is not None) == attacker]
         if not mine:
             continue
-        where = [x for x, _ in mine]
+        xs = [x for x, _ in mine]
         colour = _mark(theme, attacker=attacker).get_color()
-        axes.vlines(where, [min(v) for _, v in mine], [max(v) for _, v in mine], color=colour, alpha=0.45, linewidth=2)
+        axes.vlines(xs, [min(v) for _, v in mine], [max(v) for _, v in mine], color=colour, alpha=0.45, linewidth=2)
         size = 7 if len(rows) <= 40 else 3.5
-        axes.plot(where, [fmean(v) for _, v in mine], MARKS[attacker], color=colour, markersize=size)
+        axes.plot(xs, [fmean(v) for _, v in mine], MARKS[attacker], color=colour, markersize=size)
     changes = [x for x in range(1, len(rows)) if rows[x].prototype != rows[x - 1].prototype]
     for x in changes:
         axes.axvline(x - 0.5, color=theme.line, linewidth=1)
@@ -128,13 +128,13 @@ def _scores(axes: Axes, rows: Sequence[Verdict], theme: Theme) -> None:
 
 def partitions(runs: Sequence[RunFacts]) -> list[tuple[str, RunFacts]]:
     """The distinct partitions, each with the names of its runs and one of them."""
-    found: dict[tuple[object, ...], list[RunFacts]] = {}
+    by_partition: dict[tuple[object, ...], list[RunFacts]] = {}
     for run in runs:
         classes = {len(d.labels) for d in run.fleet}
         if len(classes) == 1 and classes != {0}:
             key = tuple((d.device, tuple(d.labels), d.attack) for d in run.fleet)
-            found.setdefault(key, []).append(run)
-    return [(", ".join(run.name for run in same), same[0]) for same in found.values()]
+            by_partition.setdefault(key, []).append(run)
+    return [(", ".join(run.name for run in same), same[0]) for same in by_partition.values()]
 
 
 def draw_partition(run: RunFacts, theme: Theme) -> Figure:

@@ -78,12 +78,12 @@ def grid(
     across = min(count, across)
     down = -(-count // across)
     figure = Figure(figsize=(width, height * down + 0.5), dpi=DPI, layout="constrained", facecolor=theme.ground)
-    found = figure.subplots(down, across, squeeze=False).ravel()
-    for axes in found[count:]:
+    cells = figure.subplots(down, across, squeeze=False).ravel()
+    for axes in cells[count:]:
         axes.remove()
-    for axes in found[:count]:
+    for axes in cells[:count]:
         panel(axes, theme)
-    return figure, list(found[:count])
+    return figure, list(cells[:count])
 
 
 def panel(axes: Axes, theme: Theme) -> None:
@@ -111,13 +111,13 @@ def by_round(axes: Axes, rounds: Sequence[int]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def legend(figure: Figure, found: Mapping[str, Artist], theme: Theme, *, across: int = 5) -> None:
+def legend(figure: Figure, artists: Mapping[str, Artist], theme: Theme, *, across: int = 5) -> None:
     """One legend for all panels, below them; `found` maps labels to lines or patches."""
     figure.legend(
-        list(found.values()),
-        list(found),
+        list(artists.values()),
+        list(artists),
         loc="outside lower center",
-        ncols=min(len(found), across),
+        ncols=min(len(artists), across),
         fontsize=8.5,
         frameon=False,
         labelcolor=theme.ink,

@@ -22,14 +22,14 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
     """A panel per run: accuracy over the bytes that the prototype's devices have sent and received so far."""
     figure, panels = grid(len(runs), theme, height=3.9 if len(runs) == 1 else 3.2)
     names = prototypes_of(runs)
-    found: dict[str, Artist] = {}
+    artists: dict[str, Artist] = {}
     for axes, run in zip(panels, runs, strict=True):
         for prototype in run.prototypes:
             results = [result for _, result in run.results(prototype)]
             moved = accumulate(p.bytes_up + p.bytes_down for p in results)
             points = [(max(b, 1) / 1e6, 100 * p.quality) for b, p in zip(moved, results, strict=True)]
             style = series(names.index(prototype), theme)
-            (found[prototype],) = axes.plot(*zip(*(xy for xy in points if not isnan(xy[1])), strict=True), **style)
+            (artists[prototype],) = axes.plot(*zip(*(xy for xy in points if not isnan(xy[1])), strict=True), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xlabel("MB sent and received so far")
@@ -37,7 +37,7 @@ def draw_bytes(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         axes.set_ylim(0, 100)
         if len(runs) > 1:
             name_panel(axes, run.name, theme)
-    legend(figure, found, theme)
+    legend(figure, artists, theme)
     return figure
 
 
@@ -46,7 +46,7 @@ def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float)
     names = prototypes_of(runs)
     figure, (axes,) = grid(1, theme, height=0.6 + 0.24 * len(names) * max(len(runs), 2))
     beyond = 1 + max(r.round for run in runs for r in run.rounds)
-    found: dict[str, Artist] = {}
+    artists: dict[str, Artist] = {}
     for index, run in enumerate(runs):
         style = {**series(index, theme), "linestyle": "", "markersize": 7}
         for prototype in run.prototypes:
@@ -56,7 +56,7 @@ def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float)
             axes.plot([0, x], [row, row], color=theme.line, linewidth=2, zorder=1)
             hollow = {"markerfacecolor": theme.ground} if first is None else {}
             (mark,) = axes.plot([x], [row], **{**style, **hollow})
-            found.setdefault(short(run.name), mark)
+            artists.setdefault(short(run.name), mark)
             label = "not reached" if first is None else f"round {first.round}"
             axes.annotate(
                 label, (x, row), (9, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey
@@ -69,5 +69,5 @@ def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float)
     axes.set_xlabel(f"first round with {100 * target:g} % accuracy")
     axes.grid(visible=False)
     if len(runs) > 1:
-        legend(figure, found, theme)
+        legend(figure, artists, theme)
     return figure

@@ -69,9 +69,9 @@ def own_models(run: RunFacts) -> Table | None:
     """Accuracies of the honest devices' own models after training; None if they were not scored."""
     rows = []
     for name in run.prototypes:
-        found = [p for _, p in run.scored(name) if p.whole_accuracy is not None]
-        if found:
-            rows.append([name, *(percent(getattr(found[-1], key)) for key in OWN_MODELS)])
+        scored = [p for _, p in run.scored(name) if p.whole_accuracy is not None]
+        if scored:
+            rows.append([name, *(percent(getattr(scored[-1], key)) for key in OWN_MODELS)])
     if not rows:
         return None
     columns = [
@@ -132,8 +132,8 @@ def devices(run: RunFacts) -> Table:
 def warnings(run: RunFacts) -> Table | None:
     """The warnings of a run; None if there are none."""
     rows = [[str(result.round), text] for result in run.rounds for text in result.warnings]
-    if run.fleet and (found := guessing(run.last, [device.labels for device in run.fleet])):
-        rows.append([str(run.last.round), guessing_text(found)])
+    if run.fleet and (low := guessing(run.last, [device.labels for device in run.fleet])):
+        rows.append([str(run.last.round), guessing_text(low)])
     return Table(caption="Warnings", columns=["round", "warning"], rows=rows, text=[1]) if rows else None
 
 

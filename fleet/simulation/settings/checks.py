@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggregator.recipes.catalogue import Recipe, find_recipe
-from core.compute_names import check_device_name
 from core.errors import ConfigError, did_you_mean
 from core.limits import Range
+from core.settings.compute_names import check_device_name
 from fleet.attacks.builtin import check_over_mqtt, parse_attacks, seat
 from fleet.partition import uses_alpha
 from fleet.simulation.config import ENGINES, FLOATS, SCORE_DEVICES, TRANSPORTS, UPDATES, SimulationConfig

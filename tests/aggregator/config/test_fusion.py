@@ -60,7 +60,7 @@ def test_devices_get_what_the_recipe_tells_them_unless_the_user_says_otherwise(t
         tmp_path, 'recipe = "fedavg"'
     ).hyper.extra  # what every device is told: clipping, bounds of its steps
     assert set(plain) == {"clip", "least_steps", "most_steps"}
-    assert loaded(tmp_path, 'recipe = "fedprox"').hyper.extra == {"prox": 0.01, **plain}
+    assert loaded(tmp_path, 'recipe = "fedprox"').hyper.extra == {"prox": 0.003, **plain}
     assert loaded(tmp_path, 'recipe = "fedprox"', train="prox = 0.5").hyper.extra == {"prox": 0.5, **plain}
     assert loaded(tmp_path, 'recipe = "fedprox"', train="prox = 0.0").hyper.extra == plain
 

@@ -2,25 +2,25 @@
 
 import pytest
 
-from aggregator.fusion.options import flag, number, whole
+from aggregator.fusion.options import flag, real, whole
 from core.errors import ConfigError
 from tests.aggregator.fusion.views import points, view_of
 
 
 def test_what_is_not_given_is_the_default() -> None:
     view = view_of(points([1]))
-    assert (number(view, "xi", 2.0, low=0), whole(view, "f", 3, low=0), flag(view, "reference")) == (2.0, 3, False)
+    assert (real(view, "xi", 2.0, low=0), whole(view, "f", 3, low=0), flag(view, "reference")) == (2.0, 3, False)
 
 
 def test_what_is_given_counts() -> None:
     view = view_of(points([1]), xi=1, f=0, reference=True)
-    assert (number(view, "xi", 2.0, low=0), whole(view, "f", 3, low=0), flag(view, "reference")) == (1.0, 0, True)
+    assert (real(view, "xi", 2.0, low=0), whole(view, "f", 3, low=0), flag(view, "reference")) == (1.0, 0, True)
 
 
 @pytest.mark.parametrize("value", [-1, "2", True, float("nan"), None])
 def test_a_number_outside_its_limits_is_refused_by_name(value: object) -> None:
     with pytest.raises(ConfigError, match=r"xi = .* must be a number from 0 to 5"):
-        number(view_of(points([1]), xi=value), "xi", 2.0, low=0, high=5)
+        real(view_of(points([1]), xi=value), "xi", 2.0, low=0, high=5)
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "2", True])

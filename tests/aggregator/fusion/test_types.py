@@ -27,7 +27,7 @@ def test_randomness_depends_on_seed_round_prototype_and_purpose_and_on_nothing_e
     others = [
         drawn(view, "refine"),
         drawn(view, "distill", 1),
-        drawn(replace(view, number=2), "distill"),
+        drawn(replace(view, round_number=2), "distill"),
         drawn(replace(view, server=Server(seed=1)), "distill"),
         drawn(replace(view, spec=replace(view.spec, arch="cnn")), "distill"),
     ]

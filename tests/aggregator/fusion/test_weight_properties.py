@@ -81,7 +81,7 @@ def test_three_rounds_of_coming_and_going_devices_are_weighed(name: str) -> None
     view = view_of(points([1, 0], [1, 0.1]), **options)
     for number, devices in enumerate([["a", "b"], ["b"], ["c", "d", "a"]], 1):
         states = points(*[[1.0, 0.1 * k] for k in range(len(devices))])
-        weights = part(view_of(states, devices=devices, memory=view.memory, number=number, **options))
+        weights = part(view_of(states, devices=devices, memory=view.memory, round_number=number, **options))
         assert any(weights)
 
 
@@ -91,8 +91,8 @@ def test_memory_that_was_written_as_json_goes_on_as_it_was(name: str) -> None:
     kept, reread = Memory(), Memory()
     for number in range(1, 5):
         states = points(*[[1.0, 0.1 * k + 0.01 * number] for k in range(6)], [-30.0, 5.0])
-        weights = part(view_of(states, memory=kept, number=number, **options))
-        assert part(view_of(states, memory=reread, number=number, **options)) == weights
+        weights = part(view_of(states, memory=kept, round_number=number, **options))
+        assert part(view_of(states, memory=reread, round_number=number, **options)) == weights
         reread = Memory(facts=json.loads(json.dumps(reread.facts)))
     assert reread.facts == kept.facts
 

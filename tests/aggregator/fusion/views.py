@@ -23,7 +23,7 @@ def view_of(
     devices: Sequence[str] | None = None,
     previous: Mapping[str, torch.Tensor] | None = None,
     memory: Memory | None = None,
-    number: int = 1,
+    round_number: int = 1,
     spec: PrototypeSpec = SPEC,
     server: Server | None = None,
     **options: Any,
@@ -33,7 +33,7 @@ def view_of(
     examples = examples or [1] * len(states)
     return View(
         spec=spec,
-        number=number,
+        round_number=round_number,
         previous=previous if previous is not None else {n: torch.zeros_like(w) for n, w in states[0].items()},
         updates=[received(d, s, n) for d, s, n in zip(devices, states, examples, strict=True)],
         memory=memory or Memory(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def live() -> Live:
 
 
 def registry(config: FleetConfig, live: Live) -> CollectorRegistry:
-    return fleet_registry(config, live, version="1.2.3", now=lambda: NOW)
+    return fleet_registry(lambda: config, live, version="1.2.3", now=lambda: NOW)
 
 
 def samples(config: FleetConfig, live: Live) -> Samples:
@@ -108,7 +109,17 @@ def test_the_service_tells_of_itself(config: FleetConfig, live: Live) -> None:
 
 def test_devices_are_labels_up_to_a_limit(config: FleetConfig, live: Live) -> None:
     found = samples(config, live)
-    assert value(found, "device_temperature_celsius", device="pi-0") == 51.5
+    assert value(found, "device_temperature_celsius", device="pi-0") == 51.5  # of an older agent, with its training
+    boards = {
+        "pi-0": {"time": NOW, "temperature_c": 61.5, "throttled": True, "memory_mb": 250.0, "battery": 0.5},
+        "pi-1": {"time": NOW - 1e6, "temperature_c": 99.0, "throttled": True},  # long ago
+    }
+    (config.state / "telemetry.json").write_text(json.dumps(boards))
+    found = samples(config, live)
+    told = {"temperature_celsius": 61.5, "throttled": 1.0, "memory_available_bytes": 250e6, "battery_ratio": 0.5}
+    assert {name: value(found, f"device_{name}", device="pi-0") for name in told} == told
+    assert value(found, "devices_throttled") == 1
+    assert not [labels for name, labels in found if "temperature" in name and ("device", "pi-1") in labels]
     assert value(found, "device_memory_bytes", device="pi-0") == 93e6
     assert value(found, "device_train_seconds", device="pi-0") == 4.0
     assert value(found, "device_seen_timestamp_seconds", device="pi-1") == 700.0

@@ -29,7 +29,7 @@ def get(endpoint: Endpoint, path: str, accept: str = "", method: str = "GET") ->
     url = f"http://127.0.0.1:{endpoint.port}{path}"
     request = urllib.request.Request(url, headers={"Accept": accept} if accept else {}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode(), answer.headers["Content-Type"]
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(), error.headers["Content-Type"]

@@ -40,6 +40,25 @@ def test_a_deadline_that_is_past_is_told_as_such() -> None:
     assert told.endswith("x (unknown, not heard of yet); the deadline was 5 s ago")
 
 
+def test_a_device_that_is_slowed_down_is_told_as_such_with_its_later_deadline() -> None:
+    later = {"deadline": NOW + 1200, "devices": ["slow"]}
+    row = {**open_round("slow", "b", deadline=NOW - 5), "later": later}
+    told = waiting_for(facts("collecting", round=row, devices=[device("slow", telemetry={"throttled": True})]), NOW)
+    assert told.startswith("waiting for 2 of 3 devices: slow (online, throttled, last heard of 5 min ago), b (")
+    assert told.endswith("deadline in 20 min")
+    told = waiting_for(facts("collecting", round={**row, "awaited": ["b"]}), NOW)
+    assert told.endswith("the deadline was 5 s ago")  # it is not b's
+
+
+def test_a_device_that_is_left_out_is_not_ready() -> None:
+    devices = [device("a"), device("slow", telemetry={"throttled": True})]
+    known = {"devices": devices, "devices_configured": 2}
+    assert "1 online, 3 needed; slow (online, throttled" in waiting_for(
+        facts("waiting", **known, throttled="leave-out"), NOW
+    )
+    assert waiting_for(facts("waiting", **known, throttled="later"), NOW).endswith("2 online, 3 needed")
+
+
 def test_devices_are_waited_for_before_a_round() -> None:
     devices = [device("a"), device("b", "lost"), device("c", muted_until=NOW + 1), device("d", revoked=True)]
     told = waiting_for(facts("waiting", devices=devices, devices_configured=6), NOW)

@@ -66,7 +66,7 @@ def test_what_devices_learn_from_has_a_name() -> None:
 
 
 def test_fedprox_tells_devices_its_mu() -> None:
-    assert dict(RECIPES["fedprox"].local) == {"prox": 0.01}
+    assert dict(RECIPES["fedprox"].local) == {"prox": 0.003}
 
 
 def test_an_unknown_recipe_gets_a_suggestion_and_the_list() -> None:

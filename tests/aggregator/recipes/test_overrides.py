@@ -51,7 +51,7 @@ def test_personal_models_are_told_to_devices_with_what_is_kept_and_the_teachers_
     usual = {"personal": PERSONAL_MODELS["personal_weight"], "personal_keep": PERSONAL_MODELS["personal_keep"]}
     assert find_recipe("fedavg", {"personal": True}).local == usual
     mine = find_recipe("fedprox", {"personal": True, "personal_weight": 0.25, "personal_keep": 1.0})
-    assert mine.local == {"prox": 0.01, "personal": 0.25, "personal_keep": 1.0}
+    assert mine.local == {"prox": 0.003, "personal": 0.25, "personal_keep": 1.0}
     assert find_recipe("fedavg", {"personal": False}).local == {}
     for name in PERSONAL_MODELS:
         with pytest.raises(ConfigError, match=f"{name} requires personal = true"):

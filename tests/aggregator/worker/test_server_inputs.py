@@ -11,7 +11,7 @@ import pytest
 
 from aggregator.config.fusion import FusionConfig
 from aggregator.fusion.types import Server
-from aggregator.worker.server_inputs import Labelled, bring, load_labelled
+from aggregator.worker.server_inputs import Labelled, load_labelled, make_server
 from core.errors import DataError
 from models.spec import PrototypeSpec, parse_prototype
 
@@ -20,7 +20,7 @@ SPEC = PrototypeSpec(*parse_prototype("mlp:fp32"), (1, 4, 4), 3, 8)
 
 def brought(test: Labelled | None = None, **facts: object) -> Server:
     told: Mapping[str, Any] = {**FusionConfig().to_json(), "device": "cpu", **facts}
-    return bring(told, SPEC, 3, test)
+    return make_server(told, SPEC, 3, test)
 
 
 def labelled(path: Path, count: int) -> str:

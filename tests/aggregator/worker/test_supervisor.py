@@ -54,7 +54,7 @@ class Asking:
         self.news = threading.Event()
         self.worker = WorkerProcess(setup_in(folder, **changes), self.news.set)
 
-    def answer(self, seconds: float = 30) -> dict:
+    def answer(self, seconds: float = 120) -> dict:
         while True:
             answer = self.worker.take()
             if answer is not None:

@@ -54,9 +54,34 @@ def test_a_package_that_works_has_no_fault_and_the_working_directory_is_not_sear
     assert "No module named 'fragile'" in import_fault("fragile")
 
 
-def test_an_import_that_hangs_is_ended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "IMPORT_S", 0.2)
-    assert import_fault(package(path, "import time\ntime.sleep(600)\n")) == "cannot be imported within 0.2 s"
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "STEP_S", 0.1)
+    monkeypatch.setattr(processor, "IDLE_S", 2.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_import_that_hangs_is_ended(path: Path) -> None:
+    found = import_fault(package(path, "import time\ntime.sleep(600)\n"))
+    assert found == "cannot be imported: it has used no processor time for 2 s"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slow_import_is_waited_for_while_it_uses_the_processor_and_what_is_waited_for_is_told_once(
+    path: Path,
+) -> None:
+    """Three seconds of processor time, which a busy machine may take much longer for: more than a hang is given."""
+    slow = "import time\nwhile time.process_time() < 3:\n    pass\n"
+    told: list[str] = []
+    assert import_fault(package(path, slow), told.append) == ""
+    assert told == ["importing fragile, which may take minutes on a slow board"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_import_that_never_ends_is_ended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "LIMIT_S", 1.0)
+    found = import_fault(package(path, "while True:\n    pass\n"))
+    assert found == "cannot be imported: it is not done after 1 s"
 
 
 @pytest.mark.parametrize(("code", "text"), [(1, "ValueError: x"), (-9, "numpy"), (0, ""), (-11, "torch")])

@@ -78,10 +78,10 @@ def test_every_hyper_parameter_of_a_job_reaches_the_training() -> None:
 def test_progress_is_told_once_a_second_and_the_time_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now, told = 100.0, []
     monkeypatch.setattr(inputs.time, "monotonic", lambda: now)
-    should_stop = stopper(102.0, lambda event, **facts: told.append((event, facts)))
+    should_stop = stopper(102.0, lambda event, **facts: told.append((event, facts)), 6)
     stops = []
     for now in (100.0, 100.5, 100.9, 101.0, 101.9, 102.0):  # noqa: B007
         stops.append(should_stop())
     assert stops == [False] * 5 + [True]
-    assert told == [("training", {"step": 0}), ("training", {"step": 3}), ("training", {"step": 5})]
+    assert told == [("training", {"step": step, "total": 6}) for step in (0, 3, 5)]
     assert not stopper(None, lambda *_, **__: None)()

@@ -20,7 +20,7 @@ def watch_of(path: Path, *, refresh_s: float = 0.05, **spec: object) -> SampleWa
 
 
 def polled(watch: SampleWatch) -> Survey:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         found = watch.poll(time.monotonic())
         if found is not None:

@@ -42,7 +42,7 @@ def call(
     server: PredictServer, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
     """Status and JSON of the answer."""
-    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=120)
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()

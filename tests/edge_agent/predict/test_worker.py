@@ -41,7 +41,7 @@ def test_requests_are_answered_in_turn_and_the_model_is_reloaded(tmp_path: Path)
         assert ask(request)["round"] == 4
         assert "not an .npy file" in ask(b"hello")["error"]
         child.stdin.close()
-        assert child.wait(20) == 0
+        assert child.wait(120) == 0
     finally:
         end(child)
 

@@ -20,7 +20,7 @@ from tests.brokers import free_port
 
 def answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=120):
             return True
     except (urllib.error.URLError, ConnectionError):
         return False

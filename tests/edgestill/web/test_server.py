@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import logging
 import signal
 import socket
 import ssl
@@ -16,6 +19,8 @@ import pytest
 
 from aggregator.config.fleet import FleetConfig
 from core.errors import ConfigError
+from core.logs import setup_logging
+from edgestill.web import server
 from edgestill.web.server import WebOptions, serve_web
 from tests.aggregator.running import wait_until
 from tests.brokers import free_port
@@ -55,7 +60,7 @@ def test_the_command_serves_over_tls_and_ends_at_once(config: FleetConfig, tmp_p
         def answers() -> bool:
             assert process.poll() is None, (tmp_path / "log").read_text()
             try:
-                with urllib.request.urlopen(f"https://127.0.0.1:{port}/", context=trusted, timeout=10) as page:
+                with urllib.request.urlopen(f"https://127.0.0.1:{port}/", context=trusted, timeout=120) as page:
                     return b"<h1>Overview</h1>" in page.read()
             except (urllib.error.URLError, ConnectionError):
                 return False
@@ -71,3 +76,19 @@ def test_the_command_serves_over_tls_and_ends_at_once(config: FleetConfig, tmp_p
     log_text = (tmp_path / "log").read_text()
     assert "the page of fleet test-fleet: https://127.0.0.1:" in log_text
     assert "Traceback" not in log_text
+
+
+def test_what_uvicorn_complains_of_is_logged_as_we_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, theirs = logging.getLogger("edgestill"), logging.getLogger("uvicorn")
+    for logger, names in ((root, ("handlers", "level", "propagate")), (theirs, ("handlers", "level", "propagate"))):
+        for name in names:
+            monkeypatch.setattr(logger, name, getattr(logger, name))
+    stream = io.StringIO()
+    setup_logging("json", stream=stream)
+    server._log_as_we_do()
+    logging.getLogger("uvicorn.error").info("started")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    (line,) = stream.getvalue().splitlines()
+    facts = json.loads(line)
+    assert list(facts) == ["time", "level", "logger", "message"]
+    assert (facts["level"], facts["message"]) == ("warning", "Invalid HTTP request received.")

@@ -22,7 +22,7 @@ from transport.link import Link, Received
 pytestmark = [pytest.mark.light, pytest.mark.broker]
 BASE = "edgestill/1/garden"
 LAST = f"{BASE}/all/model/{'0' * 64}/0"
-OWN = ("state", "about", "metrics", "reported", "installing", "predicted", "up")
+OWN = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "predicted", "up")
 
 
 class Fleet:

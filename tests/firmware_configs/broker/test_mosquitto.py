@@ -70,12 +70,16 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
     own = connected(Link(fleet.kit("pi-01"), client_id="pi-01", filters=list(agent_filters("garden", "pi-01"))))
     spied = [f"{BASE}/pi-01/job", f"{BASE}/pi-01/state", f"{BASE}/pi-01/up/#", f"{BASE}/#", f"{BASE}/pi-02/job"]
     curious = connected(Link(fleet.kit("pi-02"), client_id="pi-02", filters=spied))
-    for leaf in ("about", "metrics", "installing", "up"):
+    leaves = ("about", "metrics", "telemetry", "log", "installing", "up")
+    for leaf in leaves:
         assert own.publish(f"{BASE}/pi-01/{leaf}", b"mine")
-    assert [m.payload for m in messages(aggregator, 4)] == [b"mine"] * 4
+    assert [m.payload for m in messages(aggregator, len(leaves))] == [b"mine"] * len(leaves)
     for topic in (
         "pi-01/predict",
         "pi-01/predicted",
+        "pi-01/telemetry",
+        "pi-01/log",
+        "pi-02/ask",
         "pi-02/predict",
         "pi-01/state",
         "pi-01/installing",
@@ -99,8 +103,8 @@ def test_a_device_says_and_hears_what_is_its_own_and_nothing_else(fleet: Fleet) 
         if link is not curious:  # which hears the model by its wildcard, as it may
             assert link.next_event(0.2) is None
         link.stop()
-    assert eventually(lambda: fleet.broker.log.count("Denied PUBLISH from pi-02") >= 11)
-    assert fleet.broker.log.count("Denied PUBLISH from pi-02") == 11
+    assert eventually(lambda: fleet.broker.log.count("Denied PUBLISH from pi-02") >= 14)
+    assert fleet.broker.log.count("Denied PUBLISH from pi-02") == 14
 
 
 def test_a_device_cannot_throw_another_off_by_its_client_id(fleet: Fleet) -> None:

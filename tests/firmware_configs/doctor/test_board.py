@@ -21,6 +21,7 @@ PI = Facts(
     systemd=True,
     clock_synchronized=True,
     temperature_c=50.0,
+    memory_cgroup=True,
     packages=frozenset({"torch", "brevitas", "onnxruntime", "numpy", "paho"}),
     board=board("rpi-4"),
 )
@@ -38,6 +39,7 @@ def test_a_board_is_read_from_its_own_files(tmp_path: Path) -> None:
         "etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
         "sys/class/thermal/thermal_zone0/temp": "48300\n",
         "run/systemd/timesync/synchronized": "",
+        "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -47,12 +49,23 @@ def test_a_board_is_read_from_its_own_files(tmp_path: Path) -> None:
     assert (facts.memory_mb, facts.system, facts.temperature_c) == (8052, "Debian GNU/Linux 12 (bookworm)", 48.3)
     assert facts.systemd
     assert facts.clock_synchronized
+    assert facts.memory_cgroup
     assert "numpy" in facts.packages
 
 
 def test_a_folder_that_tells_nothing_is_no_error(tmp_path: Path) -> None:
     facts = look(tmp_path)
     assert (facts.model, facts.memory_mb, facts.systemd, facts.temperature_c) == ("", 0, False, None)
+    assert not facts.memory_cgroup
+
+
+def test_a_raspberry_pi_without_the_memory_cgroup_is_seen_with_either_version(tmp_path: Path) -> None:
+    cgroups = tmp_path / "sys/fs/cgroup"
+    cgroups.mkdir(parents=True)
+    (cgroups / "cgroup.controllers").write_text("cpuset cpu io pids\n")
+    assert not look(tmp_path).memory_cgroup
+    (cgroups / "memory").mkdir()
+    assert look(tmp_path).memory_cgroup
 
 
 def test_nothing_is_said_against_a_good_board() -> None:
@@ -70,6 +83,8 @@ def test_nothing_is_said_against_a_good_board() -> None:
         ({"packages": PI.packages - {"paho"}}, {"packages": "failure"}),
         ({"packages": PI.packages - {"torch"}, "board": board("rpi-zero-2w")}, {}),
         ({"systemd": False}, {"systemd": "warning"}),
+        ({"memory_cgroup": False}, {"memory limit": "warning"}),
+        ({"memory_cgroup": False, "systemd": False}, {"systemd": "warning"}),
         ({"clock_synchronized": False}, {"clock": "warning"}),
         ({"temperature_c": 82.0}, {"temperature": "warning"}),
     ],

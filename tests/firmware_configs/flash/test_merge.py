@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ConfigError
-from firmware_configs.flash.merge import MARK, merge_cmdline, merge_meta_data, merge_user_data
+from firmware_configs.flash.merge import MARK, limit_memory, merge_cmdline, merge_meta_data, merge_user_data
 
 SCRIPT = "/boot/firmware/edgestill/pi-07-0a1b2c3d/firstrun.sh"
 RUN = f"systemd.run={SCRIPT} systemd.run_success_action=reboot systemd.unit=kernel-command-line.target"
@@ -28,7 +28,19 @@ def parts(data: bytes) -> dict[str | None, Message]:
 
 
 def test_the_script_is_added_to_the_words_of_the_kernel() -> None:
-    assert merge_cmdline(b"root=/dev/sda2 quiet\n", SCRIPT) == f"root=/dev/sda2 quiet {RUN}\n".encode()
+    merged = merge_cmdline(b"root=/dev/sda2 quiet\n", SCRIPT)
+    assert merged == f"root=/dev/sda2 quiet cgroup_enable=memory {RUN}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "words", ["root=x cgroup_enable=memory", "cgroup_enable=cpuset,memory root=x", "cgroup_disable=memory root=x", ""]
+)
+def test_a_line_that_says_whether_memory_is_limited_stays(words: str) -> None:
+    assert limit_memory(f"{words}\n".encode()) == f"{words}\n".encode()
+
+
+def test_another_controller_is_another_thing() -> None:
+    assert limit_memory(b"root=x cgroup_enable=cpuset") == b"root=x cgroup_enable=cpuset cgroup_enable=memory\n"
 
 
 def test_flashing_again_replaces_only_our_own_script() -> None:

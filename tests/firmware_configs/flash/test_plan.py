@@ -39,7 +39,7 @@ def test_a_pi_with_bookworm_runs_the_script_of_the_kit(tmp_path: Path) -> None:
     assert after["edgestill/before/cmdline.txt"] == CMDLINE
 
 
-def test_a_pi_with_cloud_init_gets_its_three_files(tmp_path: Path) -> None:
+def test_a_pi_with_cloud_init_gets_its_files(tmp_path: Path) -> None:
     card = make_folder(tmp_path / "card", TRIXIE)
     plan = flash(make_kit(tmp_path / "kits"), card)
     after = tree(card)
@@ -48,6 +48,8 @@ def test_a_pi_with_cloud_init_gets_its_three_files(tmp_path: Path) -> None:
     assert b"dsmode: local\n" in after["meta-data"]
     assert b"IEEE" in after["network-config"]
     assert after["edgestill/before/user-data"] == TRIXIE["user-data"]
+    assert after["cmdline.txt"] == CMDLINE.rstrip() + b" cgroup_enable=memory\n"
+    assert plan.puts[-1].path == "user-data"
 
 
 def boot(card: Path, folder: str) -> None:
@@ -59,7 +61,7 @@ def test_a_card_of_imagers_runs_the_kit_although_it_has_booted(tmp_path: Path) -
     card, kit = make_folder(tmp_path / "card", IMAGER), make_kit(tmp_path / "kits")
     plan = flash(kit, card)
     after = tree(card)
-    assert after["cmdline.txt"] == CMDLINE.rstrip() + b" ds=nocloud;i=edgestill-pi-07-0001\n"
+    assert after["cmdline.txt"] == CMDLINE.rstrip() + b" ds=nocloud;i=edgestill-pi-07-0001 cgroup_enable=memory\n"
     assert b'instance-id: "edgestill-pi-07-0001"\n' in after["meta-data"]
     assert b"rpios-image" not in after["meta-data"]
     assert after["edgestill/before/cmdline.txt"] == IMAGER["cmdline.txt"]

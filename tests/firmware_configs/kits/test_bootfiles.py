@@ -131,7 +131,13 @@ def after_failures(unit: str) -> list[str]:
     return re.findall(r"^ExecStopPost=-/bin/sh -c '((?:.|\\\n)*?)'$", unit, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("result", "kept"), [("exit-code", True), ("success", False)])
+def ended(result: str) -> dict[str, str]:
+    """What systemd tells those commands."""
+    name, _, status = result.partition("/")
+    return {"SERVICE_RESULT": name, "EXIT_STATUS": status}
+
+
+@pytest.mark.parametrize(("result", "kept"), [("exit-code/1", True), ("signal/KILL", True), ("success/0", False)])
 def test_a_failed_installation_leaves_its_reason_and_a_good_one_removes_it(
     result: str, kept: bool, tmp_path: Path
 ) -> None:
@@ -142,14 +148,15 @@ def test_a_failed_installation_leaves_its_reason_and_a_good_one_removes_it(
     error.write_text("of the attempt before")
     (tmp_path / "journalctl").write_text("#!/bin/sh\necho edgestill: no Python 3.10 or newer\n")
     (tmp_path / "journalctl").chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SERVICE_RESULT": result}
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **ended(result)}
     subprocess.run(["/bin/sh", "-c", command.replace("$$", "$").replace(JETSON_ERROR, str(error))], env=env, check=True)
     assert error.exists() == kept
     assert not kept or error.read_text().endswith("\nedgestill: no Python 3.10 or newer\n")
 
 
 @pytest.mark.parametrize(
-    ("result", "agent", "told"), [("exit-code", 3, True), ("exit-code", 0, False), ("success", 3, False)]
+    ("result", "agent", "told"),
+    [("exit-code/1", 3, True), ("exit-code/1", 0, False), ("success/0", 3, False), ("signal/TERM", 3, False)],
 )
 def test_a_failed_installation_is_told_to_the_fleet_unless_an_agent_is_connected(
     result: str, agent: int, told: bool, tmp_path: Path
@@ -163,7 +170,7 @@ def test_a_failed_installation_is_told_to_the_fleet_unless_an_agent_is_connected
     for name, text in commands.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SERVICE_RESULT": result}
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **ended(result)}
     subprocess.run(["/bin/sh", "-c", command.replace("$$", "$")], env=env, check=True)
     assert (tmp_path / "told").exists() == told
     if told:
@@ -171,6 +178,15 @@ def test_a_failed_installation_is_told_to_the_fleet_unless_an_agent_is_connected
         script, asked, log = (tmp_path / "told").read_text().splitlines()
         assert script == f"-I {KIT}/report_failure.py"
         assert (asked, log) == (f"-u {FIRSTBOOT} -n 20 -o cat", "edgestill: no room")
+
+
+def test_a_board_that_is_shut_down_while_it_is_installed_keeps_the_reason_of_an_earlier_failure(tmp_path: Path) -> None:
+    command, _ = after_failures(files("jetson")[FIRSTBOOT])
+    error = tmp_path / "last-error.txt"
+    error.write_text("of the attempt before")
+    env = {**os.environ, **ended("signal/TERM")}
+    subprocess.run(["/bin/sh", "-c", command.replace("$$", "$").replace(JETSON_ERROR, str(error))], env=env, check=True)
+    assert error.read_text() == "of the attempt before"
 
 
 def test_on_a_pi_the_reason_is_on_the_boot_partition() -> None:

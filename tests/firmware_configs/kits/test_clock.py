@@ -21,12 +21,23 @@ case "$*" in
 esac
 """
 
+#: Knows two active timers, and writes down what it is told to do.
+SYSTEMCTL = """#!/bin/sh
+case "$*" in
+    *is-active*apt-daily.timer | *is-active*fstrim.timer) exit 0 ;;
+    *is-active*) exit 3 ;;
+    *) echo "$@" >> {top}/systemctl ;;
+esac
+"""
+
 
 def run(top: Path, *, then: str = "", now: int = 0, fails: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
     """Run it as on a board whose file system is below `top` at the time `now`, then the commands `then`."""
     (top / "bin").mkdir(exist_ok=True)
     (top / "bin/date").write_text(DATE.format(now=now, top=top, fails=fails))
-    (top / "bin/date").chmod(0o755)
+    (top / "bin/systemctl").write_text(SYSTEMCTL.format(top=top))
+    for name in ("date", "systemctl"):
+        (top / f"bin/{name}").chmod(0o755)
     (top / "kit.json").write_text(json.dumps({"device": "pi-07", "created": MADE}, indent=2))
     script = HEAD + SET_CLOCK.replace("/var/lib/systemd", f"{top}/var/lib/systemd") + then
     env = {**os.environ, "PATH": f"{top}/bin:{os.environ['PATH']}", **env}
@@ -72,3 +83,25 @@ def test_an_installation_continues_if_the_clock_cannot_be_set(tmp_path: Path) ->
     assert done.returncode == 0
     text = f"edgestill: the clock is earlier than {MADE}, when this kit was made, and cannot be set"
     assert done.stdout.splitlines() == [text, "on"]
+
+
+@pytest.mark.parametrize("fails", [0, 1], ids=["set", "not set"])
+def test_timers_that_would_all_be_late_with_the_new_clock_begin_anew(tmp_path: Path, fails: int) -> None:
+    """apt's daily jobs are not started beside the installation; a timer that is not active stays as it is."""
+    stamps = [tmp_path / f"var/lib/systemd/timers/stamp-{name}.timer" for name in ("apt-daily", "fstrim", "off")]
+    stamps[0].parent.mkdir(parents=True)
+    for stamp in stamps:
+        stamp.touch()
+        os.utime(stamp, (0, 0))
+    assert run(tmp_path, fails=fails).returncode == 0
+    assert (tmp_path / "systemctl").read_text() == (
+        "stop apt-daily.timer fstrim.timer\nstart apt-daily.timer fstrim.timer\n"
+    )
+    assert [stamp.stat().st_mtime > 0 for stamp in stamps] == [not fails, not fails, False]
+
+
+def test_a_board_without_persistent_timers_has_none_stopped(tmp_path: Path) -> None:
+    (tmp_path / "var/lib/systemd/timers").mkdir(parents=True)
+    assert run(tmp_path).returncode == 0
+    assert (tmp_path / "set").exists()
+    assert not (tmp_path / "systemctl").exists()

@@ -1,12 +1,13 @@
 """A board's wheels: its lock, edgestill's own, the user's and torch from where it is told."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError
 from firmware_configs.kits import wheel_set
-from firmware_configs.kits.lock import parse_lock, shipped_lock
+from firmware_configs.kits.lock import Locked, parse_lock, shipped_lock
 from firmware_configs.kits.own_wheel import own_wheel
 from firmware_configs.kits.resolve import Target
 from firmware_configs.kits.torch_source import TorchSource
@@ -42,7 +43,20 @@ def test_a_lock_of_a_kit_is_that_of_the_board_with_edgestill_itself(tmp_path: Pa
     assert [(name, entry.bytes, entry.os) for name, entry in entries.items()] == [
         (own.file, len(own.data), ("bookworm", "generic"))
     ]
-    assert made.unpacked > len(own.data)
+    assert made.installed > len(own.data)
+
+
+def test_the_disk_that_wheels_take_is_counted_in_blocks_with_folders_and_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two folders, of which one has the other; 1 byte, 5000 bytes of source, half of which may be compiled."""
+    with zipfile.ZipFile(tmp_path / "x-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("x/data/one", b"1")
+        archive.writestr("x/code.py", b"#" * 5000)
+    wheels = sets(tmp_path)
+    monkeypatch.setattr(wheels.store, "path", lambda file, sha256: tmp_path / file)
+    found = Locked(name="x", version="1", file="x-1-py3-none-any.whl", sha256="0" * 64)
+    assert wheels._installed([found]) == 4096 + 8192 + 3 * 4096 + 2500  # site-packages, x, x/data
 
 
 def test_torch_of_a_jetson_comes_from_the_folder_that_was_named_and_goes_with_the_kit(tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ TOPIC = "edgestill/1/garden/pi-01/installing"
             "ERROR: of an earlier attempt\nedgestill: fetching\nuseradd: cannot lock /etc/passwd\n",
             "useradd: cannot lock /etc/passwd",
         ),
+        (
+            f"edgestill: {SMALL}\nedgestill: told 10.0.0.2: {SMALL}\nStarting edgestill-firstboot.service - Install\n"
+            "edgestill: the fleet could not be told: no route\nedgestill: this board has no keys yet, so it is not\n",
+            SMALL,
+        ),
         ("Starting edgestill-firstboot.service - Install\n\n", "no reason in the log"),
         ("", "no reason in the log"),
         ("edgestill: \x1b[31mred\x1b[0m\ta  b", "?[31mred?[0m a b"),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.light
 @pytest.fixture(autouse=True)
 def packages_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing torch takes seconds, and is tested elsewhere."""
-    monkeypatch.setattr("firmware_configs.doctor.board.import_fault", lambda name: "")
+    monkeypatch.setattr("firmware_configs.doctor.board.import_fault", lambda name, waiting: "")
 
 
 def board_at(root: Path, model: str, memory_kb: int) -> Path:

@@ -20,7 +20,7 @@ def test_a_kit_is_written_remembered_and_read_back(tmp_path: Path) -> None:
     kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", TRIXIE)
     done = flash_kit(kit, card, FlashOptions())
     assert (done.plan.device, done.plan.family, done.written) == ("pi-07", "cloud-init", True)
-    assert done.overwritten == {"network-config", "meta-data", "user-data"}
+    assert done.overwritten == {"network-config", "meta-data", "cmdline.txt", "user-data"}
     assert read_flashed(tmp_path / "kits")["pi-07"].target == str(card)
     content = read_card(card)
     assert content.family == "cloud-init"

@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import ConfigError, DataError
 from fleet.data import DATASETS, load
+from fleet.data.download.sources import SOURCES
 from fleet.data.names import CIFAR100
-from fleet.data.sources import SOURCES
 from tests.data_here import needs
 
 

@@ -29,4 +29,4 @@ def published(of: Bench) -> Artifact:
 
 def news(of: Bench, number: int = 1, **other: object) -> News:
     """A round that starts from that model."""
-    return News(number=number, published={NAME: published(of)}, **other)
+    return News(round_number=number, published={NAME: published(of)}, **other)

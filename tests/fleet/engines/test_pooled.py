@@ -18,7 +18,7 @@ from fleet.simulation.round_message import Artifact, News
 from models.compute_device import CPU
 
 BENCH: Any = SimpleNamespace(devices=[SimpleNamespace(id=f"sim-{n}") for n in range(20)], batches=5, device=CPU)
-NEWS = News(number=1, published={"mlp:fp32": Artifact(b"model")})
+NEWS = News(round_number=1, published={"mlp:fp32": Artifact(b"model")})
 
 
 class Pretending:
@@ -120,7 +120,7 @@ def test_a_device_over_which_three_workers_die_is_named() -> None:
 def test_a_worker_is_sent_only_the_artifacts_that_it_has_not() -> None:
     pool = Pool(1)
     pool.open(NEWS)
-    pool.open(News(number=2, published={"mlp:fp32": Artifact(b"model"), "cnn:w1": Artifact(b"other")}))
+    pool.open(News(round_number=2, published={"mlp:fp32": Artifact(b"model"), "cnn:w1": Artifact(b"other")}))
     holds = [(facts, list(blobs)) for kind, facts, blobs in pool.links[0].told if kind == "hold"]
     assert holds[0][1] == [b"model"]
     assert holds[1][1] == [b"other"]

@@ -38,7 +38,7 @@ class Told:
     def open(self, update: str = "state") -> None:
         state = published(self.bench)
         self.tell("hold", {"keep": [state.digest], "new": [state.digest]}, (state.data,))
-        facts = {"number": 1, "published": {NAME: state.digest}, "update": update, "extra": {}}
+        facts = {"round_number": 1, "published": {NAME: state.digest}, "update": update, "extra": {}}
         self.tell("round", {**facts, "side_artifact": None})
 
 

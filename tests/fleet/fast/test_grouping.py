@@ -21,7 +21,7 @@ MLPS = replace(CONFIG, prototypes=("mlp:fp32", "mlp:w1"), devices=8)
 
 def sizes(simulation: Simulation, *, at_most: int = 0, workers: int = 1, **news: object) -> list[int]:
     group = simulation.groups[0]
-    told = News(number=1, published={}, **news)
+    told = News(round_number=1, published={}, **news)
     return [len(b) for b in together.in_batches(group.devices, group.model, told, at_most=at_most, workers=workers)]
 
 
@@ -31,7 +31,7 @@ def test_perceptrons_train_together_as_many_as_pay_and_every_worker_has_some() -
         assert sizes(simulation, workers=4) == [5] * 4
         assert sizes(simulation, at_most=3) == [2, 3, 3, 3, 3, 3, 3]
         assert sizes(simulation, at_most=1) == [1] * 20
-        news = News(number=1, published={})
+        news = News(round_number=1, published={})
         assert together.in_batches([], simulation.groups[0].model, news, at_most=0, workers=2) == []
 
 

@@ -73,14 +73,14 @@ def test_mini_batches_are_those_of_the_hook() -> None:
     with Simulation(CNN, toy(), hooks=Hooks(batches=first_rows)) as simulation:
         device = simulation.devices[0]
         published = simulation._published(simulation.groups[0])
-        news = News(number=1, published={"cnn:fp32": Artifact(published)})
+        news = News(round_number=1, published={"cnn:fp32": Artifact(published)})
         tensors, loss, _ = device._trained(simulation.groups[0].model, news, {}, device=torch.device("cpu"))
         expected, trained = local_update(
             simulation.groups[0].model,
             published,
             device.x,
             device.y,
-            device.how(news),
+            device.training_of(news),
             floats="fp32",
             generator=device.rng(news),
             order=first_rows(device, 1),
@@ -156,7 +156,7 @@ def test_the_side_artifact_is_published_as_the_hook_gives_it() -> None:
 def test_devices_that_train_otherwise_are_not_stacked(hooks: Hooks) -> None:
     def sizes(hooks: Hooks) -> set[int]:
         with Simulation(MLP, toy(), hooks=hooks) as simulation:
-            group, news = simulation.groups[0], News(number=1, published={})
+            group, news = simulation.groups[0], News(round_number=1, published={})
             return {len(b) for b in in_batches(group.devices, group.model, news, at_most=0, workers=1)}
 
     assert sizes(NO_HOOKS) == sizes(Hooks(label_counts=lambda d, n: [1, 1, 1])) == {4}

@@ -62,7 +62,7 @@ def test_devices_with_a_loss_of_their_own_are_not_stacked() -> None:
     sizes = []
     for hooks in (Hooks(), Hooks(loss=F.cross_entropy)):
         with Simulation(CONFIG, toy(), hooks=hooks) as simulation:
-            (group,), news = simulation.groups, News(number=1, published={"mlp:fp32": Artifact(b"")})
+            (group,), news = simulation.groups, News(round_number=1, published={"mlp:fp32": Artifact(b"")})
             made = in_batches(simulation.devices, group.model, news, at_most=0, workers=1)
             sizes.append([len(batch) for batch in made])
     assert sizes == [[4], [1, 1, 1, 1]]

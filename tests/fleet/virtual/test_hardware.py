@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from firmware_configs.boards import boards
-from fleet.virtual.hardware import Hardware, Trip, Usage, find_board, known_hardware, parse_boards, usage, waiting
+from firmware_configs.boards import FOLDER, boards
+from firmware_configs.boards.hardware import Hardware
+from fleet.virtual.hardware import Trip, Usage, find_board, known_hardware, parse_boards, usage, waiting
 
-PI = Hardware(board="pi", start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
+PI = Hardware(start_s=1, gflops=2, up_mbps=8, down_mbps=16, train_watts=5, radio_watts=3, idle_watts=1)
 
 
 def test_a_round_costs_its_transfers_and_its_training() -> None:
@@ -25,7 +26,7 @@ def test_a_round_costs_its_transfers_and_its_training() -> None:
 def test_every_board_profile_has_its_hardware() -> None:
     known = known_hardware()
     assert known.keys() == boards().keys()
-    assert all(known[name].board == name for name in known)
+    assert all(known[name] == board.hardware for name, board in boards().items())
     assert known["rpi-zero-2w"].gflops < known["rpi-4"].gflops < known["jetson-orin-nano"].gflops
 
 
@@ -35,7 +36,7 @@ def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
     path.write_text(f"[rpi4]\n{table}")
     known = known_hardware(path)
     assert known["rpi-4"] == Hardware(
-        board="rpi-4", start_s=5, gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
+        start_s=5, gflops=9.5, up_mbps=1, down_mbps=2, train_watts=7, radio_watts=3, idle_watts=2
     )
     assert known["rpi-5"] == known_hardware()["rpi-5"]
     path.write_text(f"[my-board]\n{table}")
@@ -48,6 +49,18 @@ def test_a_file_of_ones_own_goes_before(tmp_path: Path) -> None:
     path.write_text("[rpi4]\ngflop = 1\n")
     with pytest.raises(ConfigError, match=r"mine.toml \[rpi4\].*gflop"):
         known_hardware(path)
+
+
+def test_profiles_of_ones_own_bring_their_figures(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a folder without board profiles"):
+        known_hardware(tmp_path)
+    text = (FOLDER / "rpi-4.toml").read_text()
+    (tmp_path / "rock-5.toml").write_text(text.replace("gflops = 8.0", "gflops = 30.5"))
+    (tmp_path / "unmeasured.toml").write_text(text.partition("[hardware]")[0])
+    known = known_hardware(tmp_path)
+    assert known["rock-5"].gflops == 30.5
+    assert known.keys() == {*known_hardware(), "rock-5"}
+    assert parse_boards("rock5:2,rpi4", known) == ("rock-5", "rock-5", "rpi-4")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,7 @@ def test_fleets_are_counted_by_board() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rpi:2", "no board 'rpi'; did you mean rpi-zero-2w or rpi-3b-plus or rpi-4 or rpi-5"),
+        ("rpi:2", "no board 'rpi'; did you mean rpi-3b-plus or rpi-4 or rpi-5 or rpi-zero-2w"),
         ("toaster:2", "no board 'toaster'"),
         ("rpi4:0", "BOARD:COUNT"),
         ("rpi4:x", "BOARD:COUNT"),

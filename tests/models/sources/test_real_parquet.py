@@ -121,7 +121,7 @@ def test_missing_values_and_columns_that_are_no_numbers_are_named(tmp_path: Path
     times = {"t": np.array(["2026-01-01", "2026-01-02"], "datetime64[ms]"), "x": [1.0, 2.0], "deep": [[1], [2]]}
     path = write(tmp_path / "a.parquet", times)
     assert windows(path).rejected["a.parquet, row 2"] == (
-        "'t' is no finite number, or is missing; if it is no channel, name the channels in [data] columns"
+        "'t' is no finite number, or is missing; if it is not a channel, name the channels in [data] columns"
     )
     assert shown(windows(path, columns=("x",))) == [(None, [1.0]), (None, [2.0])]
     assert "no column 'z' among t, x, deep" in windows(path, columns=("z",)).rejected["a.parquet"]

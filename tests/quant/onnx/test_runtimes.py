@@ -17,7 +17,7 @@ import torch
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
-from quant.onnx.nbits import to_nbits
+from quant.onnx.integers.nbits import to_nbits
 from quant.onnx.raw import raw_graph
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.targets import Target, target_of_runtime

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from core.errors import ModelError
-from quant.onnx.lowbit import STORAGES
+from quant.onnx.integers.lowbit import STORAGES
 from quant.onnx.slots import Slot, dequantize_nodes, find_slots, packed_initializers
 from tests.quant.onnx.graphs import WEIGHT, linear, model_of
 from wire.tensors import Packed

@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import ConfigError
-from quant.onnx.lowbit import STORAGES
+from quant.onnx.integers.lowbit import STORAGES
 from quant.onnx.targets import MIN_OPSET, Target, target_of_opset, target_of_runtime
 from quant.onnx.weights import EXPORT_OPSET
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from core.errors import ModelError
 from quant.onnx.graph_check import parse_graph
-from quant.onnx.lowbit import default_low_bits
+from quant.onnx.integers.lowbit import default_low_bits
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.weights import compact_weights, convert_low_bits, patch_weights, read_weights
 from tests.quant.onnx.graphs import BIAS, WEIGHT, linear

@@ -12,16 +12,16 @@ from onnx import TensorProto
 from safetensors.torch import save_file
 
 from models.build import build
-from models.distilbert import DistilBert
-from models.distilbert_files import DistilBertConfig
 from models.spec import PrototypeSpec
 from models.split import Prototype
+from models.text.distilbert import DistilBert
+from models.text.distilbert_files import DistilBertConfig
 from models.zoo import ZOO
 from quant.layers import FloatLayers, effective_weight, is_quantized
 from quant.onnx.export import export_onnx
 from quant.onnx.freeze import packed_weights
 from quant.onnx.graph_check import parse_graph
-from quant.onnx.lowbit import default_low_bits
+from quant.onnx.integers.lowbit import default_low_bits
 from quant.onnx.session import max_difference, open_session, run_graph
 from quant.onnx.weights import patch_weights, read_weights
 from quant.precision import PRECISIONS, Precision, parse_precision

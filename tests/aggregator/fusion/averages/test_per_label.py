@@ -29,7 +29,7 @@ def update(device: str, value: float, counts: tuple[int, ...]) -> Received:
 UPDATES = [update("a", 1.0, (3, 0, 0)), update("b", 2.0, (1, 5, 0))]
 VIEW = View(
     spec=SPEC,
-    number=1,
+    round_number=1,
     previous=UPDATES[0].state(),
     updates=UPDATES,
     memory=Memory(),

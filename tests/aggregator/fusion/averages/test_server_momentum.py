@@ -21,7 +21,7 @@ def test_velocity_builds_up() -> None:
 def test_the_part_keeps_its_velocity_by_prototype() -> None:
     memory = Memory()
     for number, (before, average, after) in enumerate([(10.0, 8.0, 8.0), (8.0, 7.0, 6.0)], 1):
-        view = view_of(points([0]), previous={"w": torch.tensor([before])}, memory=memory, number=number)
+        view = view_of(points([0]), previous={"w": torch.tensor([before])}, memory=memory, round_number=number)
         assert server_momentum(view, {"w": torch.tensor([average])}, 0.5)["w"].item() == after
     assert list(memory.tensors) == ["momentum/mlp:fp32/w"]
     assert memory.facts == {}

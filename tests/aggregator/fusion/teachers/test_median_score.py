@@ -21,7 +21,7 @@ def view(examples: dict[str, int], ensemble: Ensemble | None) -> View:
     updates = [Received(device=name, num_examples=n, state=dict) for name, n in examples.items()]
     return View(
         spec=SPEC,
-        number=1,
+        round_number=1,
         previous={},
         updates=updates,
         memory=Memory(),

@@ -100,20 +100,20 @@ def test_weights_of_the_reference_are_alpha_over_beta_after_the_round() -> None:
 def test_after_six_bad_rounds_a_device_is_blocked_for_good() -> None:
     memory = Memory()
     for number in range(1, 7):
-        view = view_of(points(*[EAST] * 5, NORTH), memory=memory, number=number)
+        view = view_of(points(*[EAST] * 5, NORTH), memory=memory, round_number=number)
         assert blocked(view) == [None] * 6
         assert afa(view)[5] == 0
     assert memory.facts["afa/mlp:fp32/blocked"] == {"d05": 6}
-    reformed = view_of(points(*[EAST] * 6), memory=memory, number=7)
+    reformed = view_of(points(*[EAST] * 6), memory=memory, round_number=7)
     assert blocked(reformed) == [None] * 5 + ["blocked by afa since round 6"]
     assert afa(reformed)[5] == 0
     assert memory.facts["afa/mlp:fp32/trust"]["d05"] == [3, 9]  # no longer judged
-    assert afa(view_of(points(EAST), devices=["d05"], memory=memory, number=8)) == [0]
+    assert afa(view_of(points(EAST), devices=["d05"], memory=memory, round_number=8)) == [0]
 
 
 def test_a_round_leaves_the_memory_of_the_round_before_alone() -> None:
     memory = Memory()
     afa(view_of(points(EAST), memory=memory))
     before = memory.facts["afa/mlp:fp32/trust"]
-    afa(view_of(points(EAST), memory=memory, number=2))
+    afa(view_of(points(EAST), memory=memory, round_number=2))
     assert before == {"d00": [4, 3]}

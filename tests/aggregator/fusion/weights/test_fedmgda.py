@@ -28,21 +28,21 @@ def test_weights_do_not_depend_on_the_scale_of_the_network() -> None:
 
 def test_an_outlier_is_blocked_for_good() -> None:
     memory = Memory()
-    first = view_of(points(*[[1.0]] * 5, [400.0]), memory=memory, number=4)
+    first = view_of(points(*[[1.0]] * 5, [400.0]), memory=memory, round_number=4)
     assert fedmgda(first) == pytest.approx([1] * 5 + [0])
     assert memory.facts["fedmgda/mlp:fp32/blocked"] == {"d05": 4}
-    second = view_of(points(*[[1.0]] * 6), memory=memory, number=5)
+    second = view_of(points(*[[1.0]] * 6), memory=memory, round_number=5)
     assert blocked(second) == [None] * 5 + ["blocked by fedmgda since round 4"]
     assert fedmgda(second) == pytest.approx([1] * 5 + [0])
     # one was blocked in round 4: 0.1 * 0.9, 1.5 * 1.05
     assert memory.facts[PACE] == pytest.approx({"lr": 0.09, "multiplier": 1.575, "error": 1.0, "newly": 0})
-    assert fedmgda(view_of(points([1]), devices=["d05"], memory=memory, number=6)) == [0]
+    assert fedmgda(view_of(points([1]), devices=["d05"], memory=memory, round_number=6)) == [0]
 
 
 def test_lambda_is_remembered_and_a_newcomer_starts_at_the_mean() -> None:
     memory = Memory()
     fedmgda(view_of(points([1], [-2], [3]), memory=memory))
-    weights = fedmgda(view_of(points([2], [2]), devices=["d02", "new"], memory=memory, number=2))
+    weights = fedmgda(view_of(points([2], [2]), devices=["d02", "new"], memory=memory, round_number=2))
     old, new = 0.85 / 0.9 - 0.1, 1 - 0.1  # the largest lambda of those that answered is the newcomer's 1
     assert weights == pytest.approx([old / ((old + new) / 2), new / ((old + new) / 2)])
     assert memory.facts["fedmgda/mlp:fp32/lambda"]["d00"] == pytest.approx(0.95 / 0.9)  # absent: as it was
@@ -59,7 +59,7 @@ def test_the_error_of_the_published_model_sets_the_pace(good: bool, lr: float) -
     server = Server(validation=(x, y if good else 1 - y))
     memory = Memory()
     for number in (1, 2):
-        fedmgda(view_of([state, state], spec=spec, previous=state, memory=memory, number=number, server=server))
+        fedmgda(view_of([state, state], spec=spec, previous=state, memory=memory, round_number=number, server=server))
     assert memory.facts["fedmgda/mlp:fp32/pace"]["lr"] == pytest.approx(lr)
 
 

@@ -44,7 +44,7 @@ def test_where_nobody_is_ever_the_median_all_are_trusted() -> None:
 def test_weights_are_trust_times_examples() -> None:
     view = View(
         spec=SPEC,
-        number=1,
+        round_number=1,
         previous={},
         updates=[update("a", 1.0, 4), update("b", 1.0, 6), update("c", 1.0, 8)],
         memory=Memory(),

@@ -38,7 +38,7 @@ def test_a_kit_is_written_and_shown_without_its_secrets(tmp_path: Path, capsys: 
     kit, card = make_kit(tmp_path / "kits"), make_folder(tmp_path / "card", TRIXIE)
     code, out, err = run(capsys, kit, "--to", card)
     assert (code, err) == (0, "")
-    assert "(cloud-init) holds the kit of pi-07: 13 files written and read back" in out
+    assert "(cloud-init) holds the kit of pi-07: 15 files written and read back" in out
     code, shown, _ = run(capsys, "--read", card)
     assert code == 0
     assert "pi-07 of garden, rpi-4, made 2026-11-16T10:00:00Z: whole, installed at the next boot" in shown

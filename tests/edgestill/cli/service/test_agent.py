@@ -129,7 +129,7 @@ def test_predict_serves_until_sigterm(tmp_path: Path) -> None:
             client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
             assert b'"status": "ok"' in b"".join(iter(lambda: client.recv(4096), b""))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()

@@ -20,7 +20,7 @@ from core.errors import ConfigError, DataError
 from edgestill.cli import output
 from edgestill.cli.main import main
 from edgestill.cli.simulation.data import app
-from fleet.data.sources import SOURCES, RemoteFile
+from fleet.data.download.sources import SOURCES, RemoteFile
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -149,7 +149,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     (folder / "SST-2.zip").write_bytes(b"stand-in")
     digest = f"md5:{hashlib.md5(b'stand-in', usedforsecurity=False).hexdigest()}"
     file = RemoteFile("SST-2.zip", digest, ("http://mirror.invalid/",))
-    monkeypatch.setattr("fleet.data.fetch.SOURCES", {**SOURCES, "sst2": (file,)})
+    monkeypatch.setattr("fleet.data.download.fetch.SOURCES", {**SOURCES, "sst2": (file,)})
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

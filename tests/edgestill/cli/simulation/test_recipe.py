@@ -43,7 +43,7 @@ def test_show_has_the_composition_the_needs_and_the_paper(capsys: pytest.Capture
     assert "unlabeled samples: no" in out
     _, out, _ = run(capsys, "recipe", "show", "fedprox", "--json")
     facts = json.loads(out)
-    assert (facts["local"], facts["distill"]) == ({"prox": 0.01}, None)
+    assert (facts["local"], facts["distill"]) == ({"prox": 0.003}, None)
 
 
 def test_an_unknown_recipe_or_field_is_one_line(capsys: pytest.CaptureFixture) -> None:
@@ -69,7 +69,7 @@ def test_simulate_takes_recipe_overrides_source_and_attack(capsys: pytest.Captur
 
 
 def test_fedprox_reaches_the_devices_unless_told_otherwise(capsys: pytest.CaptureFixture) -> None:
-    for flags, prox in ((["--recipe", "fedprox"], 0.01), (["--recipe", "fedprox", "--prox", "0"], 0.0), ([], 0.0)):
+    for flags, prox in ((["--recipe", "fedprox"], 0.003), (["--recipe", "fedprox", "--prox", "0"], 0.0), ([], 0.0)):
         _, out, _ = run(capsys, "simulate", *TINY, *flags, "--json")
         assert json.loads(out)["config"]["training"]["prox"] == prox
 

@@ -36,5 +36,6 @@ def test_a_round_asks_as_many_users_as_are_active_and_further_fields_win() -> No
 
 def test_label_logits_are_those_of_all_samples_in_the_authors_code_alone() -> None:
     for recipe in ("feddistill", "feddistill+"):
+        assert {plan_of(recipe, 0.1, f).config.fusion["label_logits_weight"] for f in ("reference", "paper")} == {1.0}
         assert plan_of(recipe, 0.1, "reference").config.fusion["label_logits"] == "all"
         assert "label_logits" not in plan_of(recipe, 0.1, "paper").config.fusion

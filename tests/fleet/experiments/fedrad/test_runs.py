@@ -125,7 +125,7 @@ def test_rounds_that_are_not_scored_have_no_error(digits: Dataset) -> None:
 
 def test_the_first_round_has_steps_of_its_own(digits: Dataset) -> None:
     fleet = fleet_of(digits, "fedavg", attack="", plan=replace(SMALL, first_steps=3, rounds=3, last_lr=0.025))
-    news = [News(number=number, published={}, extra=fleet.recipe.local) for number in (1, 2, 3)]
-    how = [fleet.devices[0].how(one) for one in news]
-    assert [(one.steps, one.epochs) for one in how] == [(3, None), (None, 1), (None, 1)]
-    assert [one.lr for one in how] == pytest.approx([0.1, 0.05, 0.025])
+    news = [News(round_number=number, published={}, extra=fleet.recipe.local) for number in (1, 2, 3)]
+    by_round = [fleet.devices[0].training_of(one) for one in news]
+    assert [(one.steps, one.epochs) for one in by_round] == [(3, None), (None, 1), (None, 1)]
+    assert [one.lr for one in by_round] == pytest.approx([0.1, 0.05, 0.025])

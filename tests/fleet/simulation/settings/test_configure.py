@@ -32,7 +32,7 @@ def test_settings_reach_the_configuration() -> None:
         }
     )
     assert (config.training.steps, config.training.epochs, config.training.lr) == (5, None, 0.5)
-    assert config.training.prox == 0.01, "what the recipe says"
+    assert config.training.prox == 0.003, "what the recipe says"
     assert (config.prototypes, config.options) == (("cnn:w1", "mlp:fp32"), {"min_size": 0, "equal": False})
     assert (config.fusion, config.source_classes, len(config.attackers)) == ({"weigh": "uniform"}, (0, 2), 2)
     assert config.batch_devices == 1

@@ -1,0 +1,223 @@
+"""The values of the views of a running fleet, from the journal and the files of the service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from aggregator.config.fleet import FleetConfig
+from aggregator.downlink.device_settings import settings_facts
+from aggregator.downlink.log_requests import read_tail
+from aggregator.monitoring.telemetry import read_telemetry
+from aggregator.status import device_facts, fleet_status
+from aggregator.storage.journal import Journal
+from aggregator.storage.models import model_facts
+from aggregator.storage.rows import DeviceRow
+from edge_agent.remote_settings.allowed import SETTABLE
+from edgestill.web.views.live_round import live_round
+
+__all__ = ["COLUMNS", "PAGE", "chart_data", "device", "devices", "enrolments", "models", "overview"]
+
+PAGE = 100  # devices of one page
+ROUNDS = 500  # of a chart
+RECENT = 50  # rounds of a device's history
+COLUMNS: Mapping[str, str] = {
+    "id": "device",
+    "state": "state",
+    "prototype": "prototype",
+    "board": "board",
+    "seen": "last heard of",
+    "temperature_c": "°C",
+    "load": "load",
+    "memory_mb": "free MB",
+    "accepted": "accepted",
+    "late": "late",
+    "refused": "refused",
+    "weight": "weight",
+    "score": "score",
+}
+
+
+def overview(config: FleetConfig) -> dict[str, Any]:
+    """What goes on now: round, devices by state, alarms, the newest refusals."""
+    facts = fleet_status(config)
+    now = time.time()
+    rows = _rows(config, facts["devices"], now)
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row["state"]] = states.get(row["state"], 0) + 1
+    silent = facts["devices_configured"] - len(rows)
+    if silent > 0:
+        states["never heard of"] = silent
+    return {**facts, "states": states, "alarms": _alarms(facts, rows), "live": live_round(config, facts, rows)}
+
+
+def _alarms(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = []
+    if not facts["running"]:
+        found.append("The aggregator is not running; this is the state in its journal.")
+    elif not facts["connected"]:
+        found.append("The aggregator has no connection to its broker.")
+    if (last := facts["round"]) and last["phase"] == "abandoned":
+        found.append(f"Round {last['number']} was abandoned: {last['reason']}")
+    for state, text in (("lost", "lost"), ("muted", "muted: they send only garbage")):
+        names = [row["id"] for row in rows if row["state"] == state]
+        if names:
+            found.append(f"{len(names)} devices are {text}: {_some(names)}")
+    failed = [f"{row['id']}: {row['problem']}" for row in rows if row["problem"]]
+    installing = [f"{row['id']} could not install its agent: {row['installing']}" for row in rows if row["installing"]]
+    slow = [row["id"] for row in rows if row["strained"]]
+    if slow:
+        found.append(f"{len(slow)} boards are slowed down or run on battery: {_some(slow)}")
+    return [*found, *failed[:5], *installing[:5]]
+
+
+def devices(config: FleetConfig, *, sort: str, descending: bool, state: str, text: str, page: int) -> dict[str, Any]:
+    """One page of the devices that fit the filter, sorted."""
+    facts, now = fleet_status(config), time.time()
+    known = {found["id"] for found in facts["devices"]}
+    silent = [device_facts(DeviceRow(id=name)) for name in config.devices if name not in known]
+    rows = _rows(config, [*facts["devices"], *silent], now)
+    states = sorted({row["state"] for row in rows})
+    wanted = text.strip().lower()
+    fit = [
+        row
+        for row in rows
+        if (not state or row["state"] == state)
+        and any(wanted in str(row[name] or "").lower() for name in ("id", "prototype", "board"))
+    ]
+    key = sort if sort in COLUMNS else "id"
+    present = sorted((r for r in fit if r[key] is not None), key=lambda r: (r[key], r["id"]), reverse=descending)
+    ordered = [*present, *(r for r in fit if r[key] is None)]
+    pages = max(1, -(-len(ordered) // PAGE))
+    page = min(max(page, 1), pages)
+    return {
+        "rows": ordered[(page - 1) * PAGE : page * PAGE],
+        "count": len(ordered),
+        "all": len(rows),
+        "page": page,
+        "pages": pages,
+        "states": states,
+        "sort": key,
+    }
+
+
+def _row(found: Mapping[str, Any], telemetry: Mapping[str, Any]) -> dict[str, Any]:
+    fused = found["fused"] or {}
+    return {
+        **found,
+        "seen": found["seen"] or None,
+        "weight": fused.get("weight"),
+        "score": fused.get("score"),
+        "excluded": fused.get("screened") or "",
+        "telemetry": telemetry,
+        **{name: telemetry.get(name) for name in ("temperature_c", "load", "memory_mb")},
+        "strained": strained(telemetry),
+    }
+
+
+def _rows(config: FleetConfig, found: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+    telemetry = read_telemetry(config.state, now)
+    return [_row(one, telemetry.get(one["id"], {})) for one in found]
+
+
+def strained(telemetry: Mapping[str, Any]) -> str:
+    """What slows a board down or will stop it; empty if nothing does.
+
+    >>> strained({"throttled": True, "undervoltage": True, "on_battery": True, "battery": 0.125})
+    'throttled, power supply too weak, on battery with 12 %'
+    """
+    words = ["throttled"] if telemetry.get("throttled") else []
+    words += ["power supply too weak"] if telemetry.get("undervoltage") else []
+    if telemetry.get("on_battery"):
+        words.append(f"on battery with {100 * telemetry['battery']:.0f} %")
+    return ", ".join(words)
+
+
+def device(config: FleetConfig, name: str) -> dict[str, Any]:
+    """One device: what is known of it, its settings, and its last rounds."""
+    facts, now = fleet_status(config), time.time()
+    found = next((row for row in facts["devices"] if row["id"] == name), device_facts(DeviceRow(id=name)))
+    with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
+        settings = settings_facts(journal, name)
+        history = [entry for row in journal.rounds(RECENT) if (entry := _history(journal, row, name)) is not None]
+        refusals = [r for r in journal.refusals(1000) if r.device == name][:20]
+    return {
+        "device": _rows(config, [found], now)[0],
+        "settings": settings,
+        "settable": SETTABLE,
+        "history": history,
+        "refusals": refusals,
+        "tail": read_tail(config.state, name),
+    }
+
+
+def _history(journal: Journal, row: Any, name: str) -> dict[str, Any] | None:
+    if name not in {asked.device for asked in journal.invitations(row.number)}:
+        return None
+    update = next((u for u in journal.updates(row.number) if u.device == name), None)
+    fused = journal.report(row.number).get("devices", {}).get(name, {})
+    return {
+        "round": row.number,
+        "phase": row.phase,
+        "answered": update is not None,
+        "bytes": update.size if update else None,
+        "examples": update.num_examples if update else None,
+        "loss": update.metrics.get("train_loss") if update else None,
+        "weight": fused.get("weight"),
+        "score": fused.get("score"),
+        "note": fused.get("screened") or journal.failures(row.number).get(name, ""),
+    }
+
+
+def models(config: FleetConfig) -> list[dict[str, Any]]:
+    """Every published model, newest first."""
+    with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
+        current = {model.digest for model in journal.current().values()}
+        rows = journal.models()
+        return [model_facts(model, current=model.digest in current) for model in reversed(rows)]
+
+
+def chart_data(config: FleetConfig) -> dict[str, Any]:
+    """Series by round for the charts: accuracy by prototype, bytes, seconds by stage, weights of devices."""
+    with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
+        rounds = [row for row in reversed(journal.rounds(ROUNDS)) if row.phase == "closed"]
+        numbers = [row.number for row in rounds]
+        accuracy: dict[str, list[float | None]] = {}
+        for model in journal.models():
+            if "accuracy" in model.metrics and model.round in numbers:
+                series = accuracy.setdefault(model.prototype, [None] * len(numbers))
+                series[numbers.index(model.round)] = model.metrics["accuracy"]
+        sizes = journal.update_sizes()
+        reports = [journal.report(number) for number in numbers]
+    stages = list(dict.fromkeys(stage for report in reports for stage in report.get("seconds", {})))
+    names = sorted({name for report in reports for name in report.get("devices", {})})[:20]
+    return {
+        "rounds": numbers,
+        "accuracy": accuracy,
+        "bytes": {"accepted": [sizes.get(number) for number in numbers]},
+        "seconds": {
+            "whole round": [None if row.closed is None else row.closed - row.opened for row in rounds],
+            **{stage: [report.get("seconds", {}).get(stage) for report in reports] for stage in stages},
+        },
+        "weight": {
+            name: [report.get("devices", {}).get(name, {}).get("weight") for report in reports] for name in names
+        },
+    }
+
+
+def enrolments(config: FleetConfig) -> list[dict[str, Any]]:
+    """Boards that ask for a certificate, with the fingerprints to compare."""
+    from firmware_configs.use_cases.approve_boards import requests
+    from wire.enrolment import shown
+
+    return [
+        {"device": name, "fingerprint": shown(entry["keys"]), "status": entry["status"], "asked": entry["asked"]}
+        for name, entry in requests(config).items()
+    ]
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join([*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])])
