@@ -68,7 +68,7 @@ class Fat:
         """Copy everything below the folder `tree` to the top, over files of the same name."""
         if children := sorted(str(child) for child in tree.iterdir()):
             self._home = None
-            self._must("mcopy", "-s", "-n", "-o", "-Q", "-D", "o", "-D", "O", *children, "::/")
+            self._must("mcopy", "-s", "-n", "-o", "-Q", "-D", "o", "-D", "A", *children, "::/")
 
     def files(self, folder: str) -> list[str]:
         """The names in a folder of large files."""

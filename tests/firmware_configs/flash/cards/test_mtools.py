@@ -78,3 +78,17 @@ def test_without_mtools_the_error_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match="apt-get install mtools"):
         Fat(tmp_path / "card.img", Partition(1, 0, 512))
+
+
+def test_names_that_are_one_in_eight_letters_are_several_files(fat: Fat, tmp_path: Path) -> None:
+    """Both are EDGEST~1.SER; mtools can be told to overwrite the one by the other."""
+    names = (
+        "edgestill/pi-07/edgestill-agent.service",
+        "edgestill/pi-07/edgestill-upgrade.service",
+        "overlays/a longer.dtbo",
+    )
+    for content in (b"first", b"second"):
+        fat.add(make_folder(tmp_path / content.decode(), {name: content + name.encode() for name in names}))
+        assert [fat.read(name) for name in names] == [content + name.encode() for name in names]
+    assert fat.read("overlays/A long name.dtbo") == b"\x00\xff\n"
+    check_fat(fat.path, tmp_path)
