@@ -85,14 +85,7 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
             needed |= {row.digest for row in journal.updates(last.number)}
             needed |= {asked.model for asked in journal.invitations(last.number)}
         kept = needed | journal.named_blobs(keep_rounds=10**9)
-        manifest: dict[str, Any] = {
-            "format": FORMAT,
-            "fleet": journal.get("fleet"),
-            "created": time.time(),
-            "schema": SCHEMA,
-            "round": 0 if last is None else last.number,
-            "files": {JOURNAL: digest_of(snapshot.read_bytes())},
-        }
+        manifest = _new_manifest(journal, snapshot)
     finally:
         journal.close()
     memory = {f"memory/{path.name}": path.read_bytes() for path in sorted((state / "memory").glob("*.safetensors"))}
@@ -112,6 +105,19 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
         "models": len(models) - len(lost),
         "blobs": len(added),
         "models_lost": lost,  # older ones, whose blobs are missing or damaged
+    }
+
+
+def _new_manifest(journal: Journal, snapshot: Path) -> dict[str, Any]:
+    """The manifest of a backup, with the journal as its only file so far."""
+    last = journal.last_round()
+    return {
+        "format": FORMAT,
+        "fleet": journal.get("fleet"),
+        "created": time.time(),
+        "schema": SCHEMA,
+        "round": 0 if last is None else last.number,
+        "files": {JOURNAL: digest_of(snapshot.read_bytes())},
     }
 
 

@@ -92,8 +92,17 @@ class Service:
         self.gate = _gate(config, self.now)
         self.downlink = self._make_downlink()
         self.worker = WorkerProcess(worker_setup(config), self.link.wake)
-        self.conductor = Conductor(
-            config,
+        self.conductor = self._make_conductor()
+        self.attempts = Attempts(config.state, self.conductor.resync)
+        self.notes = DeviceNotes(self.journal, self.now)
+        self.installs = FailedInstalls(self.journal, self.now)
+        self.telemetry = TelemetryFile(config.state, self.now)
+        self.inbox = self._make_inbox()
+
+    def _make_conductor(self) -> Conductor:
+        """The conductor of the journal's rounds; devices that were muted stay so."""
+        conductor = Conductor(
+            self.config,
             journal=self.journal,
             blobs=self.blobs,
             worker=self.worker,
@@ -101,13 +110,9 @@ class Service:
             clock=self.now,
             muted=self.gate.mute,
         )
-        for device, seen in self.conductor.state.devices.items():
+        for device, seen in conductor.state.devices.items():
             self.gate.mute(device, seen.muted_until)
-        self.attempts = Attempts(config.state, self.conductor.resync)
-        self.notes = DeviceNotes(self.journal, self.now)
-        self.installs = FailedInstalls(self.journal, self.now)
-        self.telemetry = TelemetryFile(config.state, self.now)
-        self.inbox = self._make_inbox()
+        return conductor
 
     def _make_downlink(self) -> Downlink:
         tls = self.config.broker.tls

@@ -92,14 +92,7 @@ class Service:
         self._settings = Settings(config, config.state_dir)
         self._use_settings()
         self._session = self.store.next_session()
-        self._agent = Agent(
-            config.prototype,
-            device=config.device,
-            newest=self.store.newest,
-            finished=self.store.finished(),
-            outbox=self.store.outbox(),
-            taken=self.store.taken,
-        )
+        self._agent = self._make_agent()
         self._link = transport.Link(
             config.broker,
             client_id=f"edgestill-{config.fleet}-{config.device}",
@@ -122,6 +115,17 @@ class Service:
         self._nonsense = Nonsense()
         self._stopping = False
         self._heartbeat = Heartbeat()
+
+    def _make_agent(self) -> Agent:
+        """The protocol's state machine, from what the state folder has."""
+        return Agent(
+            self.config.prototype,
+            device=self.config.device,
+            newest=self.store.newest,
+            finished=self.store.finished(),
+            outbox=self.store.outbox(),
+            taken=self.store.taken,
+        )
 
     def run(self) -> int:
         """Serve until `stop`; 0."""

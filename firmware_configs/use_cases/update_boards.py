@@ -8,7 +8,7 @@ lock that their kit's lock has not. With wheels = "fleet" only the lock does.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -118,29 +118,38 @@ def offer_update(manifest: Manifest, fleet: FleetConfig, asked: Asked, *, dry_ru
     with open_authority(authority_folder(manifest.out), manifest.fleet) as authority:
         key = key_of_file(authority.folder / "kit.key")
         digest, size = write_bundle(bundle, store, key, fleet.state / BUNDLES)
-    answer = ""
-    if dry_run:
-        (fleet.state / BUNDLES / digest).unlink()
-    else:
-        rollout = Rollout(
-            bundle=digest,
-            size=size,
-            number=number,
-            version=edgestill.version,
-            devices=order,
-            canary=min(asked.canary, len(order)),
-            wait_s=asked.wait_s,
-        )
-        answer = ask_service(fleet, UPGRADE, msgspec.json.encode(rollout).decode())
-        _forget_others(fleet.state / BUNDLES, digest)
-    return Offer(
-        version=edgestill.version,
-        number=number,
+    rollout = Rollout(
         bundle=digest,
         size=size,
+        number=number,
+        version=edgestill.version,
         devices=order,
-        canaries=order[: asked.canary],
-        wheels=tuple(sorted(wheel.file for wheel in carried.values())),
+        canary=min(asked.canary, len(order)),
+        wait_s=asked.wait_s,
+    )
+    answer = _roll_out(rollout, fleet, dry_run=dry_run)
+    return _offer_of(rollout, asked, (wheel.file for wheel in carried.values()), answer)
+
+
+def _roll_out(rollout: Rollout, fleet: FleetConfig, *, dry_run: bool) -> str:
+    """Ask the service for the rollout; its answer. A dry run removes the bundle."""
+    if dry_run:
+        (fleet.state / BUNDLES / rollout.bundle).unlink()
+        return ""
+    answer = ask_service(fleet, UPGRADE, msgspec.json.encode(rollout).decode())
+    _forget_others(fleet.state / BUNDLES, rollout.bundle)
+    return answer
+
+
+def _offer_of(rollout: Rollout, asked: Asked, wheels: Iterable[str], answer: str) -> Offer:
+    return Offer(
+        version=rollout.version,
+        number=rollout.number,
+        bundle=rollout.bundle,
+        size=rollout.size,
+        devices=rollout.devices,
+        canaries=rollout.devices[: asked.canary],
+        wheels=tuple(sorted(wheels)),
         answer=answer,
     )
 

@@ -61,7 +61,12 @@ def update(
             force=force,
             whole=whole,
         )
-        return
+    else:
+        _last_update(config, abort=abort, as_json=as_json)
+
+
+def _last_update(config: Path, *, abort: bool, as_json: bool) -> None:
+    """Show how far the last update is, or end it."""
     from aggregator.config.fleet import load_fleet_config
     from firmware_configs.use_cases.update_boards import abort_update, update_status
 
