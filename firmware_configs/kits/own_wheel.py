@@ -24,7 +24,7 @@ from typing import Any
 from core.config_keys import read_toml
 from core.errors import ConfigError
 
-__all__ = ["Wheel", "make_wheel", "own_wheel", "project"]
+__all__ = ["Wheel", "make_wheel", "own_wheel", "project", "zipped"]
 
 ROOT = Path(__file__).resolve().parents[2]
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can hold
@@ -72,7 +72,7 @@ def make_wheel(name: str, files: Mapping[str, bytes], tag: str = TAG) -> Wheel:
     placed = {path.replace("INFO", info, 1) if path.startswith("INFO/") else path: own[path] for path in own}
     lines = [f"{path},sha256={_record_digest(data)},{len(data)}\n" for path, data in sorted(placed.items())]
     placed[f"{info}/RECORD"] = "".join([*lines, f"{info}/RECORD,,\n"]).encode()
-    return Wheel(name, version, f"{name}-{version}-{tag}.whl", _zipped(placed))
+    return Wheel(name, version, f"{name}-{version}-{tag}.whl", zipped(placed, level=9))
 
 
 def project(root: Path) -> dict[str, Any]:
@@ -141,12 +141,13 @@ def _record_digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-def _zipped(files: Mapping[str, bytes]) -> bytes:
+def zipped(files: Mapping[str, bytes], *, level: int | None = None) -> bytes:
+    """A zip whose bytes depend on the files alone; `level` is zlib's, by default 6."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path, data in sorted(files.items()):
             entry = zipfile.ZipInfo(path, EPOCH)
             entry.external_attr = 0o100644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data, compresslevel=9)
+            archive.writestr(entry, data, compresslevel=level)
     return packed.getvalue()

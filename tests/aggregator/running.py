@@ -47,7 +47,7 @@ class Aggregator:
             command = [sys.executable, "-c", CODE, str(self.config), *flags]
             self.process = subprocess.Popen(command, env=env, stderr=log, stdout=log)
 
-    def wait(self, seconds: float = 120) -> int:
+    def wait(self, seconds: float = 600) -> int:
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -70,7 +70,7 @@ class Aggregator:
     def journal(self) -> Journal:
         return Journal(load_fleet_config(self.config).state / "journal.db", read_only=True)
 
-    def until(self, true: Callable[[Journal], bool], seconds: float = 120) -> None:
+    def until(self, true: Callable[[Journal], bool], seconds: float = 600) -> None:
         """Wait until the journal says so."""
         wait_until(lambda: self._ask(true), seconds, lambda: self.log.read_text()[-3000:])
 
@@ -121,7 +121,7 @@ def command(service: Aggregator, verb: str, argument: str = "") -> str:
         journal.close()
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 120, told: Callable[[], str] = lambda: "") -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 600, told: Callable[[], str] = lambda: "") -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, f"not within {seconds} s: {told()}"

@@ -186,7 +186,7 @@ def start_agent(config: Path, **environment: str) -> subprocess.Popen:
         )
 
 
-def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 600) -> None:
     """Until `what` holds. The deadline only ends a test that hangs: a busy machine may take its time."""
     until = time.monotonic() + seconds
     while not what():

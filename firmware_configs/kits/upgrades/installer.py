@@ -12,8 +12,6 @@ with a key that is not the agent's.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import msgspec
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from core.files import read_regular
 from firmware_configs import on_board
 from firmware_configs.kits.kit import KitFile
+from firmware_configs.kits.own_wheel import zipped
 from firmware_configs.kits.unit import CURRENT
 from firmware_configs.kits.unit import NAME as AGENT
 from wire.keys import Ed25519PublicKey
@@ -35,7 +34,6 @@ SERVICE, PATH_UNIT = "edgestill-upgrade.service", "edgestill-upgrade.path"
 MODULES = ("bundles", "environments", "fetch_wheels", "upgrade")
 TRIAL_S = 300.0  # to reach the broker, for a new agent
 MAX_FILE = 2**20
-EPOCH = (1980, 1, 1, 0, 0, 0)
 MAIN = b"""\
 import os
 import sys
@@ -81,14 +79,7 @@ def program() -> bytes:
     files = {f"firmware_configs/on_board/{name}.py": read_regular(folder / f"{name}.py", MAX_FILE) for name in MODULES}
     files |= {"__main__.py": MAIN}
     files |= {f"{package}/__init__.py": b"" for package in ("firmware_configs", "firmware_configs/on_board")}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path, data in sorted(files.items()):
-            entry = zipfile.ZipInfo(path, EPOCH)
-            entry.external_attr = 0o100644 << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data)
-    return packed.getvalue()
+    return zipped(files)
 
 
 def board_json(fleet: str, device: str, *, state_dir: str) -> dict[str, object]:
