@@ -1,8 +1,8 @@
-"""The whole of a board's work, over Mosquitto: samples of every kind in, ten rounds, and an application that follows.
+"""The whole of a board's work, over Mosquitto: samples of every kind in, ten rounds, and applications that follow.
 
 Seven boards: a folder whose labels arrive in round 3, a table, a loader, a folder that is empty at first, one that
-trains on the pretend accelerator, one without torch, and one whose application classifies with every new model. That
-the examples in C and JavaScript do so is tested in tests/examples/application.
+trains on the pretend accelerator, one without torch, and one with three applications that classify with every new
+model: the examples in Python, JavaScript and C.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from models.build import build
 from models.spec import PrototypeSpec, parse_prototype
 from quant.onnx.export import export_onnx
 from tests.brokers import Broker
-from tests.e2e.test_board_data import LOADER, NAMES, TASK, Boards, boards, draw, write_rows
+from tests.e2e.test_board_data import LOADER, NAMES, TASK, Boards, boards, draw, pixels, write_rows
 from tests.edge_agent.scripted import ROOT
+from tests.examples.application.programs import PROGRAMS
 
 __all__ = ["boards"]
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]  # ten rounds of six training children: minutes
 ROUNDS = 10
-CLASSIFY = ROOT / "examples/application/python/classify.py"
 
 
 @pytest.fixture
@@ -78,20 +80,47 @@ def begin(boards: Boards) -> None:
     boards.start("pi-late", pictures)
     boards.start("pi-gpu", pictures, train='device = "acc"', path=str(folder / "packages"))
     boards.start("pi-light", pictures, model='graph = "graph.onnx"', train='mode = "light"')
-    boards.start("pi-app", pictures, model=f'publish = "{folder / "published"}"')
+    boards.start("pi-app", pictures, model=f'publish = "{folder / "published"}"\nraw_input = true')
 
 
-def test_boards_of_every_kind_learn_for_ten_rounds_and_an_application_follows(boards: Boards) -> None:
+def applications(folder: Path) -> dict[str, list[str]]:
+    """The commands of the examples, which follow what pi-app publishes; those that cannot run here are warned of."""
+    picture = folder / "new.pgm"
+    Image.fromarray(pixels(1, 999)).save(picture)
+    commands = {}
+    for program in PROGRAMS:
+        try:
+            commands[program.__name__] = [*program(folder, folder / "published"), str(picture), "--watch"]
+        except pytest.skip.Exception as skipped:
+            warnings.warn(str(skipped), stacklevel=2)
+    return commands
+
+
+def follow(boards: Boards, commands: dict[str, list[str]]) -> None:
+    """Start the applications, and wait until each has classified with a first model."""
+    boards.wait(lambda: (boards.folder / "published" / "current.json").exists())
+    for name, command in commands.items():
+        with (boards.folder / f"{name}.out").open("wb") as out:
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            boards.processes.append(subprocess.Popen(command, stdout=out, env=env))
+    boards.wait(lambda: all(answers(boards, name) for name in commands))
+
+
+def answers(boards: Boards, name: str) -> list[tuple[str, int]]:
+    """The class and the round of each line that an application has printed."""
+    lines = (boards.folder / f"{name}.out").read_text().splitlines(keepends=True)
+    found = [re.fullmatch(r".*/new\.pgm (\w+) \d\.\d{3} round (\d+)\n", line) for line in lines]
+    assert all(found), (name, lines)
+    return [(match[1], int(match[2])) for match in found if match]
+
+
+def test_boards_of_every_kind_learn_for_ten_rounds_and_applications_follow(boards: Boards) -> None:
+    commands = applications(boards.folder)
     names = ["pi-folder", "pi-table", "pi-loader", "pi-late", "pi-gpu", "pi-light", "pi-app"]
     rounds = f"!rounds = {ROUNDS}\nmin_devices = 6\ndeadline_s = 300"
     boards.begin(names, task=TASK, prototypes='!names = ["mlp:fp32"]', round=rounds)
     begin(boards)
-    picture = draw(boards.folder, "new", 1, 999)
-    boards.wait(lambda: (boards.folder / "published" / "current.json").exists())
-    with (boards.folder / "classify.log").open("wb") as log:
-        command = [sys.executable, str(CLASSIFY), str(boards.folder / "published"), "--watch", str(picture)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        boards.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=env))
+    follow(boards, commands)
 
     boards.wait(lambda: boards.status()["rounds_completed"] >= 2)
     assert boards.device("pi-late")["data"]["waiting"].endswith("pi-late/pictures: 0 of 20; it is not there yet")
@@ -112,9 +141,9 @@ def test_boards_of_every_kind_learn_for_ten_rounds_and_an_application_follows(bo
     for name in names:
         assert "Traceback" not in boards.log(name), name
         assert (boards.folder / name / "state" / "current.onnx").exists(), name
-    boards.wait(lambda: f"round {ROUNDS}" in (boards.folder / "classify.log").read_text())
-    lines = (boards.folder / "classify.log").read_text().splitlines()
-    seen = [int(re.fullmatch(r".*new-999\.png (\w+) \d\.\d{3} round (\d+)", line)[2]) for line in lines]  # type: ignore[index]
-    assert len(set(seen)) >= ROUNDS // 2
-    assert seen == sorted(seen)
-    assert " middle " in lines[-1]
+    for program in commands:
+        boards.wait(lambda name=program: answers(boards, name)[-1] == ("middle", ROUNDS))
+        seen = [number for _, number in answers(boards, program)]
+        assert seen[0] < ROUNDS // 2, (program, seen)
+        assert len(set(seen)) >= ROUNDS // 2, (program, seen)
+        assert seen == sorted(seen), (program, seen)
