@@ -183,7 +183,7 @@ def test_edgestills_own_wheel_goes_with_every_kit_once(tmp_path: Path) -> None:
 def test_a_kit_whose_board_fetches_its_wheels_names_them_and_has_the_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode: {})
+    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode, edgestill: {})
     older = tmp_path / "kits/_wheels" / ("0" * 64) / "edgestill-0.0-py3-none-any.whl"
     older.parent.mkdir(parents=True)
     older.write_bytes(b"of a card that was not booted yet")

@@ -17,7 +17,7 @@ def test_a_kit_that_was_changed_does_not_verify(tmp_path: Path, capsys: pytest.C
     run(capsys, "provision", write_manifest(tmp_path), "--out", tmp_path / "elsewhere")
     kit = tmp_path / "elsewhere" / "pi-01"
     code, out, _ = run(capsys, "kit", "verify", kit, "--json")
-    assert (code, json.loads(out)["files"], json.loads(out)["wheels"]) == (0, 16, 1)
+    assert (code, json.loads(out)["files"], json.loads(out)["wheels"]) == (0, 21, 1)
     (kit / "agent.toml").write_text("")
     code, _, err = run(capsys, "kit", "verify", kit)
     assert code == 5
@@ -50,7 +50,7 @@ def test_a_revoked_kit_is_whole_and_says_so(tmp_path: Path, capsys: pytest.Captu
 def test_what_boards_fetch_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode: {})
+    monkeypatch.setattr("firmware_configs.kits.wheel_set.shipped_lock", lambda target, mode, edgestill: {})
     for wheels, said in {"fleet": "fetched from", "card": "fetched if a card has no room from"}.items():
         text = f'wheels = "{wheels}"\nwheels_url = "http://10.0.0.2:8090"'
         kit = provision_fleet(write_manifest(tmp_path / wheels, provision=text)).out / "pi-01"
