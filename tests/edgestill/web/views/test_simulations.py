@@ -11,8 +11,6 @@ import pytest
 
 from edgestill.web.views import simulations
 
-pytestmark = pytest.mark.light
-
 
 def a_run(folder: Path, name: str, accuracies: list[float], time: int) -> None:
     def result(accuracy: float) -> dict[str, Any]:
