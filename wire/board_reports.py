@@ -32,7 +32,7 @@ class Telemetry(Message, frozen=True, kw_only=True, tag="telemetry"):
     stage: Stage = "idle"  # waiting: before another attempt to train
     done: Count = 0  # chunks of a model or an update, or steps of training
     total: Count = 0  # of them; 0: not known
-    temperature_c: float | None = None
+    temperature_c: Annotated[float, Meta(ge=-273.15, le=1000)] | None = None
     throttled: bool | None = None  # the processor is slowed down now, by heat or by its power supply
     undervoltage: bool | None = None  # the power supply is too weak now
     load: Amount | None = None  # processes that want to run, mean of one minute

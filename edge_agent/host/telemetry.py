@@ -61,12 +61,13 @@ def board_state(folder: Path, root: Path = Path("/"), *, flags: Callable[[], int
 
 
 def temperature_c(path: Path = THERMAL) -> float | None:
-    """Processor temperature in degrees Celsius; None if the board does not report it."""
+    """Processor temperature in degrees Celsius; None if the board does not report it, or its sensor is broken."""
     text = _text(path)
     try:
-        return int(text) / 1000
-    except ValueError:
+        degrees = int(text) / 1000
+    except (ValueError, OverflowError):
         return None
+    return degrees if -273.15 <= degrees <= 1000 else None  # the bounds of wire's Telemetry
 
 
 def firmware_flags(root: Path = Path("/")) -> int | None:

@@ -27,6 +27,8 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
     ("message", "field"),
     [
         (Telemetry(battery=1.1), "Telemetry.battery"),
+        (Telemetry(temperature_c=1e308), "Telemetry.temperature_c"),
+        (Telemetry(temperature_c=-300.0), "Telemetry.temperature_c"),
         (Telemetry(stage="asleep"), "Telemetry.stage"),  # type: ignore[arg-type]
         (Ask(device="pi-07", number=0), "Ask.number"),
         (Ask(device="pi-07", number=1, lines=LOG_LINES + 1), "Ask.lines"),

@@ -16,8 +16,8 @@ def test_thousandths_of_a_degree_become_degrees(tmp_path: Path) -> None:
     assert temperature_c(tmp_path / "temp") == 61.512
 
 
-@pytest.mark.parametrize("text", ["", "hot\n", "61.5\n"])
-def test_what_is_no_whole_number_is_not_told(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "hot\n", "61.5\n", "-274000\n", "2147483647\n", "9" * 400])
+def test_no_temperature_is_reported_without_a_plausible_number(tmp_path: Path, text: str) -> None:
     (tmp_path / "temp").write_text(text)
     assert temperature_c(tmp_path / "temp") is None
 
