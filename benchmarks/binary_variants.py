@@ -4,9 +4,9 @@
 
 for MNIST and Fashion-MNIST on 12,000 images of the training set, 12 devices, 6 rounds, scored on 5,000 other ones of
 the training set. The command runs in a process where `cnn` is patched in all precisions (quantized weights of teachers
-are computed with in float layers), or, for `rows`, the 1-bit linear layer:
+are computed with in float layers), or, for `matrix`, the 1-bit linear layer:
 
-- `rows`: a midpoint and a scale per row of a linear layer, instead of one per matrix;
+- `matrix`: one midpoint and one scale for the matrix of a linear layer, instead of one per row;
 - `gain`: a learned factor per output channel and row of the extractor, 1 at first (learned scales);
 - `bi-real`: real-valued shortcuts around every convolution (Liu et al. 2018, arXiv:1808.00278), u' = norm(conv(act(u)))
   + shortcut(u), by average pooling and repeated channels, without parameters;
@@ -53,8 +53,8 @@ TRAIN, TEST = 12_000, 5_000
 Row = dict[str, Any]
 
 
-def _rows() -> None:
-    BinaryLinear.group_dims = (1,)
+def _matrix() -> None:
+    BinaryLinear.group_dims = (0, 1)
 
 
 def _after_building(change: Callable[[Any], None]) -> None:
@@ -132,7 +132,7 @@ def _reactnet() -> None:
 
 VARIANTS: Mapping[str, Callable[[], None]] = {
     "product": lambda: None,
-    "rows": _rows,
+    "matrix": _matrix,
     "gain": _gain,
     "bi-real": _bi_real,
     "reactnet": _reactnet,

@@ -3,7 +3,7 @@
     logits = z W_q^T + bias
 
 fp32          W_q = W
-w1, w1a1      W_q = mu + s sign(W - mu), mu and s float16 numbers, dL/dW = dL/dW_q      as `quant/binary.py`
+w1, w1a1      W_q = mu + s sign(W - mean(W)), mu and s float16 by row, dL/dW = dL/dW_q   as `quant/binary.py`
 w8a8 … w2a2   W_q = W: the predictor is trained and sent as floats, and quantized where it is used
 
 The results equal those of the torch layers up to float32 rounding, and a packed 1-bit weight has exactly the levels
@@ -59,7 +59,7 @@ class LightPredictor:
         """W_q (C, D)."""
         if not self.binary:
             return self.weight
-        mid, centred, scale = two_values(self.weight, (0, 1))
+        mid, centred, scale = two_values(self.weight, (1,))
         return np.copysign(scale, centred) + mid
 
     def logits(self, z: Floats) -> Floats:
@@ -80,7 +80,7 @@ class LightPredictor:
             weight = as_wire(self.weight, floats)
             self.weight[...] = weight
             return {WEIGHT: weight.copy(), BIAS: bias.copy()}
-        return {WEIGHT: quantized(self.weight, 1, per_channel=False), BIAS: bias.copy()}
+        return {WEIGHT: quantized(self.weight, 1, per_channel=True), BIAS: bias.copy()}
 
 
 def _floats(value: Tensor) -> Floats:

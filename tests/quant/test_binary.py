@@ -79,13 +79,13 @@ def test_the_weights_gradient_is_the_identity_even_far_from_the_mean() -> None:
     assert w.grad.tolist() == [[1.0, -2.0, 3.0, 4.0]]
 
 
-def test_a_convolution_has_a_mean_and_a_scale_per_filter_and_a_matrix_has_one() -> None:
+def test_a_convolution_has_a_mean_and_a_scale_per_filter_and_a_matrix_per_row() -> None:
     conv, linear = BinaryConv2d(3, 5, 3), BinaryLinear(4, 6)
     assert [conv.effective_weight()[i].unique().numel() for i in range(5)] == [2] * 5
     assert conv.effective_weight().unique().numel() == 10
-    assert linear.effective_weight().unique().numel() == 2
+    assert [linear.effective_weight()[i].unique().numel() for i in range(6)] == [2] * 6
     assert conv.quantize_weight().scale.shape == (5,)
-    assert linear.quantize_weight().scale.shape == ()
+    assert linear.quantize_weight().scale.shape == (6,)
 
 
 def test_mean_and_scale_match_a_float64_reference_to_half_precision() -> None:

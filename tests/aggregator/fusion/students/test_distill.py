@@ -196,17 +196,21 @@ def test_the_starting_point_is_a_checkpoint_unless_it_is_asked_not_to_be() -> No
 
 
 def test_students_are_compared_as_a_board_would_run_them() -> None:
-    """Signs of +-1 times one scale: the 1-bit student says class 0 from the start; its float weights say class 1."""
-    body = Extractor(Pass(), 2, FloatLayers(), None)
-    spec = PrototypeSpec("mlp", parse_precision("w1"), (2,), 2)
-    rows = torch.tensor([[1.0, -0.1], [1.05, 0.1]])  # mean 0.51: levels (1, -1), (1, -1)
-    bias = torch.tensor([0.02, 0.0])
-    start = {"predictor.weight": rows, "predictor.bias": bias}
+    """The 1-bit student says class 0 from the start; its float weights say class 1.
+
+    Rows (1, 0.9, -1) and (1.05, 0, -1.05) in two values each, at x = (1, 0, 0): c = (0.7, 0.6, -1.3) and w itself, the
+    mean of the signs 1/3 in both, s = 0.976 and 0.909, mu = -0.025 and -0.303: mu + s = 0.951 and 0.606.
+    """
+    body = Pass()
+    body.width = 3
+    spec = PrototypeSpec("mlp", parse_precision("w1"), (3,), 2, 3)
+    rows, x = torch.tensor([[1.0, 0.9, -1.0], [1.05, 0.0, -1.05]]), torch.tensor([[1.0, 0.0, 0.0]] * 4)
+    start = {"predictor.weight": rows, "predictor.bias": torch.tensor([0.02, 0.0])}
 
     def found(check_at: str) -> Distilled:
-        model = Prototype(spec, body, BinaryLinear(2, 2))
+        model = Prototype(spec, Extractor(body, 3, FloatLayers(), None), BinaryLinear(3, 2))
         settings = how(steps=1, lr=0.0, check_at=check_at)
-        return distill(model, start, X, TARGETS, settings, validation=(X, RIGHT), generator=seed())
+        return distill(model, start, x, TARGETS, settings, validation=(x, RIGHT), generator=seed())
 
     assert found("own").start_accuracy == 1.0
     assert found("float").start_accuracy == 0.0

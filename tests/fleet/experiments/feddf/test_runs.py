@@ -104,7 +104,7 @@ def test_the_fleets_of_the_paper_weigh_by_all_examples(tmp_path: Path, monkeypat
 
 def test_what_is_followed_is_the_accuracy_with_full_precision_weights(tmp_path: Path) -> None:
     """As the paper scores its 1-bit devices' average; what a board would run is another number."""
-    config = replace(TINY, prototypes=("cnn:w1",), rounds=1)
+    config = replace(TINY, prototypes=("cnn:w1",), rounds=1, training=replace(TINY.training, epochs=4))
     found = follow(setting(tmp_path), config, train=300, test=200)
     dataset = subset(load(config.dataset), 300, 200, seed=setting(tmp_path).seed)
     config = replace(config, seed=setting(tmp_path).seed, fusion={**UNCAPPED, **FLOAT_STUDENT})
