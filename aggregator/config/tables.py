@@ -226,7 +226,7 @@ TABLES: Mapping[str, Mapping[str, Field]] = {
     "limits": describe(LimitConfig),
 }
 _NAMES = (*TABLES, "broker", "devices")
-_MANIFEST = ("provision", "group")  # of the same file, for `edgestill provision`: firmware_configs/manifest.py
+_MANIFEST = ("provision", "group")  # of the same file, for `edgestill provision`: firmware_configs/manifest
 
 
 def split_tables(tables: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:

@@ -128,7 +128,7 @@ class Boards:
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
         for process in self.processes:
-            process.wait(30)
+            process.wait(120)
         if (
             self.aggregator is not None
             and self.aggregator.process is not None

@@ -66,7 +66,7 @@ def test_boards_that_make_their_own_keys_are_approved_and_complete_a_round(tmp_p
         assert eventually(lambda: fleet.children.ended("asked"), 120)  # killed with its certificate in hand
         fleet.start("asked")
         fleet.until(lambda journal: journal.completed() == 1)
-        assert eventually(lambda: fleet.children.ended("aggregator"), 30)
+        assert eventually(lambda: fleet.children.ended("aggregator"), 120)
         journal = fleet.journal()
         assert [update.device for update in journal.updates(1)] == ["asked", "claimed"]
         journal.close()

@@ -50,7 +50,7 @@ def fail(fleet: Fleet, machine: str, need_mb: int = 0) -> str:
     assert done.returncode == 1
     log = f"{done.stdout}{done.stderr}edgestill-firstboot.service: Main process exited, code=exited, status=1/FAILURE\n"
     command = [sys.executable, "-I", "-S", str(card / "report_failure.py")]
-    told = subprocess.run(command, input=log, capture_output=True, text=True, check=False, timeout=60)
+    told = subprocess.run(command, input=log, capture_output=True, text=True, check=False, timeout=120)
     assert told.returncode == 0, told.stderr
     return told.stdout
 

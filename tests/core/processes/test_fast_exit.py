@@ -35,6 +35,6 @@ def test_files_and_callbacks_are_served_and_garbage_is_left(tmp_path):
     ]:
         path = tmp_path / "-".join(["file", *words])
         command = [sys.executable, "-c", CODE, str(path), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         assert done.stdout.splitlines() == expected
         assert path.read_text() == "written"

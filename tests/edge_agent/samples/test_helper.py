@@ -25,7 +25,7 @@ def ask(spec: SourceSpec, state: Path, **env: str) -> Survey:
         capture_output=True,
         check=True,
         env={**environment(), **env},
-        timeout=60,
+        timeout=120,
     )
     return msgspec.json.decode(done.stdout, type=Survey)
 

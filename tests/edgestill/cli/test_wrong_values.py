@@ -9,7 +9,7 @@ from aggregator.config.tables import TABLES as FLEET
 from core.errors import EdgestillError
 from edge_agent.config import TABLES as AGENT
 from edgestill.cli.service.config import _resolve
-from firmware_configs.manifest import GroupConfig, ProvisionConfig
+from firmware_configs.manifest.tables import GroupConfig, ProvisionConfig
 from fleet.simulation.settings.table import SETTINGS, read_file
 from fleet.sweep.grid import read_sweep
 from tests.firmware_configs.fleets import FLEET as FLEET_TOML

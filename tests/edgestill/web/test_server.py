@@ -66,7 +66,7 @@ def test_the_command_serves_over_tls_and_ends_at_once(config: FleetConfig, tmp_p
                 return False
 
         wait_until(answers, 120)
-        stream = urllib.request.urlopen(f"https://127.0.0.1:{port}/events", context=trusted, timeout=60)
+        stream = urllib.request.urlopen(f"https://127.0.0.1:{port}/events", context=trusted, timeout=120)
         assert stream.readline() == b"retry: 2000\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

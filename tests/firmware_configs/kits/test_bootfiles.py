@@ -112,7 +112,7 @@ def test_cloud_init_takes_the_user_data(tmp_path: Path) -> None:
     assert CLOUD_INIT is not None
     (tmp_path / "user-data").write_text(files("cloud-init")["user-data"])
     command = [CLOUD_INIT, "schema", "--config-file", str(tmp_path / "user-data")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Valid" in done.stdout
 

@@ -20,7 +20,7 @@ needs_systemd = pytest.mark.skipif(
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     assert ANALYZE is not None
-    return subprocess.run([ANALYZE, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([ANALYZE, *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
 def written(folder: Path, name: str, text: str, *programs: str) -> str:

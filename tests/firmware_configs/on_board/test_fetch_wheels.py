@@ -233,14 +233,14 @@ def test_as_install_sh_runs_it(server: Server, tmp_path: Path) -> None:
     script.write_bytes(Path(fetch_wheels.__file__).read_bytes())
     command = [sys.executable, "-I", "-S", str(script), "--lock", str(kit / "lock.txt"), "--to", str(tmp_path / "to")]
     command += ["--spare-mb", "1", "--find-links", str(tmp_path / "nowhere")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"edgestill: fetching 2 wheels, 0.9 MB, from {server.url}",
         "edgestill: 2 wheels are fetched and have their hashes",
     ]
     (kit / "kit.json").write_text((kit / "kit.json").read_text().replace("sha256", "sha1"))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
 
 

@@ -86,7 +86,7 @@ def run(kit: Path, log: str) -> subprocess.CompletedProcess[str]:
     script = kit / "report_failure.py"
     script.write_bytes(Path(report_failure.__file__).read_bytes())
     command = [sys.executable, "-I", "-S", str(script)]
-    return subprocess.run(command, input=log, capture_output=True, text=True, check=False, timeout=60, cwd=kit)
+    return subprocess.run(command, input=log, capture_output=True, text=True, check=False, timeout=120, cwd=kit)
 
 
 def make_kit(folder: Path, authority: Authority, port: int) -> Path:
