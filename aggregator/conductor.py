@@ -202,10 +202,11 @@ class Conductor:
                 log.info("no further round: %s", reason)
 
     def _collect(self) -> None:
-        """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
+        """Give up models and records that the policies do not keep, and remove unreferenced blobs, now or later."""
         try:
             if self.config.models.last is not None:
                 self.prune(self.config.models)
+            self.journal.forget(max(self.config.history_rounds, self.config.keep_rounds + 2))
             self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
         except (OSError, sqlite3.Error) as error:
             log.warning("old blobs cannot be removed: %s", error)
@@ -213,8 +214,7 @@ class Conductor:
     def prune(self, policy: ModelsConfig, record: Callable[[int, int], None] = lambda *_: None) -> None:
         """Mark the models that the policy gives up; `record` writes their number and bytes in the same transaction."""
         journal = self.journal
-        pruned = journal.pruned()
-        models = [model for model in journal.models() if model.number not in pruned]
+        models = journal.unpruned()
         kept = journal.pins() | journal.needed_models(self.config.keep_rounds)
         gone = to_prune(models, kept, policy)
         with journal.transaction():

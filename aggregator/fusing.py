@@ -145,7 +145,7 @@ class Fusing:
         log_closed(number, new, report, full)
 
     def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
-        known = self.journal.model_sizes()
+        known = self.journal.models_of(model["digest"] for model in made)
         for model in made:
             if model["digest"] in known:
                 continue

@@ -1,7 +1,7 @@
 """Reads fleet.toml again on SIGHUP, while the service runs.
 
     at once                  [devices], [limits], [log]
-    from the next round on   [round], [train], [fusion], keep_rounds of [state]
+    from the next round on   [round], [train], [fusion], keep_rounds and history_rounds of [state]
     never                    the other tables: the new file is refused, and the old configuration stays
 
 A file that cannot be used is refused in one line of the log. After a restart the file counts as it then is.

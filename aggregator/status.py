@@ -181,8 +181,8 @@ def limited_devices(state: Path) -> dict[str, int]:
 
 def last_report(journal: Journal) -> dict[str, Any]:
     """The fusion report of the last closed round; empty before there is one."""
-    number = next((row.number for row in journal.rounds() if row.phase == "closed"), 0)
-    return journal.report(number)
+    last = journal.last_closed()
+    return {} if last is None else journal.report(last.number)
 
 
 def _live(state: Path) -> dict[str, Any]:

@@ -196,10 +196,11 @@ def chart_data(config: FleetConfig) -> dict[str, Any]:
         rounds = [row for row in reversed(journal.rounds(ROUNDS)) if row.phase == "closed"]
         numbers = [row.number for row in rounds]
         accuracy: dict[str, list[float | None]] = {}
-        for model in journal.models():
-            if "accuracy" in model.metrics and model.round in numbers:
+        places = {number: place for place, number in enumerate(numbers)}
+        for model in journal.models(since=min(numbers, default=0)):
+            if "accuracy" in model.metrics and model.round in places:
                 series = accuracy.setdefault(model.prototype, [None] * len(numbers))
-                series[numbers.index(model.round)] = model.metrics["accuracy"]
+                series[places[model.round]] = model.metrics["accuracy"]
         sizes = journal.update_sizes()
         reports = [journal.report(number) for number in numbers]
     stages = list(dict.fromkeys(stage for report in reports for stage in report.get("seconds", {})))
