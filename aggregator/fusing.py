@@ -63,7 +63,7 @@ class Fusing:
         self._clock, self._muted = clock, muted
         self._answer: dict[str, Any] | None = None  # of the worker, until its consequences are durable
         self._failures = 0
-        self._gave_up = False  # fusing the open round failed for good, until a command of the operator
+        self.stuck = ""  # why fusing the open round failed for good, until a command of the operator
         self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no update was to blame
         self._ask_after = 0.0  # time of the next request to the worker
 
@@ -89,12 +89,12 @@ class Fusing:
             missing = [p for p in self.config.prototypes if p not in self.journal.current()]
             log.info("building the first models of %s", " ".join(missing))
             self.worker.ask({"task": "start", "prototypes": missing})
-        elif state.phase is Phase.FUSING and not self._gave_up:
+        elif state.phase is Phase.FUSING and not self.stuck:
             self.worker.ask({"task": "fuse", "round": state.round})
 
     def begin_round(self) -> None:
         """A round has opened: start the worker while the devices still train."""
-        self._gave_up, self._examined, self._failures = False, None, 0
+        self.stuck, self._examined, self._failures = "", None, 0
         try:
             self.worker.warm()
         except OSError as error:
@@ -102,15 +102,15 @@ class Fusing:
 
     def cancel(self) -> None:
         """Drop the fusion in progress, whose result is no longer needed."""
-        self._gave_up, self._failures = False, 0
+        self.stuck, self._failures = "", 0
         if self.worker.busy and self._rounds.state.phase is not Phase.STARTING:
             self.worker.cancel()
 
     def operator_said(self, event: Event) -> None:
         """After resume or stop: retry the round that could not be fused, or abandon it."""
-        if self._gave_up and isinstance(event, Stop):
+        if self.stuck and isinstance(event, Stop):
             self._rounds.feed(Unfusable("stopped; it could not be fused"))
-        self._gave_up, self._examined, self._failures = False, None, 0
+        self.stuck, self._examined, self._failures = "", None, 0
 
     # answers
 
@@ -208,7 +208,7 @@ class Fusing:
             error,
         )
         self._rounds.feed(Pause(), lambda: self.journal.put("hold", "paused"))
-        self._failures, self._gave_up = 0, True
+        self._failures, self.stuck = 0, error
 
     def _set_aside(self, culprits: dict[str, str]) -> None:
         """Remove the updates that cannot be fused from the round, and mute their devices for a while."""

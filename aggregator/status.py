@@ -96,6 +96,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "transfers": _live(config.state).get("transfers", {}) if running else {},
             "hold": journal.get("hold", "running"),
             "done": _live(config.state).get("done", "") if running else "",
+            "stuck": _live(config.state).get("stuck", "") if running else "",
             "rounds_completed": completed,
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),

@@ -33,7 +33,7 @@ __all__ = ["Desk", "Rounds"]
 log = logging.getLogger("edgestill.aggregator")
 BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
-REMEMBERED = 20_000  # answers
+REMEMBERED = 5_000  # answers; older ones are looked up in the journal
 AGAIN_S = 1.0  # between two repeated answers about the same decided transfer
 STALE_S = 6 * 3600.0
 

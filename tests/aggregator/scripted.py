@@ -125,6 +125,15 @@ class Device(threading.Thread):
         self.link.wake()
         self.join(60)
 
+    def leave(self) -> None:
+        """Go offline, as an agent does that is stopped."""
+        self.say("state", State(status="offline", session=1), retain=True)
+        self.end()
+
+    def say(self, leaf: str, message: object, *, retain: bool = False) -> None:
+        """Publish a signed message on a topic of its own."""
+        self.link.publish(self._topic(leaf), self._sealed(leaf, message), retain=retain)
+
     def _topic(self, leaf: str) -> str:
         return str(DeviceTopic(FLEET, self.device, leaf))
 

@@ -12,11 +12,11 @@ from aggregator.storage.tables.devices import DeviceTable
 from aggregator.storage.tables.rounds import RoundTable
 from wire.refusals import RefusalReason
 
-__all__ = ["UpdateTable"]
+__all__ = ["REPORTS", "UpdateTable"]
 
 #: Refusals kept per device: enough to answer again, too few to fill a disk.
 REFUSALS = 200
-REPORTS = 50  # rounds whose reports are kept
+REPORTS = 500  # rounds whose reports are kept
 
 
 class UpdateTable(DeviceTable, RoundTable):
