@@ -93,7 +93,13 @@ class Conductor:
         """Resume from the journal."""
         self._collect()
         if self.state.phase is not Phase.STARTING:
-            log.info("round %d, %s; %d done", self.state.round, self.state.phase.value, self.state.completed)
+            log.info(
+                "round %d, %s; %d done",
+                self.state.round,
+                self.state.phase.value,
+                self.state.completed,
+                extra={"round": self.state.round},
+            )
         self.fusing.engage()
         reach("aggregator-started")
 
@@ -177,19 +183,29 @@ class Conductor:
         match action:
             case Open(number, invited):
                 reach("aggregator-round-opened")
-                log.info("round %d open: %d devices asked", number, len(invited))
+                log.info("round %d open: %d devices asked", number, len(invited), extra={"round": number})
                 self._points.append("aggregator-jobs-published")
                 self.fusing.begin_round()
             case Extend(number):
-                log.warning("round %d: below the quorum at the deadline; extended once", number)
+                log.warning(
+                    "round %d: below the quorum at the deadline; extended once", number, extra={"round": number}
+                )
             case Abandon(number, reason):
-                log.warning("round %d abandoned: %s", number, reason)
+                log.warning("round %d abandoned: %s", number, reason, extra={"round": number})
                 self.fusing.cancel()
             case Withdraw(number, device, reason):
-                log.warning("round %d goes on without %r: %s", number, device, reason)
+                log.warning(
+                    "round %d goes on without %r: %s", number, device, reason, extra={"device": device, "round": number}
+                )
             case Fuse(number):
                 reach("aggregator-all-answered")
-                log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
+                log.info(
+                    "round %d: fusing %d of %d updates",
+                    number,
+                    len(self.state.answered),
+                    len(self.state.invited),
+                    extra={"round": number},
+                )
                 self.fusing.cancel()  # it was given more updates than remain
                 self.fusing.engage()
             case Close(number):

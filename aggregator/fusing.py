@@ -190,7 +190,12 @@ class Fusing:
         elif state.hold is Hold.STOPPED:
             self._rounds.feed(Unfusable(f"it cannot be fused: {error}"))
         elif self._examined != (state.round, state.answered):
-            log.error("round %d cannot be fused: %s; each update is tried alone", state.round, error)
+            log.error(
+                "round %d cannot be fused: %s; each update is tried alone",
+                state.round,
+                error,
+                extra={"round": state.round},
+            )
             self._examined = state.round, state.answered
             self.worker.ask({"task": "examine", "round": state.round})
         else:
@@ -199,13 +204,14 @@ class Fusing:
     def _try_again(self, number: int, error: str) -> None:
         self._failures += 1
         if self._failures < TRIES:
-            log.error("round %d cannot be fused: %s; trying again", number, error)
+            log.error("round %d cannot be fused: %s; trying again", number, error, extra={"round": number})
             return
         log.error(
             "round %d cannot be fused, and no update alone is the cause: %s; paused: fix it, then"
             " `edgestill aggregator resume`, or give the round up with `edgestill round skip`",
             number,
             error,
+            extra={"round": number},
         )
         self._rounds.feed(Pause(), lambda: self.journal.put("hold", "paused"))
         self._failures, self.stuck = 0, error
@@ -214,7 +220,7 @@ class Fusing:
         """Remove the updates that cannot be fused from the round, and mute their devices for a while."""
         number = self._rounds.state.round
         if not culprits:
-            log.warning("round %d: every update can be fused alone; trying again", number)
+            log.warning("round %d: every update can be fused alone; trying again", number, extra={"round": number})
         rows = {row.device: row for row in self.journal.updates(number)}
         rows |= {row.device: row for row, _ in self.journal.late_teachers(number)}
         for device, reason in culprits.items():
@@ -226,7 +232,13 @@ class Fusing:
                 time=self._clock(),
                 why=RefusalReason.NOT_FUSABLE,
             )
-            log.error("round %d: the update of %r is set aside: it %s", number, device, refusal.reason)
+            log.error(
+                "round %d: the update of %r is set aside: it %s",
+                number,
+                device,
+                refusal.reason,
+                extra={"device": device, "round": number},
+            )
             self._exclude(refusal, self._clock() + self.config.limits.mute_s)
 
     def _exclude(self, refusal: Refusal, until: float) -> None:

@@ -89,7 +89,7 @@ class Reload:
         service.inbox.use(service.config)
         service.states.fetch(added, service.now())
         if new.log != before.log:
-            setup_logging(new.log.format, new.log.level)
+            setup_logging(new.log.format, new.log.level, fleet=new.fleet)
         return len(added)
 
     def _adopt(self, service: Service, new: FleetConfig) -> None:

@@ -1,19 +1,23 @@
 """A thousand rounds with two agents: what stays in memory and on the disk of the aggregator and of the boards.
 
-    python benchmarks/many_rounds.py [--json] [--quick] [--rounds 1000] [--plot FILE.png] [--keep FILE.json]
+    python benchmarks/many_rounds.py [--json] [--quick] [--rounds 1000] [--train] [--plot FILE.png] [--keep FILE.json]
 
-Two real agent processes in light mode (a training child a round, without torch), a real aggregator with its worker, a
-Mosquitto. Models, updates and the journal have policies of a fleet that runs for weeks, shrunk to the run:
-the journal keeps the last fifth of the rounds (`history_rounds`), of the models the last 5, every 100th and the best.
-Measured every tenth of a per cent or so: resident memory of service, worker and one agent; bytes of the aggregator's
-state folder by part, and of one agent's. `--keep` writes the rows, and draws from them if the file exists; `--quick`:
-a few rounds.
+Two real agent processes, a real aggregator with its worker, a Mosquitto. The agents send the published model back
+instead of training it (`_echo_agent.py`), so that a round takes a fraction of a second; with `--train` each has a
+training child in light mode. The policies are those of a fleet that runs for weeks, shrunk to the run: the journal has
+the last fifth of the rounds (`history_rounds`), of the models the last 5, every tenth of the rounds and the best stay,
+an agent caches 2 MB of models. Measured 200 times: resident memory of service, worker and one agent; bytes of the
+aggregator's state folder by part, and of one agent's. `--keep` writes the rows as they come, and if the file exists,
+prints and draws from it instead; `--quick`: a few rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -37,6 +41,7 @@ from wire.keys import generate_key
 
 PROTOTYPE, SHAPE, CLASSES, LATENT = "mlp:fp32", (1, 8, 8), 10, 32
 DEVICES = 2
+BENCHMARKS = Path(__file__).resolve().parent
 STUCK_S = 600.0  # without a round
 FLAT = 0.2  # of the rounds at the start are not compared: caches fill, the journal has not reached its bound
 
@@ -56,8 +61,8 @@ class Row:
     logs_kb: float  # all that was written to stderr, kept or not by whoever reads it
 
 
-def prepare(folder: Path, port: int, rounds: int) -> None:
-    """Configurations, samples and the graph of the light agents."""
+def prepare(folder: Path, port: int, rounds: int, *, train: bool) -> None:
+    """Configurations, samples, and the graph of light agents."""
     keys = {name: generate_key() for name in device_names(DEVICES)}
     shape = "x".join(map(str, SHAPE))
     aggregator = write_fleet(folder / "fleet", port=port, prototype=PROTOTYPE, shape=shape, rounds=rounds, devices=keys)
@@ -68,23 +73,32 @@ def prepare(folder: Path, port: int, rounds: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, *SHAPE)).astype(np.float32)
     np.savez(folder / "data.npz", x=x, y=np.arange(40) % CLASSES)
-    arch, precision = parse_prototype(PROTOTYPE)
-    model = build(PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT), generator=torch.Generator().manual_seed(0))
-    export_onnx(model, torch.zeros(2, *SHAPE), folder / "graph.onnx")
     for name, key in keys.items():
         home = folder / name
         write_agent(home, port=port, prototype=PROTOTYPE, key=key, aggregator=aggregator.public_key())
         path = home / "agent.toml"
-        light = '[model]\ngraph = "../graph.onnx"'
-        path.write_text(path.read_text().replace("[model]", light) + '\n[train]\nmode = "light"\nnice = 0\n')
+        text = path.read_text().replace("[agent]", "[agent]\ncache_mb = 2")
+        if train:
+            light = '[model]\ngraph = "../graph.onnx"'
+            text = text.replace("[model]", light) + '\n[train]\nmode = "light"\nnice = 0\n'
+        path.write_text(text)
+    if train:
+        arch, precision = parse_prototype(PROTOTYPE)
+        spec = PrototypeSpec(arch, precision, SHAPE, CLASSES, LATENT)
+        export_onnx(
+            build(spec, generator=torch.Generator().manual_seed(0)), torch.zeros(2, *SHAPE), folder / "graph.onnx"
+        )
 
 
-def run(folder: Path, rounds: int, every: int, keep: Path | None) -> list[Row]:
-    """All rounds; a row after every so many, kept as they come."""
-    processes = Processes(folder)
+def run(folder: Path, rounds: int, *, train: bool, keep: Path | None) -> list[Row]:
+    """All rounds; 200 rows, kept as they come."""
+    processes, every = Processes(folder), max(rounds // 200, 1)
     processes.start("service", ["aggregator", "serve", "--config", "fleet/fleet.toml"])
     for name in device_names(DEVICES):
-        processes.start(name, ["agent", "run", "--config", f"{name}/agent.toml"])
+        if train:
+            processes.start(name, ["agent", "run", "--config", f"{name}/agent.toml"])
+        else:
+            processes.running[name] = _echo_agent(folder, name)
     rows: list[Row] = []
     try:
         for number in range(every, rounds + 1, every):
@@ -97,6 +111,13 @@ def run(folder: Path, rounds: int, every: int, keep: Path | None) -> list[Row]:
     finally:
         processes.stop()
     return rows
+
+
+def _echo_agent(folder: Path, name: str) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, [str(BENCHMARKS.parent), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, str(BENCHMARKS / "_echo_agent.py"), f"{name}/agent.toml", "inline"]
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, stdout=log, stderr=log)
 
 
 def _completed(folder: Path) -> int:
@@ -181,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--train", action="store_true", help="a training child a round, without torch")
     parser.add_argument("--plot", type=Path, help="a PNG of memory and disk by round")
     parser.add_argument("--keep", type=Path, help="rows as JSON; if the file exists, nothing is measured")
     add_quick(parser)
@@ -190,8 +212,8 @@ def main() -> None:
         rows = [Row(**row) for row in json.loads(args.keep.read_text())]
     else:
         with tempfile.TemporaryDirectory(prefix="edgestill-rounds-") as name, Mosquitto(Path(name)) as broker:
-            prepare(Path(name), broker.port, rounds)
-            rows = run(Path(name), rounds, max(rounds // 200, 1), args.keep)
+            prepare(Path(name), broker.port, rounds, train=args.train)
+            rows = run(Path(name), rounds, train=args.train, keep=args.keep)
     if args.plot:
         plot(rows, args.plot)
     names = [name for name in Row.__dataclass_fields__ if name != "round"]

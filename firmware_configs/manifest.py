@@ -186,6 +186,7 @@ class Manifest:
     wheels: str  # card, fleet, network or none
     fetch: KitFetch | None  # where boards fetch wheels that their card does not have
     packages: tuple[str, ...]
+    boards_dir: Path | None  # the user's own board profiles
     aggregator_key: Path
     first_models: FirstModels
     devices: tuple[DevicePlan, ...]
@@ -239,6 +240,7 @@ def load_manifest(
         broker_mb=own.broker_mb,
         wheels=own.wheels,
         fetch=_fetch(own, path),
+        boards_dir=own.boards_dir,
         packages=own.packages,
         aggregator_key=state.key,
         first_models=FirstModels(

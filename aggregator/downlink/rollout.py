@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from wire.messages import UpgradePhase
 
-__all__ = ["FINAL", "STAGES", "Progress", "Rollout", "next_look", "offered", "stage_of", "why_stop"]
+__all__ = ["FINAL", "STAGES", "Progress", "Rollout", "next_look", "offered", "rollout_opens", "stage_of", "why_stop"]
 
 FINAL = ("committed", "back", "refused")
 STAGES = ("waiting", "offered", "fetching", "installing", "trial", *FINAL, "withdrawn")
@@ -72,6 +72,12 @@ def _opens(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
     if any(_phase(rollout, device, heard) != "committed" for device in canaries):
         return float("inf")
     return max(heard[device].time for device in canaries) + rollout.wait_s
+
+
+def rollout_opens(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
+    """When the devices that are offered something now were offered it, the last ones."""
+    opens = _opens(rollout, heard) if rollout.canary else rollout.begun
+    return opens if opens < float("inf") else rollout.begun
 
 
 def next_look(rollout: Rollout, heard: Mapping[str, Progress]) -> float:

@@ -215,7 +215,9 @@ def upgrade_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
     if not stages:
         return []
     to = next(device["upgrade_to"] for device in devices if device["upgrade"]).partition("+")[0]
-    ended = [d for d in devices if d["upgrade"] in ("back", "refused")]
+    ended = [
+        d for d in devices if d["upgrade"] in ("back", "refused") or (d["upgrade"] == "offered" and d["upgrade_reason"])
+    ]
     reasons = [f"{d['id']}: update: {d['upgrade']}: {one_line(d['upgrade_reason'])}" for d in ended]
     told = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
     more = len(reasons) - PROBLEMS

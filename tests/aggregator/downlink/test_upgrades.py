@@ -181,6 +181,20 @@ def test_older_agents_and_boards_without_an_installer_are_offered_nothing_and_to
     ]
 
 
+def test_a_device_that_is_online_and_does_not_answer_has_an_older_access_list_perhaps(fleet: Fleet) -> None:
+    fleet.introduce("a", "b")
+    fleet.journal.note_device("a", status="online")
+    fleet.journal.note_device("b", status="offline")
+    fleet.command(devices=("a", "b"))
+    assert [row["reason"] for row in rollout_facts(fleet.journal, fleet.now)["devices"]] == ["", ""]
+    told = rollout_facts(fleet.journal, fleet.now + 200)["devices"]
+    assert [row["stage"] for row in told] == ["offered", "offered"]
+    assert "run `edgestill broker install` again" in told[0]["reason"]
+    assert told[1]["reason"] == ""
+    fleet.heard("fetching", "a")
+    assert rollout_facts(fleet.journal, fleet.now + 200)["devices"][0]["reason"] == ""
+
+
 def test_a_device_that_is_heard_of_later_is_offered_it_then(fleet: Fleet) -> None:
     fleet.command()
     assert (fleet.offers, fleet.chunks) == (set(), b"")
