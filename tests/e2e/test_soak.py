@@ -43,6 +43,7 @@ from tests.e2e.test_upgraded_fleet import Board, stage, update, version
 from tests.firmware_configs.own_board import ARCH, PYTHON
 from transport.config import BrokerConfig, TlsConfig
 from wire.board_reports import Telemetry
+from wire.chunks import DEFAULT_CHUNK
 from wire.ids import AGGREGATOR
 from wire.keys import save_private_key, save_public_key
 from wire.messages import Job
@@ -149,8 +150,10 @@ class Soak:
         tls = self.fleet.kits / name / "tls"
         ca = self.fleet.kits / "_fleet" / AGGREGATOR / "ca.pem"
         config = TlsConfig(ca=ca, cert=tls / "device.pem", key=tls / "device.key")
-        self.devices[name] = Device(name, "mlp:fp32", BrokerConfig(port=self.fleet.broker.port, tls=config))
-        return self.devices[name]
+        made = Device(name, "mlp:fp32", BrokerConfig(port=self.fleet.broker.port, tls=config), chunk_size=DEFAULT_CHUNK)
+        made.one_topic = True
+        self.devices[name] = made
+        return made
 
     def measure(self, number: int) -> None:
         """Resident memory of the service, its worker, its page, and the agent with torch."""
