@@ -85,11 +85,13 @@ def next_look(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
     return _opens(rollout, heard) if rollout.canary and not rollout.stopped else float("inf")
 
 
-def why_stop(rollout: Rollout, heard: Mapping[str, Progress]) -> str:
-    """Why the rollout must not go on, or nothing."""
+def why_stop(rollout: Rollout, heard: Mapping[str, Progress], unable: Mapping[str, str]) -> str:
+    """Why the rollout must not go on, or nothing; `unable` are devices that take no upgrade, and why."""
     if not rollout.canary or rollout.stopped:
         return ""
     for place, device in enumerate(rollout.devices):
+        if place < rollout.canary and device in unable:
+            return f"{device}: refused: {unable[device]}"
         phase = _phase(rollout, device, heard)
         if phase == "back" or (phase == "refused" and place < rollout.canary):
             return f"{device}: {'went back' if phase == 'back' else 'refused'}: {heard[device].reason}"

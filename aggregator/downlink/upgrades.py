@@ -36,7 +36,7 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import TAKES_UPGRADES, Upgrade, Upgraded
 from wire.topics import ModelChunk
 
-__all__ = ["ABORT", "BUNDLES", "UPGRADE", "Upgrades", "device_software", "rollout_facts"]
+__all__ = ["ABORT", "BUNDLES", "UPGRADE", "Upgrades", "device_software", "rollout_facts", "unable_devices"]
 
 log = logging.getLogger("edgestill.aggregator")
 UPGRADE, ABORT = "upgrade", "abort-upgrade"  # the verbs of the commands
@@ -60,6 +60,15 @@ def _read_rollout(journal: Journal) -> Rollout | None:
 
 def _read_progress(journal: Journal) -> dict[str, Progress]:
     return {device: msgspec.convert(row, Progress) for device, row in _rows(journal, "upgraded").items()}
+
+
+def unable_devices(journal: Journal) -> dict[str, str]:
+    """Devices that have announced that they take no upgrade, and why."""
+    return _unable(_rows(journal, "software"))
+
+
+def _unable(software: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {device: row["upgrades"] or TOO_OLD for device, row in software.items() if row["upgrades"] != YES}
 
 
 def device_software(journal: Journal, now: float) -> dict[str, dict[str, str]]:
@@ -176,7 +185,7 @@ class Upgrades(SignedMessages):
         """Write what devices have said, and whether it ends the rollout, to the journal."""
         rollout, reason = self._rollout, ""
         if self._unkept and rollout is not None:
-            reason = why_stop(rollout, self._heard)
+            reason = why_stop(rollout, self._heard, _unable(self._software))
         if not self._unkept:
             return
         with self._journal.transaction():
@@ -218,6 +227,8 @@ class Upgrades(SignedMessages):
                     f"the upgrade to {former.version} is not over: {waits[0]} and {len(waits) - 1} more;"
                     " wait, or end it with `edgestill device update --abort`"
                 )
+        if reason := why_stop(rollout, {}, _unable(self._software)):
+            raise ConfigError(f"a canary takes no upgrade: {reason}; choose others")
         return rollout
 
     def _aborted(self) -> Rollout:

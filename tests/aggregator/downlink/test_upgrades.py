@@ -195,6 +195,17 @@ def test_a_device_that_is_online_and_does_not_answer_has_an_older_access_list_pe
     assert rollout_facts(fleet.journal, fleet.now + 200)["devices"][0]["reason"] == ""
 
 
+def test_a_canary_that_takes_no_upgrade_stops_it_and_does_not_let_the_others_wait_for_ever(fleet: Fleet) -> None:
+    fleet.introduce("b", "c")
+    fleet.introduce("a", upgrade="not supported here")
+    refused = fleet.command(canary=1)
+    assert refused.failed
+    assert refused.text == "a canary takes no upgrade: a: refused: not supported here; choose others"
+    assert not fleet.command(canary=1, devices=("b", "a", "c")).failed
+    fleet.introduce("b", upgrade="no installer any more")
+    assert rollout_facts(fleet.journal, fleet.now)["stopped"] == "b: refused: no installer any more"
+
+
 def test_a_device_that_is_heard_of_later_is_offered_it_then(fleet: Fleet) -> None:
     fleet.command()
     assert (fleet.offers, fleet.chunks) == (set(), b"")
