@@ -78,8 +78,7 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
     try:
         last = journal.last_round()
         closed = _last_closed(journal)
-        pruned = journal.pruned()
-        models = {model.digest for model in journal.models() if model.number not in pruned}
+        models = {model.digest for model in journal.unpruned()}
         needed = {model.digest for model in journal.current().values()}
         if last is not None and last.phase in ("open", "fusing"):
             needed |= {row.digest for row in journal.updates(last.number)}
@@ -160,7 +159,8 @@ def _closed_in(state: Path) -> int:
 
 
 def _last_closed(journal: Journal) -> int:
-    return max((row.number for row in journal.rounds() if row.phase == "closed"), default=0)
+    last = journal.last_closed()
+    return 0 if last is None else last.number
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

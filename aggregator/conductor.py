@@ -93,7 +93,13 @@ class Conductor:
         """Resume from the journal."""
         self._collect()
         if self.state.phase is not Phase.STARTING:
-            log.info("round %d, %s; %d done", self.state.round, self.state.phase.value, self.state.completed)
+            log.info(
+                "round %d, %s; %d done",
+                self.state.round,
+                self.state.phase.value,
+                self.state.completed,
+                extra={"round": self.state.round},
+            )
         self.fusing.engage()
         reach("aggregator-started")
 
@@ -177,19 +183,29 @@ class Conductor:
         match action:
             case Open(number, invited):
                 reach("aggregator-round-opened")
-                log.info("round %d open: %d devices asked", number, len(invited))
+                log.info("round %d open: %d devices asked", number, len(invited), extra={"round": number})
                 self._points.append("aggregator-jobs-published")
                 self.fusing.begin_round()
             case Extend(number):
-                log.warning("round %d: below the quorum at the deadline; extended once", number)
+                log.warning(
+                    "round %d: below the quorum at the deadline; extended once", number, extra={"round": number}
+                )
             case Abandon(number, reason):
-                log.warning("round %d abandoned: %s", number, reason)
+                log.warning("round %d abandoned: %s", number, reason, extra={"round": number})
                 self.fusing.cancel()
             case Withdraw(number, device, reason):
-                log.warning("round %d goes on without %r: %s", number, device, reason)
+                log.warning(
+                    "round %d goes on without %r: %s", number, device, reason, extra={"device": device, "round": number}
+                )
             case Fuse(number):
                 reach("aggregator-all-answered")
-                log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
+                log.info(
+                    "round %d: fusing %d of %d updates",
+                    number,
+                    len(self.state.answered),
+                    len(self.state.invited),
+                    extra={"round": number},
+                )
                 self.fusing.cancel()  # it was given more updates than remain
                 self.fusing.engage()
             case Close(number):
@@ -202,10 +218,11 @@ class Conductor:
                 log.info("no further round: %s", reason)
 
     def _collect(self) -> None:
-        """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
+        """Give up models and records that the policies do not keep, and remove unreferenced blobs, now or later."""
         try:
             if self.config.models.last is not None:
                 self.prune(self.config.models)
+            self.journal.forget(max(self.config.history_rounds, self.config.keep_rounds + 2))
             self.blobs.collect(self.journal.named_blobs(self.config.keep_rounds))
         except (OSError, sqlite3.Error) as error:
             log.warning("old blobs cannot be removed: %s", error)
@@ -213,8 +230,7 @@ class Conductor:
     def prune(self, policy: ModelsConfig, record: Callable[[int, int], None] = lambda *_: None) -> None:
         """Mark the models that the policy gives up; `record` writes their number and bytes in the same transaction."""
         journal = self.journal
-        pruned = journal.pruned()
-        models = [model for model in journal.models() if model.number not in pruned]
+        models = journal.unpruned()
         kept = journal.pins() | journal.needed_models(self.config.keep_rounds)
         gone = to_prune(models, kept, policy)
         with journal.transaction():

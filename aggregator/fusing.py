@@ -63,7 +63,7 @@ class Fusing:
         self._clock, self._muted = clock, muted
         self._answer: dict[str, Any] | None = None  # of the worker, until its consequences are durable
         self._failures = 0
-        self._gave_up = False  # fusing the open round failed for good, until a command of the operator
+        self.stuck = ""  # why fusing the open round failed for good, until a command of the operator
         self._examined: tuple[int, frozenset[str]] | None = None  # round and updates in which no update was to blame
         self._ask_after = 0.0  # time of the next request to the worker
 
@@ -89,12 +89,12 @@ class Fusing:
             missing = [p for p in self.config.prototypes if p not in self.journal.current()]
             log.info("building the first models of %s", " ".join(missing))
             self.worker.ask({"task": "start", "prototypes": missing})
-        elif state.phase is Phase.FUSING and not self._gave_up:
+        elif state.phase is Phase.FUSING and not self.stuck:
             self.worker.ask({"task": "fuse", "round": state.round})
 
     def begin_round(self) -> None:
         """A round has opened: start the worker while the devices still train."""
-        self._gave_up, self._examined, self._failures = False, None, 0
+        self.stuck, self._examined, self._failures = "", None, 0
         try:
             self.worker.warm()
         except OSError as error:
@@ -102,15 +102,15 @@ class Fusing:
 
     def cancel(self) -> None:
         """Drop the fusion in progress, whose result is no longer needed."""
-        self._gave_up, self._failures = False, 0
+        self.stuck, self._failures = "", 0
         if self.worker.busy and self._rounds.state.phase is not Phase.STARTING:
             self.worker.cancel()
 
     def operator_said(self, event: Event) -> None:
         """After resume or stop: retry the round that could not be fused, or abandon it."""
-        if self._gave_up and isinstance(event, Stop):
+        if self.stuck and isinstance(event, Stop):
             self._rounds.feed(Unfusable("stopped; it could not be fused"))
-        self._gave_up, self._examined, self._failures = False, None, 0
+        self.stuck, self._examined, self._failures = "", None, 0
 
     # answers
 
@@ -145,7 +145,7 @@ class Fusing:
         log_closed(number, new, report, full)
 
     def _add_models(self, made: list[dict[str, Any]], origin: str) -> None:
-        known = self.journal.model_sizes()
+        known = self.journal.models_of(model["digest"] for model in made)
         for model in made:
             if model["digest"] in known:
                 continue
@@ -190,7 +190,12 @@ class Fusing:
         elif state.hold is Hold.STOPPED:
             self._rounds.feed(Unfusable(f"it cannot be fused: {error}"))
         elif self._examined != (state.round, state.answered):
-            log.error("round %d cannot be fused: %s; each update is tried alone", state.round, error)
+            log.error(
+                "round %d cannot be fused: %s; each update is tried alone",
+                state.round,
+                error,
+                extra={"round": state.round},
+            )
             self._examined = state.round, state.answered
             self.worker.ask({"task": "examine", "round": state.round})
         else:
@@ -199,22 +204,23 @@ class Fusing:
     def _try_again(self, number: int, error: str) -> None:
         self._failures += 1
         if self._failures < TRIES:
-            log.error("round %d cannot be fused: %s; trying again", number, error)
+            log.error("round %d cannot be fused: %s; trying again", number, error, extra={"round": number})
             return
         log.error(
             "round %d cannot be fused, and no update alone is the cause: %s; paused: fix it, then"
             " `edgestill aggregator resume`, or give the round up with `edgestill round skip`",
             number,
             error,
+            extra={"round": number},
         )
         self._rounds.feed(Pause(), lambda: self.journal.put("hold", "paused"))
-        self._failures, self._gave_up = 0, True
+        self._failures, self.stuck = 0, error
 
     def _set_aside(self, culprits: dict[str, str]) -> None:
         """Remove the updates that cannot be fused from the round, and mute their devices for a while."""
         number = self._rounds.state.round
         if not culprits:
-            log.warning("round %d: every update can be fused alone; trying again", number)
+            log.warning("round %d: every update can be fused alone; trying again", number, extra={"round": number})
         rows = {row.device: row for row in self.journal.updates(number)}
         rows |= {row.device: row for row, _ in self.journal.late_teachers(number)}
         for device, reason in culprits.items():
@@ -226,7 +232,13 @@ class Fusing:
                 time=self._clock(),
                 why=RefusalReason.NOT_FUSABLE,
             )
-            log.error("round %d: the update of %r is set aside: it %s", number, device, refusal.reason)
+            log.error(
+                "round %d: the update of %r is set aside: it %s",
+                number,
+                device,
+                refusal.reason,
+                extra={"device": device, "round": number},
+            )
             self._exclude(refusal, self._clock() + self.config.limits.mute_s)
 
     def _exclude(self, refusal: Refusal, until: float) -> None:

@@ -92,7 +92,7 @@ class Inbox:
             return
         kind = "chunk" if isinstance(topic, UpdateChunk) else topic.leaf
         if retained and kind in LIVE:
-            log.debug("from %r: %s: retained, not read", topic.device, kind)
+            log.debug("from %r: %s: retained, not read", topic.device, kind, extra={"device": topic.device})
             return
         try:
             self._handle(topic, payload, live=not retained)
@@ -101,14 +101,14 @@ class Inbox:
         except EdgestillError as error:
             self._refused(topic.device, kind, str(error))
         except Exception as error:
-            log.debug("from %r: %s", topic.device, kind, exc_info=True)
+            log.debug("from %r: %s", topic.device, kind, exc_info=True, extra={"device": topic.device})
             self._refused(topic.device, kind, describe(error))
 
     def _refused(self, device: str, kind: str, why: str) -> None:
         if kind != "enrol":
             self._garbage(device, f"{kind}: {why}")
         elif self._complaints.new(device, why):  # anyone can send it: the device is not muted for it
-            log.warning("from %r: %s: %s", device, kind, why)
+            log.warning("from %r: %s: %s", device, kind, why, extra={"device": device})
 
     def _handle(self, topic: UpdateChunk | DeviceTopic, payload: bytes, live: bool) -> None:
         if isinstance(topic, UpdateChunk):
@@ -169,7 +169,13 @@ class Inbox:
                 self._notes.note(device)
             case Metrics(round=number, problem=problem) if problem:
                 if self._complaints.new(device, f"problem: {problem}"):
-                    log.warning("device %r: %s%s", device, f"round {number}: " if number else "", problem)
+                    log.warning(
+                        "device %r: %s%s",
+                        device,
+                        f"round {number}: " if number else "",
+                        problem,
+                        extra={"device": device, "round": number or None},
+                    )
                 conductor.gave_up(device, number, problem)
             case About() as about:
                 self._introduced(device, about, live)
@@ -183,7 +189,12 @@ class Inbox:
     def _throttled(self, device: str, throttled: bool) -> None:
         before = self._conductor.state.devices.get(device)
         if (before is not None and before.throttled) != throttled:
-            log.info("device %r: its processor is %s", device, "slowed down" if throttled else "no longer slowed down")
+            log.info(
+                "device %r: its processor is %s",
+                device,
+                "slowed down" if throttled else "no longer slowed down",
+                extra={"device": device},
+            )
             self._conductor.feed(Throttled(device, throttled))
 
     def _introduced(self, device: str, about: About, live: bool) -> None:
@@ -198,7 +209,9 @@ class Inbox:
         self._downlink.publisher.reads_codes(device, READS_CODES in about.versions.items())
         unknown = about.prototype not in self._config.prototypes
         if unknown and self._complaints.new(device, f"trains {about.prototype}"):
-            log.warning("device %r trains %s, which this fleet does not have", device, about.prototype)
+            log.warning(
+                "device %r trains %s, which this fleet does not have", device, about.prototype, extra={"device": device}
+            )
         told = {"board": about.board, "compute": about.versions.get(COMPUTE, ""), "data": data_text(data)}
         self._notes.note(device, live=live, prototype=about.prototype, examples=examples, **told)
 
@@ -210,13 +223,20 @@ class Inbox:
             return
         self._notes.note(device)
         if self._complaints.new(device, f"installing: {report.reason}"):
-            log.warning("device %r: installing: %s", device, report.reason)
+            log.warning("device %r: installing: %s", device, report.reason, extra={"device": device})
 
     def _stored(self, row: UpdateRow) -> None:
         self._gate.good(row.device)
         self._notes.note(row.device)
         self._live.accepted(row.prototype, row.size)
-        log.debug("update from %r for round %d: %d bytes%s", row.device, row.round, row.size, " (late)" * row.late)
+        log.debug(
+            "update from %r for round %d: %d bytes%s",
+            row.device,
+            row.round,
+            row.size,
+            " (late)" * row.late,
+            extra={"device": row.device, "round": row.round},
+        )
         if row.late:
             return
         try:
@@ -230,11 +250,16 @@ class Inbox:
     def _garbage(self, device: str, why: str) -> None:
         if why:
             if self._complaints.new(device, why):
-                log.warning("from %r: %s", device, why)
+                log.warning("from %r: %s", device, why, extra={"device": device})
             self._notes.bad[device] += 1
         until = self._gate.garbage(device)
         if until is not None:
-            log.warning("device %r sends only garbage: muted for %.0f s", device, self._config.limits.mute_s)
+            log.warning(
+                "device %r sends only garbage: muted for %.0f s",
+                device,
+                self._config.limits.mute_s,
+                extra={"device": device},
+            )
             self._conductor.feed(Muted(device, until))
             self._conductor.gave_up(device, self._conductor.number, "muted: it sends only garbage")
             self.desk.uploads.drop_device(device)

@@ -1,7 +1,7 @@
 """Reads fleet.toml again on SIGHUP, while the service runs.
 
     at once                  [devices], [limits], [log]
-    from the next round on   [round], [train], [fusion], keep_rounds of [state]
+    from the next round on   [round], [train], [fusion], keep_rounds and history_rounds of [state]
     never                    the other tables: the new file is refused, and the old configuration stays
 
 A file that cannot be used is refused in one line of the log. After a restart the file counts as it then is.
@@ -89,7 +89,7 @@ class Reload:
         service.inbox.use(service.config)
         service.states.fetch(added, service.now())
         if new.log != before.log:
-            setup_logging(new.log.format, new.log.level)
+            setup_logging(new.log.format, new.log.level, fleet=new.fleet)
         return len(added)
 
     def _adopt(self, service: Service, new: FleetConfig) -> None:

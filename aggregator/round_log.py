@@ -30,7 +30,7 @@ def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> Non
     }
     help_text = remedy(training, lr="[train] lr", clip="[train] clip =")
     level = logging.ERROR if FATAL in crossed else logging.WARNING
-    log.log(level, "round %d: %s; %s", number, lost_text(lost, asked), help_text)
+    log.log(level, "round %d: %s; %s", number, lost_text(lost, asked), help_text, extra={"round": number})
 
 
 def log_closed(
@@ -44,14 +44,22 @@ def log_closed(
         f"{prototype} {accuracy:.3f}" + (f" (float weights {full[prototype]:.3f})" if prototype in full else "")
         for prototype, accuracy in accuracies.items()
     ]
-    log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "")
+    log.info("round %d closed%s", number, f": accuracy {', '.join(scores)}" if scores else "", extra={"round": number})
     reports = report.get("devices", {})
     for device, facts in reports.items():
         if facts["screened"]:
-            log.warning("round %d: the update of %r was excluded: %s", number, device, facts["screened"])
+            log.warning(
+                "round %d: the update of %r was excluded: %s",
+                number,
+                device,
+                facts["screened"],
+                extra={"device": device, "round": number},
+            )
     # a single line, because a fleet may have large devices in every round
     capped = {device: capped_text(facts["capped"]) for device, facts in reports.items() if facts.get("capped")}
     if capped:
         some = "; ".join(f"{device!r} {text}" for device, text in list(capped.items())[:CAPPED])
         more = f"; and {len(capped) - CAPPED} more" if len(capped) > CAPPED else ""
-        log.warning("round %d: capped by [fusion] max_examples_ratio: %s%s", number, some, more)
+        log.warning(
+            "round %d: capped by [fusion] max_examples_ratio: %s%s", number, some, more, extra={"round": number}
+        )

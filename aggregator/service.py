@@ -268,6 +268,7 @@ class Service:
             "phase": state.phase.value,
             "round": state.round,
             "done": state.done,
+            "stuck": self.conductor.fusing.stuck,
             "uploads": len(self.inbox.desk.uploads),
             "transfers": self.inbox.desk.uploads.progress(),
             "limited": (limited := self._limited()),

@@ -96,6 +96,7 @@ def fleet_status(config: FleetConfig) -> dict[str, Any]:
             "transfers": _live(config.state).get("transfers", {}) if running else {},
             "hold": journal.get("hold", "running"),
             "done": _live(config.state).get("done", "") if running else "",
+            "stuck": _live(config.state).get("stuck", "") if running else "",
             "rounds_completed": completed,
             "rounds_wanted": config.round.rounds,
             "round": None if last is None else round_facts(journal, last),
@@ -181,8 +182,8 @@ def limited_devices(state: Path) -> dict[str, int]:
 
 def last_report(journal: Journal) -> dict[str, Any]:
     """The fusion report of the last closed round; empty before there is one."""
-    number = next((row.number for row in journal.rounds() if row.phase == "closed"), 0)
-    return journal.report(number)
+    last = journal.last_closed()
+    return {} if last is None else journal.report(last.number)
 
 
 def _live(state: Path) -> dict[str, Any]:

@@ -1,7 +1,11 @@
 """Logs of the services: to stderr, one line per record, for people or as JSON. Only the standard library.
 
     12:07:31 INFO    transport: connected to 127.0.0.1:1883 (MQTT 5)
-    {"time": "2025-03-01T12:07:31.204+00:00", "level": "info", "logger": "edgestill.transport", "message": "..."}
+    {"time": "2025-03-01T12:07:31.204+00:00", "level": "info", "logger": "edgestill.transport", "message": "...",
+     "fleet": "garden", "device": "pi-07", "round": 12}
+
+In JSON a line has the names of `FIELDS` that it is about: those of the process, given to `setup_logging`, and those of
+the record, `log.info(..., extra={"device": "pi-07", "round": 12})`.
 
 The services log as `edgestill.agent`, `edgestill.aggregator` and `edgestill.transport`. Under systemd, which adds
 timestamps itself, the line form omits the time.
@@ -21,7 +25,10 @@ from core.errors import ConfigError, did_you_mean
 from core.newest_lines import ROOT, NewestLines, one_line
 from core.settings import Settings
 
-__all__ = ["LogConfig", "setup_logging"]
+__all__ = ["FIELDS", "LogConfig", "setup_logging"]
+
+#: What a line may be about: the same names in every log.
+FIELDS = ("fleet", "device", "round")
 
 Format = Literal["line", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -40,12 +47,16 @@ def setup_logging(
     *,
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
+    **about: str,
 ) -> None:
-    """Send the records of all `edgestill.*` loggers to stderr; a second call replaces the first."""
+    """Send the records of all `edgestill.*` loggers to stderr; a second call replaces the first.
+
+    `about` are fields of all lines of this process, if they are JSON.
+    """
     _check("log format", format, get_args(Format))
     _check("log level", level, get_args(Level))
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_Json() if format == "json" else _Line(stamp="JOURNAL_STREAM" not in environ))
+    handler.setFormatter(_Json(about) if format == "json" else _Line(stamp="JOURNAL_STREAM" not in environ))
     logger = logging.getLogger(ROOT)
     logger.handlers = [handler, *(kept for kept in logger.handlers if isinstance(kept, NewestLines))]
     logger.setLevel(level.upper())
@@ -78,11 +89,19 @@ class _Line(logging.Formatter):
 
 
 class _Json(logging.Formatter):
+    def __init__(self, about: Mapping[str, str]) -> None:
+        super().__init__()
+        self._about = about
+
     def format(self, record: logging.LogRecord) -> str:
-        facts = {
+        facts: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _text(record, self),
+            **self._about,
         }
+        for name in FIELDS:
+            if (value := getattr(record, name, None)) is not None:
+                facts[name] = value
         return json.dumps(facts)

@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the agent until a signal; errors are one line and an exit code."""
     try:
         config = read_agent_config(argv[0], settings=argv[1:])
-        setup_logging(config.log.format, config.log.level)
+        setup_logging(config.log.format, config.log.level, fleet=config.fleet, device=config.device)
         if config.enrol is not None and not enrolled(config.enrol):
             from edge_agent.enrolment import Enrolment  # X.509, needed only once
 

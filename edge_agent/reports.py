@@ -35,6 +35,7 @@ class Reports:
         self._survey: Survey | None = None
         self._told: tuple[object, ...] = ()  # of samples, when they were last announced
         self._asked = 0  # the number of the last request for the log
+        self._described = False  # whether telemetry was sent
         self.computes_on = ""  # the compute device of the last training; before the first it is not known
         self.bytes_up = self.bytes_down = 0
 
@@ -100,8 +101,14 @@ class Reports:
         self._link.publish(topic, payload, qos=0, expiry_s=METRICS_EXPIRY_S)
 
     def telemetry(self, telemetry: Telemetry) -> None:
-        """The stage of the work and the state of the board."""
-        self._link.publish(*self._mail.telemetry(telemetry), qos=0, expiry_s=METRICS_EXPIRY_S)
+        """The stage of the work and the state of the board.
+
+        The first one has QoS 1: a broker with an access list of an older edgestill denies others in silence.
+        """
+        told = self._link.publish(
+            *self._mail.telemetry(telemetry), qos=0 if self._described else 1, expiry_s=METRICS_EXPIRY_S
+        )
+        self._described = self._described or told
 
     def log_tail(self, ask: Ask, lines: NewestLines) -> None:
         """Answer a request for the end of the log, once."""
@@ -109,7 +116,7 @@ class Reports:
             return
         self._asked = ask.number
         tail = LogTail(number=ask.number, lines=lines.newest(ask.lines), withheld=not lines.most)
-        self._link.publish(*self._mail.log_tail(tail), qos=0, expiry_s=METRICS_EXPIRY_S)
+        self._link.publish(*self._mail.log_tail(tail), expiry_s=METRICS_EXPIRY_S)  # QoS 1: a refusal is logged
 
     def _online(self) -> tuple[str, bytes]:
         return self._mail.state(State(status="online", session=self._session))

@@ -132,7 +132,9 @@ class Service:
         self._log.attach()
         log.info("%s of %s, session %d: starting", self.config.device, self.config.fleet, self._session)
         for upload in self._agent.uploads.values():
-            log.info("round %d: an update waits in the outbox", upload.spooled.round)
+            log.info(
+                "round %d: an update waits in the outbox", upload.spooled.round, extra={"round": upload.spooled.round}
+            )
         reach("agent-started")
         self._link.start()
         notify("READY=1")
@@ -304,7 +306,8 @@ class Service:
     def _use_settings(self) -> None:
         before, self.config = self.config, self._settings.config
         if before.log != self.config.log:
-            setup_logging(self.config.log.format, self.config.log.level)
+            config = self.config
+            setup_logging(config.log.format, config.log.level, fleet=config.fleet, device=config.device)
 
     def _report_settings(self) -> None:
         reported = self._settings.report()
@@ -315,8 +318,8 @@ class Service:
 
     def _do(self, action: Action) -> None:
         match action:
-            case Say(level, text):
-                getattr(log, level)("%s", text)
+            case Say(level, text, of_round):
+                getattr(log, level)("%s", text, extra={"round": of_round})
             case Announce():
                 self._reports.announce(self.config)
             case Follow(newest, forget):

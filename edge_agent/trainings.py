@@ -52,7 +52,13 @@ class Trainings:
             return TrainingFailed(action.key, f"the training child cannot start: {error}", again=True)
         self._work = action.instruction
         doing = "training" if isinstance(action.instruction, Job) else "looking at the offered model"
-        log.info("round %d: %s in process %d", action.instruction.round, doing, self._child.pid)
+        log.info(
+            "round %d: %s in process %d",
+            action.instruction.round,
+            doing,
+            self._child.pid,
+            extra={"round": action.instruction.round},
+        )
         reach("agent-training-started")
         return None
 
@@ -107,11 +113,16 @@ class Trainings:
         assert ended.facts is not None
         if "refused" in ended.facts:
             accuracies = f"{ended.facts['accuracy']:.3f} < {ended.facts['accuracy_before']:.3f}"
-            log.warning("round %d: the new model is worse here (%s): the board keeps its own", work.round, accuracies)
+            log.warning(
+                "round %d: the new model is worse here (%s): the board keeps its own",
+                work.round,
+                accuracies,
+                extra={"round": work.round},
+            )
         if isinstance(work, Offer):
             self._store.take_offer(ended.key, work.model)
             if "refused" not in ended.facts:
-                log.info("round %d: the offered model is the board's now", work.round)
+                log.info("round %d: the offered model is the board's now", work.round, extra={"round": work.round})
             return TrainingDone(ended.key)
         reach("agent-update-spooled")
         self._store.take_job(ended.key)

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from core.errors import ConfigError
 from core.files import read_regular, write_atomic
 from edge_agent.config import read_agent_config
+from firmware_configs.boards import PROFILE, own_profile
 from firmware_configs.broker.install import SCRIPT
 from firmware_configs.broker.mosquitto import acl, conf
 from firmware_configs.first_graph import first_graph
@@ -275,8 +276,10 @@ def _files(
         "tls/ca.pem": KitFile(run.authority.pem),
         **secrets,
         **{f"locks/py{made.target.python}.txt": KitFile(made.lock().encode()) for made in sets.values()},
-        UNIT: KitFile(unit(device.board, data=device.tables["data"]["path"]).encode()),
+        UNIT: KitFile(_unit(device).encode()),
     }
+    if (profile := own_profile(device.board.name, run.manifest.boards_dir)) is not None:
+        files[PROFILE] = KitFile(read_regular(profile, MAX_FILE))
     if run.manifest.wheels != "none":  # else packages are not edgestill's to install
         own, key = device.tables["agent"], run.kit_key.public_key()
         files |= upgrader_files(run.manifest.fleet, device.id, state_dir=own["state_dir"], key=key)
@@ -293,6 +296,10 @@ def _files(
         # files with a Wi-Fi key are readable only by their owner
         files |= {f"boot/{family}/{name}": KitFile(text.encode(), 0o600) for name, text in boot.items()}
     return files
+
+
+def _unit(device: DevicePlan) -> str:
+    return unit(device.board, data=device.tables["data"]["path"], train_mb=device.tables["train"].get("memory_mb"))
 
 
 def _report_to(device: str, manifest: Manifest) -> bytes:

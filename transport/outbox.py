@@ -17,6 +17,7 @@ class Outbox:
         self._limit = limit
         self._changed = threading.Condition()
         self._sizes: dict[int, int] = {}
+        self._topics: dict[int, str] = {}
         self._early: set[int] = set()  # done() before add(): the network thread can be faster than the publisher
         self._bytes = 0
         self._since = 0.0  # when the oldest became the oldest
@@ -38,7 +39,7 @@ class Outbox:
             self._changed.wait_for(lambda: self._closed or not self._sizes, timeout)
             return not self._closed and not self._sizes
 
-    def add(self, number: int, size: int) -> None:
+    def add(self, number: int, size: int, topic: str = "") -> None:
         """Message `number` was queued."""
         with self._changed:
             if number in self._early:
@@ -46,10 +47,11 @@ class Outbox:
             else:
                 self._since = self._since if self._sizes else time.monotonic()
                 self._sizes[number] = size
+                self._topics[number] = topic
                 self._bytes += size
 
-    def done(self, number: int) -> None:
-        """Message `number` was written or acknowledged."""
+    def done(self, number: int) -> str:
+        """Message `number` was written or acknowledged; its topic, as far as it is known by now."""
         with self._changed:
             if next(iter(self._sizes), None) == number:
                 self._since = time.monotonic()
@@ -59,6 +61,7 @@ class Outbox:
             else:
                 self._bytes -= size
                 self._changed.notify_all()
+            return self._topics.pop(number, "")
 
     def oldest(self) -> tuple[int, float] | None:
         """The oldest pending message, and since when it is the oldest."""
@@ -71,6 +74,7 @@ class Outbox:
         with self._changed:
             self._closed = True
             self._sizes.clear()
+            self._topics.clear()
             self._changed.notify_all()
 
     def _fits(self, size: int) -> bool:

@@ -40,6 +40,7 @@ GOODBYE = 1.0  # seconds to write DISCONNECT
 MAX_EARLY = 16 * 2**20
 NOWHERE = "edgestill/nowhere"  # a topic without subscribers
 TAKEN_OVER = 0x8E
+OLD_LIST = "if its access list is of an older edgestill, run `edgestill broker install` again"
 ACK_S = 10.0  # after which a probe checks whether an acknowledgement was lost
 
 
@@ -72,6 +73,7 @@ class Session:
         self._early_bytes = 0
         self._early: list[tuple[Received, str]] = []  # arrived before our subscriptions were confirmed
         self._first_subscription: int | None = None
+        self._refused: set[str] = set()  # topics of messages that the broker did not take
         self._ending: str | None = None
         self._detail = ""
         self._asked: tuple[int, int, float] | None = None  # pending message, id of the probe, time of the probe
@@ -100,7 +102,7 @@ class Session:
         info = client.publish(topic, payload, qos, retain, with_expiry(client, expiry_s))
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             return False
-        self._outbox.add(info.mid, size)
+        self._outbox.add(info.mid, size, topic if qos else "")
         self._waker.wake()
         return True
 
@@ -290,9 +292,10 @@ class Session:
     def _on_publish(
         self, _client: mqtt.Client, _data: object, number: int, code: ReasonCode, _properties: object
     ) -> None:
-        self._outbox.done(number)
-        if code.is_failure:
-            log.warning("the broker refused a message: %s", code)
+        topic = self._outbox.done(number)
+        if code.is_failure and topic not in self._refused:
+            self._refused.add(topic)
+            log.warning("the broker refused a message%s: %s; %s", f" on {topic!r}" if topic else "", code, OLD_LIST)
 
     def _on_unsubscribe(
         self, _client: mqtt.Client, _data: object, number: int, _codes: list[ReasonCode], _properties: object

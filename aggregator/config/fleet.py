@@ -51,6 +51,8 @@ __all__ = [
 
 #: What jobs say of local training in `Hyper.extra`, where it is not 0: agents of an older version pass it over.
 _TOLD = ("prox", "clip", "least_steps", "most_steps")
+#: Keys of [state] that are numbers of rounds.
+KEPT = ("keep_rounds", "history_rounds")
 
 
 class FleetConfig(Settings, frozen=True, kw_only=True):
@@ -63,6 +65,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
     state: Path
     key: Path
     keep_rounds: int  # whose updates stay on disk after they were fused
+    history_rounds: int  # whose records stay in the journal
     task: TaskConfig
     prototypes: tuple[str, ...]
     round: RoundConfig
@@ -95,7 +98,7 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
         return {
             "fleet": {"id": self.fleet, "seed": self.seed},
             "broker": {k: v for k, v in plain(self.broker).items() if k != "password"},
-            "state": {"dir": str(self.state), "key": str(self.key), "keep_rounds": self.keep_rounds},
+            "state": {"dir": str(self.state), "key": str(self.key), **{name: getattr(self, name) for name in KEPT}},
             "task": plain(self.task),
             "prototypes": {"names": list(self.prototypes)},
             "round": plain(self.round),
@@ -150,7 +153,7 @@ def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: A
         seed=tables.fleet.seed,
         state=tables.state.dir,
         key=tables.state.key,
-        keep_rounds=tables.state.keep_rounds,
+        **{name: getattr(tables.state, name) for name in KEPT},
         task=tables.task,
         prototypes=_prototypes(tables.prototypes.names, path),
         round=tables.round,

@@ -58,6 +58,7 @@ class StateTable(Settings, frozen=True, kw_only=True):
     dir: Path
     key: Path
     keep_rounds: Annotated[int, within(1, ROUNDS.most, "whose updates stay on disk after they were fused")] = 2
+    history_rounds: Annotated[int, within(10, ROUNDS.most, "whose records stay in the journal")] = 2000
 
 
 class ModelsConfig(Settings, frozen=True, kw_only=True):

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from aggregator.downlink.signed import Publish, SignedMessages
 from aggregator.intake.contained import Complaints
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Command
 from core.errors import EdgestillError
 from wire.codec import encode_message
-from wire.envelope import seal
-from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
 from wire.messages import Desired, Reported
-from wire.topics import DeviceTopic
 
 __all__ = ["SET", "DesiredSettings", "ask_for", "settings_facts"]
 
@@ -53,13 +50,11 @@ def _state(desired: dict[str, Any] | None, reported: dict[str, Any] | None) -> s
     return f"{len(reported['refused'])} refused" if reported["refused"] else "applied"
 
 
-class DesiredSettings:
+class DesiredSettings(SignedMessages):
     """Publishes desired settings once per connection, and whenever they change."""
 
-    def __init__(
-        self, publish: Callable[[str, bytes, bool], bool], *, key: Ed25519PrivateKey, fleet: str, journal: Journal
-    ) -> None:
-        self._publish, self._key, self._fleet, self._journal = publish, key, fleet, journal
+    def __init__(self, publish: Publish, *, key: Ed25519PrivateKey, fleet: str, journal: Journal) -> None:
+        super().__init__(publish, key=key, fleet=fleet, journal=journal)
         rows = journal.db.execute("SELECT substr(key, 9), value FROM meta WHERE key LIKE 'desired:%'").fetchall()
         self._wanted = {device: Desired(device=device, **json.loads(value)) for device, value in rows}
         self._unsaid = set(self._wanted)
@@ -73,14 +68,7 @@ class DesiredSettings:
     def say(self) -> None:
         """Publish pending settings."""
         for device in sorted(self._unsaid):
-            payload = seal(
-                encode_message(self._wanted[device]),
-                key=self._key,
-                kind="desired",
-                sender=AGGREGATOR,
-                fleet=self._fleet,
-            )
-            if not self._publish(str(DeviceTopic(self._fleet, device, "desired")), payload, True):
+            if not self._send(device, "desired", self._wanted[device]):
                 return
             self._unsaid.discard(device)
 
@@ -98,7 +86,13 @@ class DesiredSettings:
         with self._journal.transaction():
             self._journal.put(f"desired:{desired.device}", json.dumps(kept))
             self._journal.answer(command.id, str(desired.version))
-        log.info("settings %d of %r: %s", desired.version, desired.device, kept["settings"] or "as its agent.toml")
+        log.info(
+            "settings %d of %r: %s",
+            desired.version,
+            desired.device,
+            kept["settings"] or "as its agent.toml",
+            extra={"device": desired.device},
+        )
         self._wanted[desired.device] = desired
         self._unsaid.add(desired.device)
 
@@ -110,10 +104,10 @@ class DesiredSettings:
             return
         self._unkept[device] = text
         if self._complaints.new(device, reported.status):
-            log.info("device %r: settings %d %s", device, reported.version, reported.status)
+            log.info("device %r: settings %d %s", device, reported.version, reported.status, extra={"device": device})
         for reason in filter(None, (*reported.refused.values(), reported.reason)):
             if self._complaints.new(device, reason):
-                log.warning("device %r: settings %d: %s", device, reported.version, reason)
+                log.warning("device %r: settings %d: %s", device, reported.version, reason, extra={"device": device})
 
     def keep(self) -> None:
         """Write the reports of devices to the journal."""

@@ -16,16 +16,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aggregator.downlink.signed import Publish, SignedMessages
 from aggregator.intake.contained import Complaints
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Command
 from core.errors import ConfigError, EdgestillError
-from wire.codec import encode_message
-from wire.envelope import seal
-from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey, Ed25519PublicKey, public_key_from_hex, public_key_hex
 from wire.messages import Enrolled
-from wire.topics import DeviceTopic
 
 if TYPE_CHECKING:
     from wire.enrolment import Request
@@ -44,12 +41,12 @@ def enrol_requests(journal: Journal) -> dict[str, dict[str, Any]]:
     return {device: json.loads(value) for device, value in rows}
 
 
-class Enrolments:
+class Enrolments(SignedMessages):
     """Requests in, answers out; `learn(device, key)` is called for every approved board."""
 
     def __init__(
         self,
-        publish: Callable[[str, bytes, bool], bool],
+        publish: Publish,
         *,
         key: Ed25519PrivateKey,
         fleet: str,
@@ -57,7 +54,7 @@ class Enrolments:
         ca: Path | None,
         learn: Callable[[str, Ed25519PublicKey], None],
     ) -> None:
-        self._publish, self._key, self._fleet, self._journal = publish, key, fleet, journal
+        super().__init__(publish, key=key, fleet=fleet, journal=journal)
         self._ca, self._learn = ca, learn
         self._known = enrol_requests(journal)
         self._unsaid = self._answered()
@@ -72,8 +69,7 @@ class Enrolments:
         """Publish answers for boards that may reconnect for them; clear those of boards that are online."""
         for device in sorted(self._unsaid):
             entry = self._known[device]
-            payload = b"" if entry["status"] == "enrolled" else self._answer(device, entry)
-            if not self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), payload, True):
+            if not self._send(device, "enrolled", None if entry["status"] == "enrolled" else _answer(device, entry)):
                 return
             self._unsaid.discard(device)
 
@@ -120,7 +116,7 @@ class Enrolments:
             "request": base64.b64encode(payload).decode(),
         }
         self._keep(device, entry)
-        log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys))
+        log.info("device %r asks to be enrolled; fingerprint %s", device, shown(request.keys), extra={"device": device})
 
     def _refuse(self, device: str, request: Request, first: dict[str, Any]) -> None:
         """Refuse a board with other keys than those of the `first` request."""
@@ -137,7 +133,7 @@ class Enrolments:
 
     def _tell(self, device: str, entry: dict[str, Any]) -> None:
         """Publish an answer that is not retained."""
-        self._publish(str(DeviceTopic(self._fleet, device, "enrolled")), self._answer(device, entry), False)
+        self._send(device, "enrolled", _answer(device, entry), retain=False)
 
     def run(self, command: Command) -> None:
         """Apply the operator's decision: {"device", "keys"} and a "certificate" (DER, base64) or a "reason"."""
@@ -154,7 +150,7 @@ class Enrolments:
         self._keep(device, {**entry, "status": status, **changes}, command=command.id)
         if approved:
             self._learn(device, public_key_from_hex(entry["key"]))
-        log.info("enrolment of %r: %s", device, status)
+        log.info("enrolment of %r: %s", device, status, extra={"device": device})
         self._unsaid.add(device)
 
     def online(self, device: str) -> None:
@@ -167,16 +163,6 @@ class Enrolments:
 
     def _answered(self) -> set[str]:
         return {device for device, entry in self._known.items() if entry["status"] in ("approved", "refused")}
-
-    def _answer(self, device: str, entry: dict[str, Any]) -> bytes:
-        message = Enrolled(
-            device=device,
-            keys=entry["keys"],
-            status=entry["status"],
-            certificate=base64.b64decode(entry.get("certificate", "")),
-            reason=entry.get("reason", ""),
-        )
-        return seal(encode_message(message), key=self._key, kind="enrolled", sender=AGGREGATOR, fleet=self._fleet)
 
     def _keep(self, device: str, entry: dict[str, Any], *, command: int | None = None) -> None:
         with self._journal.transaction():
@@ -217,3 +203,13 @@ class _Looks:
             return False
         self._taken[device] += 1
         return True
+
+
+def _answer(device: str, entry: dict[str, Any]) -> Enrolled:
+    return Enrolled(
+        device=device,
+        keys=entry["keys"],
+        status=entry["status"],
+        certificate=base64.b64decode(entry.get("certificate", "")),
+        reason=entry.get("reason", ""),
+    )

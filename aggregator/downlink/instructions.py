@@ -19,8 +19,8 @@ def named_artifacts(state: RoundState, journal: Journal) -> dict[str, int]:
     """The artifacts that a job or an offer names, and their sizes."""
     wanted = {model.digest: model.size for model in journal.current().values()}
     if _in_round(state):
-        sizes = journal.model_sizes()
-        wanted |= {i.model: sizes[i.model] for i in journal.invitations(state.round)}
+        models = journal.models_of(i.model for i in journal.invitations(state.round))
+        wanted |= {digest: model.size for digest, model in models.items()}
     return wanted
 
 
@@ -59,7 +59,8 @@ def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
     if not _in_round(state) or row is None:
         return {}
     side_artifact = _side_artifact(row, journal)
-    numbers = journal.model_numbers()
+    invitations = journal.invitations(row.number)
+    models = journal.models_of(i.model for i in invitations)
     return {
         i.device: Job(
             round=row.number,
@@ -72,9 +73,9 @@ def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
             side_artifact=side_artifact,
             device=i.device,
             epoch=epoch,
-            number=numbers[i.model],
+            number=models[i.model].number,
         )
-        for i in journal.invitations(row.number)
+        for i in invitations
     }
 
 

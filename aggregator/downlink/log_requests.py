@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aggregator.downlink.signed import Publish, SignedMessages
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Command
 from core.errors import EdgestillError
 from core.files import write_atomic
 from wire.board_reports import LOG_LINES, Ask, LogTail
-from wire.codec import encode_message
-from wire.envelope import seal
-from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
-from wire.topics import DeviceTopic
 
 __all__ = ["LOG", "TAILS", "LogRequests", "log_request", "read_tail"]
 
@@ -46,19 +42,12 @@ def read_tail(state: Path, device: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and {"number", "time", "withheld", "lines"} <= found.keys() else None
 
 
-class LogRequests:
+class LogRequests(SignedMessages):
     """Publishes requests, and keeps the newest answer of each device in `folder`."""
 
-    def __init__(
-        self,
-        publish: Callable[[str, bytes, bool], bool],
-        *,
-        key: Ed25519PrivateKey,
-        fleet: str,
-        journal: Journal,
-        folder: Path,
-    ) -> None:
-        self._publish, self._key, self._fleet, self._journal, self._folder = publish, key, fleet, journal, folder
+    def __init__(self, publish: Publish, *, folder: Path, key: Ed25519PrivateKey, fleet: str, journal: Journal) -> None:
+        super().__init__(publish, key=key, fleet=fleet, journal=journal)
+        self._folder = folder
         self._asked: dict[str, int] = {}
 
     def run(self, command: Command, now: float) -> None:
@@ -72,14 +61,13 @@ class LogRequests:
             wanted = json.loads(command.argument)
             device = wanted["device"]
             number = max(int(now * 1000), self._asked.get(device, 0) + 1)
-            message = encode_message(Ask(device=device, number=number, lines=wanted["lines"]))
+            sent = self._send(device, "ask", Ask(device=device, number=number, lines=wanted["lines"]), retain=False)
         except EdgestillError as error:
             return str(error), True
-        sealed = seal(message, key=self._key, kind="ask", sender=AGGREGATOR, fleet=self._fleet)
-        if not self._publish(str(DeviceTopic(self._fleet, device, "ask")), sealed, False):
+        if not sent:
             return "no connection to the broker; ask again later", True
         self._asked[device] = number
-        log.info("device %r is asked for its log", device)
+        log.info("device %r is asked for its log", device, extra={"device": device})
         return str(number), False
 
     def heard(self, device: str, tail: LogTail, now: float) -> None:

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from wire.messages import UpgradePhase
 
-__all__ = ["FINAL", "STAGES", "Progress", "Rollout", "next_look", "offered", "stage_of", "why_stop"]
+__all__ = ["FINAL", "STAGES", "Progress", "Rollout", "next_look", "offered", "rollout_opens", "stage_of", "why_stop"]
 
 FINAL = ("committed", "back", "refused")
 STAGES = ("waiting", "offered", "fetching", "installing", "trial", *FINAL, "withdrawn")
@@ -74,16 +74,24 @@ def _opens(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
     return max(heard[device].time for device in canaries) + rollout.wait_s
 
 
+def rollout_opens(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
+    """When the devices that are offered something now were offered it, the last ones."""
+    opens = _opens(rollout, heard) if rollout.canary else rollout.begun
+    return opens if opens < float("inf") else rollout.begun
+
+
 def next_look(rollout: Rollout, heard: Mapping[str, Progress]) -> float:
     """When `offered` may change without a message."""
     return _opens(rollout, heard) if rollout.canary and not rollout.stopped else float("inf")
 
 
-def why_stop(rollout: Rollout, heard: Mapping[str, Progress]) -> str:
-    """Why the rollout must not go on, or nothing."""
+def why_stop(rollout: Rollout, heard: Mapping[str, Progress], unable: Mapping[str, str]) -> str:
+    """Why the rollout must not go on, or nothing; `unable` are devices that take no upgrade, and why."""
     if not rollout.canary or rollout.stopped:
         return ""
     for place, device in enumerate(rollout.devices):
+        if place < rollout.canary and device in unable:
+            return f"{device}: refused: {unable[device]}"
         phase = _phase(rollout, device, heard)
         if phase == "back" or (phase == "refused" and place < rollout.canary):
             return f"{device}: {'went back' if phase == 'back' else 'refused'}: {heard[device].reason}"

@@ -21,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from aggregator.downlink.rollout import FINAL, Progress, Rollout, next_look, offered, stage_of, why_stop
+from aggregator.downlink.rollout import FINAL, Progress, Rollout, next_look, offered, rollout_opens, stage_of, why_stop
+from aggregator.downlink.signed import Publish, SignedMessages
 from aggregator.intake.contained import Complaints
 from aggregator.intake.transfers import PathStorage
 from aggregator.storage.artifacts import content_of
@@ -30,20 +31,20 @@ from aggregator.storage.rows import Command
 from core.crashpoints import reach
 from core.errors import ConfigError, EdgestillError
 from wire.chunks import encode_chunk
-from wire.codec import encode_message
-from wire.envelope import seal
-from wire.ids import AGGREGATOR, DIGEST
+from wire.ids import DIGEST
 from wire.keys import Ed25519PrivateKey
 from wire.messages import TAKES_UPGRADES, Upgrade, Upgraded
-from wire.topics import DeviceTopic, ModelChunk
+from wire.topics import ModelChunk
 
-__all__ = ["ABORT", "BUNDLES", "UPGRADE", "Upgrades", "device_software", "rollout_facts"]
+__all__ = ["ABORT", "BUNDLES", "UPGRADE", "Upgrades", "device_software", "rollout_facts", "unable_devices"]
 
 log = logging.getLogger("edgestill.aggregator")
 UPGRADE, ABORT = "upgrade", "abort-upgrade"  # the verbs of the commands
 BUNDLES = "bundles"  # a folder of the state folder
 NAME, YES = TAKES_UPGRADES
 TOO_OLD = "its edgestill does not install upgrades; push or flash a kit"
+SILENT = "it is online, and nothing was heard; is the broker's access list older? run `edgestill broker install` again"
+SILENT_S = 120.0  # after which an online device should have answered an offer
 
 
 def _rows(journal: Journal, prefix: str) -> dict[str, Any]:
@@ -59,6 +60,15 @@ def _read_rollout(journal: Journal) -> Rollout | None:
 
 def _read_progress(journal: Journal) -> dict[str, Progress]:
     return {device: msgspec.convert(row, Progress) for device, row in _rows(journal, "upgraded").items()}
+
+
+def unable_devices(journal: Journal) -> dict[str, str]:
+    """Devices that have announced that they take no upgrade, and why."""
+    return _unable(_rows(journal, "software"))
+
+
+def _unable(software: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {device: row["upgrades"] or TOO_OLD for device, row in software.items() if row["upgrades"] != YES}
 
 
 def device_software(journal: Journal, now: float) -> dict[str, dict[str, str]]:
@@ -77,6 +87,8 @@ def rollout_facts(journal: Journal, now: float) -> dict[str, Any]:
     if rollout is None:
         return {}
     heard, software = _read_progress(journal), _rows(journal, "software")
+    online = {row.id for row in journal.devices() if row.status == "online"}
+    late = rollout_opens(rollout, heard) + SILENT_S < now
     devices = []
     for device in rollout.devices:
         stage, reason, told = stage_of(rollout, device, heard, now), "", heard.get(device)
@@ -84,6 +96,8 @@ def rollout_facts(journal: Journal, now: float) -> dict[str, Any]:
             reason = told.reason
         elif device in software and software[device]["upgrades"] != YES and stage == "offered":
             stage, reason = "refused", software[device]["upgrades"] or TOO_OLD
+        elif stage == "offered" and device in online and late:
+            reason = SILENT
         devices.append(
             {
                 "id": device,
@@ -98,20 +112,21 @@ def rollout_facts(journal: Journal, now: float) -> dict[str, Any]:
     return {**facts, "begun": rollout.begun, "stopped": rollout.stopped, "devices": devices}
 
 
-class Upgrades:
+class Upgrades(SignedMessages):
     """Publishes the bundle and its offers, and keeps what devices say of them."""
 
     def __init__(
         self,
-        publish: Callable[[str, bytes, bool], bool],
+        publish: Publish,
         *,
+        folder: Path,
+        clock: Callable[[], float],
         key: Ed25519PrivateKey,
         fleet: str,
         journal: Journal,
-        folder: Path,
-        clock: Callable[[], float],
     ) -> None:
-        self._publish, self._key, self._fleet, self._journal, self._clock = publish, key, fleet, journal, clock
+        super().__init__(publish, key=key, fleet=fleet, journal=journal)
+        self._clock = clock
         self._folder = folder / BUNDLES
         self._rollout = _read_rollout(journal)
         self._heard = _read_progress(journal)
@@ -134,7 +149,13 @@ class Upgrades:
         if before == facts:
             return
         if before is not None and before["version"] != facts["version"]:
-            log.info("device %r: edgestill %s, before %s", device, facts["version"], before["version"])
+            log.info(
+                "device %r: edgestill %s, before %s",
+                device,
+                facts["version"],
+                before["version"],
+                extra={"device": device},
+            )
         self._software[device] = facts
         self._unkept[f"software:{device}"] = json.dumps(facts)
         self._look = 0.0
@@ -151,13 +172,20 @@ class Upgrades:
         self._look = 0.0
         if self._complaints.new(device, f"{upgraded.number} {upgraded.phase}"):
             level = logging.WARNING if upgraded.phase in ("back", "refused") else logging.INFO
-            log.log(level, "device %r: upgrade: %s%s", device, _in_words(upgraded), upgraded.reason)
+            log.log(
+                level,
+                "device %r: upgrade: %s%s",
+                device,
+                _in_words(upgraded),
+                upgraded.reason,
+                extra={"device": device},
+            )
 
     def keep(self) -> None:
         """Write what devices have said, and whether it ends the rollout, to the journal."""
         rollout, reason = self._rollout, ""
         if self._unkept and rollout is not None:
-            reason = why_stop(rollout, self._heard)
+            reason = why_stop(rollout, self._heard, _unable(self._software))
         if not self._unkept:
             return
         with self._journal.transaction():
@@ -199,6 +227,8 @@ class Upgrades:
                     f"the upgrade to {former.version} is not over: {waits[0]} and {len(waits) - 1} more;"
                     " wait, or end it with `edgestill device update --abort`"
                 )
+        if reason := why_stop(rollout, {}, _unable(self._software)):
+            raise ConfigError(f"a canary takes no upgrade: {reason}; choose others")
         return rollout
 
     def _aborted(self) -> Rollout:
@@ -233,8 +263,7 @@ class Upgrades:
             return
         for device in rollout.devices:
             if self._said.get(device) is not (device in wanted):
-                payload = self._offer(rollout, device) if device in wanted else b""
-                if not self._publish(str(DeviceTopic(self._fleet, device, "upgrade")), payload, True):
+                if not self._send(device, "upgrade", _offer(rollout, device) if device in wanted else None):
                     self._look = 0.0
                     return
                 self._said[device] = device in wanted
@@ -246,10 +275,6 @@ class Upgrades:
         told = self._heard.get(device)
         over = told is not None and told.number == rollout.number and told.phase in FINAL
         return not over and self._software.get(device, {}).get("upgrades") == YES
-
-    def _offer(self, rollout: Rollout, device: str) -> bytes:
-        message = Upgrade(device=device, number=rollout.number, bundle=rollout.bundle, version=rollout.version)
-        return seal(encode_message(message), key=self._key, kind="upgrade", sender=AGGREGATOR, fleet=self._fleet)
 
     def _say_bundle(self, digest: str, size: int) -> bool:
         if self._there == (digest, size):
@@ -278,6 +303,10 @@ class Upgrades:
                 return
         self._there = None
         log.info("upgrade to %s: over", rollout.version)
+
+
+def _offer(rollout: Rollout, device: str) -> Upgrade:
+    return Upgrade(device=device, number=rollout.number, bundle=rollout.bundle, version=rollout.version)
 
 
 def _same_end(before: Progress, upgraded: Upgraded) -> bool:

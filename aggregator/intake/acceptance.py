@@ -33,7 +33,7 @@ __all__ = ["Desk", "Rounds"]
 log = logging.getLogger("edgestill.aggregator")
 BATCH = 128  # updates
 MAPPED = 4 * 2**20  # bytes from which a part file is mapped and not read
-REMEMBERED = 20_000  # answers
+REMEMBERED = 5_000  # answers; older ones are looked up in the journal
 AGAIN_S = 1.0  # between two repeated answers about the same decided transfer
 STALE_S = 6 * 3600.0
 
@@ -125,7 +125,7 @@ class Desk:
         except OURS:
             raise
         except Exception as error:  # a library's exception on unexpected bytes
-            log.debug("update from %r", device, exc_info=True)
+            log.debug("update from %r", device, exc_info=True, extra={"device": device})
             why = RefusalReason.UNREADABLE
             self._refuse(device, transfer, why, why.say(detail=describe(error)))
 
@@ -138,7 +138,12 @@ class Desk:
         if len(self._again) > REMEMBERED:
             self._again.popitem(last=False)
         if self._complaints.new(device, f"again {transfer}"):
-            log.info("update from %r again, %s before: not counted twice", device, type(decision).__name__.lower())
+            log.info(
+                "update from %r again, %s before: not counted twice",
+                device,
+                type(decision).__name__.lower(),
+                extra={"device": device},
+            )
         self._answer(device, decision)
 
     def reconnected(self) -> None:
@@ -222,7 +227,7 @@ class Desk:
         )
         self._refused.append(refusal)
         if self._complaints.new(device, reason):
-            log.warning("update from %r refused: %s", device, reason)
+            log.warning("update from %r refused: %s", device, reason, extra={"device": device})
         if why.at_fault:
             self._garbage(device, "")
 

@@ -56,7 +56,7 @@ class Gate:
         key = self._keys.get(device)
         if key is None and device not in self._strangers and len(self._strangers) < 1000:
             self._strangers.add(device)
-            log.warning("device %r is not in [devices]: it is not listened to", device)
+            log.warning("device %r is not in [devices]: it is not listened to", device, extra={"device": device})
         return key
 
     def knows(self, device: str) -> bool:

@@ -11,8 +11,8 @@ __all__ = ["disk_use"]
 
 
 def disk_use(config: FleetConfig, journal: Journal) -> dict[str, int]:
-    """Bytes of models, updates and the journal, and what is free beside them."""
+    """Bytes of models, updates and the journal; of their disk, what is free and how large it is."""
     files = (config.state / f"journal.db{end}" for end in ("", "-wal", "-shm"))
     size = sum(file.stat().st_size for file in files if file.exists())
-    free = shutil.disk_usage(config.state).free
-    return {**journal.bytes_kept(config.keep_rounds), "journal": size, "free": free}
+    disk = shutil.disk_usage(config.state)
+    return {**journal.bytes_kept(config.keep_rounds), "journal": size, "free": disk.free, "size": disk.total}

@@ -7,10 +7,20 @@ from typing import Any
 
 from core.durations import coarse
 
-__all__ = ["waiting_for"]
+__all__ = ["WAITS", "waiting_for"]
 
 NAMED = 5  # devices in the line
-_PAUSED = "no further round until `edgestill aggregator resume`"
+#: Every line; docs/operate.md says what to do about each.
+WAITS: Mapping[str, str] = {
+    "broker": "waiting for the broker",
+    "starting": "the first models are being made",
+    "devices": "waiting for devices: {online} online, {needed} needed{names}",
+    "updates": "waiting for {count} of {invited} devices{names}; {deadline}",
+    "fusing": "fusing {count} updates of round {number}",
+    "stuck": "round {number} cannot be fused: {reason}; "
+    "`edgestill aggregator resume` tries it again, `edgestill round skip` gives it up",
+    "paused": "no further round until `edgestill aggregator resume`",
+}
 
 
 def waiting_for(facts: Mapping[str, Any], now: float) -> str:
@@ -24,17 +34,19 @@ def waiting_for(facts: Mapping[str, Any], now: float) -> str:
     if not facts["running"]:
         return ""
     if not facts["connected"]:
-        return "waiting for the broker"
+        return WAITS["broker"]
     match facts["phase"]:
         case "starting":
-            return "the first models are being made"
+            return WAITS["starting"]
         case "collecting":
             return _for_updates(facts, now)
+        case "fusing" if facts.get("stuck"):
+            return WAITS["stuck"].format(number=facts["round"]["number"], reason=facts["stuck"])
         case "fusing":
-            return f"fusing {facts['round']['answered']} updates of round {facts['round']['number']}"
+            return WAITS["fusing"].format(count=facts["round"]["answered"], number=facts["round"]["number"])
         case "waiting" if facts["hold"] == "running" and not facts["done"]:
             return _for_devices(facts, now)
-    return _PAUSED if facts["hold"] == "paused" else ""
+    return WAITS["paused"] if facts["hold"] == "paused" else ""
 
 
 def _for_updates(facts: Mapping[str, Any], now: float) -> str:
@@ -46,7 +58,8 @@ def _for_updates(facts: Mapping[str, Any], now: float) -> str:
     later = row.get("later") or {"deadline": 0.0, "devices": ()}
     left = max([row["deadline"], *(later["deadline"] for name in awaited if name in later["devices"])]) - now
     deadline = f"deadline in {coarse(left)}" if left > 0 else f"the deadline was {coarse(-left)} ago"
-    return f"waiting for {len(awaited)} of {row['invited']} devices{': ' * bool(shown)}{shown}; {deadline}"
+    names = f": {shown}" if shown else ""
+    return WAITS["updates"].format(count=len(awaited), invited=row["invited"], names=names, deadline=deadline)
 
 
 def _for_devices(facts: Mapping[str, Any], now: float) -> str:
@@ -58,7 +71,8 @@ def _for_devices(facts: Mapping[str, Any], now: float) -> str:
     if silent > 0:
         others.append(f"{silent} never heard of")
     shown = _some(others)
-    return f"waiting for devices: {len(ready)} online, {facts['min_devices']} needed{'; ' * bool(shown)}{shown}"
+    names = f"; {shown}" if shown else ""
+    return WAITS["devices"].format(online=len(ready), needed=facts["min_devices"], names=names)
 
 
 def _shown(name: str, device: Mapping[str, Any], now: float) -> str:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from aggregator.storage.tables.base import RESTORE
 from aggregator.storage.tables.commands import CommandTable
-from aggregator.storage.tables.models import ModelTable
-from aggregator.storage.tables.updates import UpdateTable
+from aggregator.storage.tables.history import HistoryTable
 
 __all__ = ["RESTORE", "Journal"]
 
 
-class Journal(UpdateTable, ModelTable, CommandTable):
+class Journal(HistoryTable, CommandTable):
     """The journal in a file: devices, rounds, updates, models, commands."""

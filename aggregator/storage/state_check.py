@@ -56,7 +56,14 @@ def check_state(journal: Journal, blobs: Blobs, state: Path) -> None:
         except StorageError as error:
             if model.digest in current and not _can_go_back(journal, blobs, model.prototype):
                 raise StorageError(f"the model of {model.prototype}: {error}; {RESTORE}") from None
-            log.error("model %d of %s, round %d: %s", model.number, model.prototype, model.round, error)
+            log.error(
+                "model %d of %s, round %d: %s",
+                model.number,
+                model.prototype,
+                model.round,
+                error,
+                extra={"round": model.round},
+            )
 
 
 def problems_of(journal: Journal) -> Iterator[str]:

@@ -78,9 +78,9 @@ class Worker:
         """The inputs of a round, and the number of the last closed round before it."""
         journal = Journal(self.state / "journal.db", read_only=True)
         try:
-            rounds = journal.rounds()
-            recipe = read_recipe(next(row.recipe for row in rounds if row.number == round_number))
-            last = max((row.number for row in rounds if row.phase == "closed" and row.number < round_number), default=0)
+            row, before = journal.round(round_number), journal.last_closed(before=round_number)
+            assert row is not None
+            recipe, last = read_recipe(row.recipe), 0 if before is None else before.number
             groups = round_groups(journal, round_number, self._spec)
         finally:
             journal.close()

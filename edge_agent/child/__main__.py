@@ -43,7 +43,8 @@ def main() -> int:
     except EdgestillError as error:
         return _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
-        return _fail(f"training needs {error.name}; install edgestill[train]", ConfigError.exit_code)
+        doing = "an offered model" if request.round is None else "training"
+        return _fail(f"{doing} needs {error.name}; install edgestill[train]", ConfigError.exit_code)
     except Exception as error:
         return _unexpected(error, request)
 

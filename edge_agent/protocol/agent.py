@@ -199,15 +199,15 @@ class Agent:
             self._put_off(new, deadline)
             return []
         if self._late(new):
-            return [Say("debug", f"round {new.round}: {_name(new)} came late, passed over")]
+            return [Say("debug", f"round {new.round}: {_name(new)} came late, passed over", new.round)]
         actions = [*self._follow(new), *self._drop()]
         if self._is_over(key) or (isinstance(new, Offer) and new.model == self._taken):
             return actions
         if new.prototype != self.prototype:
             self._over.add(key)
             reason = f"the {_name(new)} is for {new.prototype}, this device has {self.prototype}"
-            return [*actions, Say("error", f"round {new.round}: {reason}; refused"), *_report(new, reason)]
-        return [*actions, Say("info", f"round {new.round}: {_name(new)}"), *self._begin(key, new, deadline)]
+            return [*actions, Say("error", f"round {new.round}: {reason}; refused", new.round), *_report(new, reason)]
+        return [*actions, Say("info", f"round {new.round}: {_name(new)}", new.round), *self._begin(key, new, deadline)]
 
     def _refusal(self, new: Job | Offer) -> str:
         if not (new.device and new.epoch):
@@ -223,7 +223,7 @@ class Agent:
             return []
         self._refused.add(mark)
         text = f"round {new.round}: {_name(new)} refused: {reason}"
-        return [Say("warning", text), Report(0, text)]  # the current work continues
+        return [Say("warning", text, new.round), Report(0, text)]  # the current work continues
 
     def _follow(self, new: Job | Offer) -> list[Action]:
         """Record it as the newest; a new epoch invalidates everything of the older one."""
@@ -268,7 +268,10 @@ class Agent:
         self._retry_at = float("inf")
         actions: list[Action] = []
         if work is not None and phase is Phase.TRAINING:
-            actions += [Say("info", f"round {work.instruction.round}: training is stopped"), StopTraining(work.key)]
+            actions += [
+                Say("info", f"round {work.instruction.round}: training is stopped", work.instruction.round),
+                StopTraining(work.key),
+            ]
         for download in work.downloads.values() if work is not None and self.online else ():
             actions += download.dropped()
         return actions
@@ -321,10 +324,13 @@ class Agent:
         if again and work.attempt <= len(RETRY_S):
             wait = RETRY_S[work.attempt - 1]
             self.phase, self._retry_at = Phase.WAITING, self._now + wait
-            return [Say("warning", f"{where}: {reason}; next attempt in {wait:g} s")]
+            return [Say("warning", f"{where}: {reason}; next attempt in {wait:g} s", work.instruction.round)]
         self._over.add(key)
         self._work, self.phase = None, Phase.IDLE
-        return [Say("error", f"{where}: {reason}; given up"), *_report(work.instruction, reason)]
+        return [
+            Say("error", f"{where}: {reason}; given up", work.instruction.round),
+            *_report(work.instruction, reason),
+        ]
 
     def _of_before(self, spooled: Spooled) -> bool:
         """Whether it was trained for an older epoch, by a child that finished before it was stopped."""
@@ -346,8 +352,11 @@ class Agent:
         spooled = upload.spooled
         if isinstance(ack, Rejected):
             text = f"round {spooled.round}: the update was rejected: {ack.reason}"
-            return [Say("warning", text), Settle(spooled, accepted=False)]
-        return [Say("info", f"round {spooled.round}: the update was accepted"), Settle(spooled, accepted=True)]
+            return [Say("warning", text, spooled.round), Settle(spooled, accepted=False)]
+        return [
+            Say("info", f"round {spooled.round}: the update was accepted", spooled.round),
+            Settle(spooled, accepted=True),
+        ]
 
 
 def seconds_left(deadline: float, wall_clock: float) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from edge_agent.protocol.replay import Newest
@@ -238,10 +238,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Log this."""
+    """Log this; `round` is that of the line, if it is about one."""
 
     level: Literal["debug", "info", "warning", "error"]
     text: str
+    round: int | None = field(default=None, compare=False)
 
 
 Action: TypeAlias = (

@@ -15,9 +15,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 
-__all__ = ["err", "one_line", "out", "plain", "print_json", "print_table"]
+__all__ = ["err", "one_line", "out", "plain", "print_json", "print_table", "print_whole"]
 
-WIDEST = 1000  # columns
+WIDEST = 100_000  # columns
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control characters, bidirectional marks, surrogates
 
 
@@ -59,15 +59,18 @@ def print_json(facts: Any) -> None:
     out.file.write(json.dumps(facts, indent=2, sort_keys=False) + "\n")
 
 
+def print_whole(shown: RenderableType) -> None:
+    """Print without wrapping or cutting anything, whatever the width."""
+    needed = out.measure(shown, options=out.options.update(max_width=WIDEST)).maximum
+    PlainConsole(file=out.file, width=max(out.width, needed)).print(shown)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, whole: bool = False) -> None:
-    """Print a table; with `whole`, cells are not cut, and lines may be longer than the terminal is wide."""
+    """Print a table; with `whole`, or if no terminal reads it, lines may be longer than the terminal is wide."""
+    whole = whole or not out.is_terminal
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, no_wrap=whole)
     for row in rows:
         table.add_row(*(one_line(cell) for cell in row))
-    if not whole:
-        out.print(table)
-        return
-    needed = out.measure(table, options=out.options.update(max_width=WIDEST)).maximum
-    PlainConsole(file=out.file, width=max(out.width, needed)).print(table)
+    print_whole(table) if whole else out.print(table)

@@ -101,4 +101,6 @@ ACTIONS: Mapping[str, Action] = {
     "approve": Action(_decide(refuse=False)),
     "refuse": Action(_decide(refuse=True)),
     "rollback": Action(_service("rollback"), on="model"),
+    "pin": Action(_service("pin"), on="model"),
+    "unpin": Action(_service("unpin"), on="model"),
 }

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from aggregator.storage.tables.updates import REPORTS
 from edgestill.web.access import Access
 from edgestill.web.actions import authority_here
 from edgestill.web.changes import Changes
@@ -40,7 +41,7 @@ def reading(web: Access) -> APIRouter:
 
     @router.get("/charts")
     def charts(request: Request, session: Reader) -> Response:
-        return web.show(request, "charts", session)
+        return web.show(request, "charts", session, kept=REPORTS, series=views.SERIES)
 
     @router.get("/charts.json")
     def chart_data(session: Reader) -> Response:
@@ -95,7 +96,9 @@ def _add_devices(router: APIRouter, web: Access) -> None:
     ) -> Response:
         table = views.devices(web.config, sort=sort, descending=order == "down", state=state, text=q, page=page)
         asked = {"sort": table["sort"], "order": order, "state": state, "q": q}
-        return web.show(request, "devices", session, table=table, asked=asked, columns=views.COLUMNS)
+        return web.show(
+            request, "devices", session, table=table, asked=asked, columns=views.COLUMNS, numbers=views.NUMBERS
+        )
 
 
 async def _stream(changes: Changes) -> AsyncIterator[str]:

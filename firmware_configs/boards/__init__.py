@@ -23,9 +23,10 @@ from edge_agent.config import Mode
 from firmware_configs.boards.hardware import Hardware
 from models.spec import parse_prototype
 
-__all__ = ["PYTHONS", "Board", "board", "board_of_model", "boards", "find", "read_board"]
+__all__ = ["PROFILE", "PYTHONS", "Board", "board", "board_of_model", "boards", "find", "own_profile", "read_board"]
 
 FOLDER = Path(__file__).parent
+PROFILE = "board.toml"  # a profile of the user's own in a kit, and on the board beside agent.toml
 #: Raspberry Pi OS Bookworm; Trixie and Ubuntu; JetPack; anything with systemd, by hand or over ssh.
 FAMILIES = ("bookworm", "cloud-init", "jetson", "generic")
 #: Of JetPack 6 and Ubuntu 22.04, of Bookworm, of JetPack 7 and Ubuntu 24.04, of Trixie.
@@ -82,15 +83,21 @@ class Board(Settings, frozen=True, kw_only=True):
         return "train" if self.mode == "full" else ""
 
 
-def read_board(path: Path) -> Board:
-    """The profile in the file at `path`, named as the file is."""
+def own_profile(name: str, own: Path | None) -> Path | None:
+    """The file of a profile of the user's own, in the folder `own`; None if edgestill brings that profile."""
+    path = None if own is None else own / f"{name}.toml"
+    return path if path is not None and path.is_file() else None
+
+
+def read_board(path: Path, name: str = "") -> Board:
+    """The profile in the file at `path`, named as the file is, or `name`."""
     table, fields = read_toml(path), describe(Board)
     agent = sub_table(table, "agent", path.name)
     own = {name: field for name, field in fields.items() if name not in ("name", *AGENT)}
     values = given(own, {k: v for k, v in table.items() if k != "agent"}, path.name, complete=True)
     values |= given({name: fields[name] for name in AGENT}, agent, f"{path.name} [agent]", complete=True)
     try:
-        return Board(name=path.stem, **values)
+        return Board(name=name or path.stem, **values)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
 

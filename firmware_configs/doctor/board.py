@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import shutil
 import sys
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.errors import ConfigError
 from core.processes.processor import import_fault
 from edge_agent.host.telemetry import temperature_c
-from firmware_configs.boards import Board, board_of_model
+from firmware_configs.boards import PROFILE, Board, board_of_model, read_board
 from firmware_configs.doctor.findings import Finding, finding
 
 __all__ = ["Facts", "check_board", "look"]
@@ -49,8 +51,8 @@ class Facts:
     board: Board | None
 
 
-def look(root: Path = Path("/")) -> Facts:
-    """The properties of the board whose file system is at `root`."""
+def look(root: Path = Path("/"), kit: Path | None = None) -> Facts:
+    """The properties of the board whose file system is at `root`; `kit` is the folder of its agent.toml."""
     model = _text(root / "proc/device-tree/model").strip("\0\n ")
     arch = ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     names = [line for line in _text(root / "etc/os-release").splitlines() if line.startswith("PRETTY_NAME=")]
@@ -67,8 +69,16 @@ def look(root: Path = Path("/")) -> Facts:
         temperature_c=temperature_c(root / "sys/class/thermal/thermal_zone0/temp"),
         memory_cgroup=_limits_memory(root / "sys/fs/cgroup"),
         packages=frozenset(name for name in KNOWN if importlib.util.find_spec(name) is not None),
-        board=board_of_model(model, arch),
+        board=_of_kit(root / "etc/edgestill" if kit is None else kit) or board_of_model(model, arch),
     )
+
+
+def _of_kit(folder: Path) -> Board | None:
+    """The profile that came with the kit: one of the user's own."""
+    try:
+        return read_board(folder / PROFILE, json.loads((folder / "kit.json").read_bytes())["board"])
+    except (OSError, ValueError, LookupError, TypeError, ConfigError):
+        return None
 
 
 def check_board(

@@ -128,7 +128,7 @@ chmod 750 "$root@MODEL_DIR@"
 rm -rf "$etc.new"
 umask 077
 mkdir -p "$etc.new/tls"
-for file in agent.toml aggregator.pub device.key model.onnx kit.json kit.sig; do
+for file in agent.toml aggregator.pub device.key model.onnx kit.json kit.sig board.toml; do
     [ ! -f "$here/$file" ] || cp "$here/$file" "$etc.new/$file"
 done
 cp "$here"/tls/* "$etc.new/tls/"

@@ -78,9 +78,15 @@ WantedBy=multi-user.target
 """
 
 
-def unit(board: Board, *, data: str) -> str:
-    """The unit of an agent on this board, with its samples at `data`."""
+def unit(board: Board, *, data: str, train_mb: int | None = None) -> str:
+    """The unit of an agent on this board, with its samples at `data`.
+
+    `train_mb` is the limit of its training, if it is not that of the profile: less on a variant with less memory.
+    """
+    memory_mb = board.service_mb
+    if train_mb is not None:
+        memory_mb = min(memory_mb, train_mb + board.service_mb - board.train_mb)
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
-    return TEMPLATE.format(memory_mb=board.service_mb, home=home, devices=devices, model_dir=MODEL_DIR, current=CURRENT)
+    return TEMPLATE.format(memory_mb=memory_mb, home=home, devices=devices, model_dir=MODEL_DIR, current=CURRENT)

@@ -60,6 +60,7 @@ def load_manifest(
         broker_mb=own.broker_mb,
         wheels=own.wheels,
         fetch=_fetch(own, path),
+        boards_dir=own.boards_dir,
         packages=own.packages,
         aggregator_key=state.key,
         first_models=FirstModels(

@@ -78,6 +78,7 @@ class Manifest:
     wheels: str  # card, fleet, network or none
     fetch: KitFetch | None  # where boards fetch wheels that their card does not have
     packages: tuple[str, ...]
+    boards_dir: Path | None  # the user's own board profiles
     aggregator_key: Path
     first_models: FirstModels
     devices: tuple[DevicePlan, ...]

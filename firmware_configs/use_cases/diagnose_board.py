@@ -52,7 +52,7 @@ def diagnose_board(
 
     `waiting` is told what takes long.
     """
-    facts = look(root)
+    facts = look(root, None if config is None else config.resolve().parent)
     if config is None:
         return Diagnosis(facts, tuple(check_board(facts, waiting=waiting)))
     try:

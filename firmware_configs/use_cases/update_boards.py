@@ -18,7 +18,7 @@ import msgspec
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.downlink.rollout import Rollout
-from aggregator.downlink.upgrades import ABORT, BUNDLES, UPGRADE, rollout_facts
+from aggregator.downlink.upgrades import ABORT, BUNDLES, UPGRADE, rollout_facts, unable_devices
 from aggregator.operator_client import ask_service
 from aggregator.storage.journal import Journal
 from core.errors import ConfigError, did_you_mean
@@ -105,7 +105,12 @@ def offer_update(manifest: Manifest, fleet: FleetConfig, asked: Asked, *, dry_ru
     with closing(Journal(fleet.state / "journal.db", read_only=True)) as journal:
         number = max(int(time.time()), rollout_facts(journal, 0.0).get("number", 0) + 1)
         online = {row.id for row in journal.devices() if row.status == "online"}
-    order = tuple(sorted((device.id for device in asked.devices), key=lambda name: name not in online))
+        unable = unable_devices(journal)
+    order = tuple(
+        sorted((device.id for device in asked.devices), key=lambda name: (name in unable, name not in online))
+    )
+    if order[0] in unable:
+        raise ConfigError(f"no device that is meant takes an update; {order[0]}: {unable[order[0]]}")
     targets, carried = _targets(manifest, asked, sets, edgestill)
     bundle = Bundle(
         fleet=manifest.fleet,

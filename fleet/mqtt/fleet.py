@@ -147,7 +147,7 @@ class MqttSimulation:
                 if (round_number, update.device) not in seen:
                     seen.add((round_number, update.device))
                     on_device(update.device)
-            return next((row for row in journal.rounds() if row.number == round_number), None)
+            return journal.round(round_number)
 
     def _is_hopeless(self, row: RoundRow) -> bool:
         """Whether no device is pending any more and more than half of the invited ones are lost."""

@@ -28,6 +28,7 @@ __all__ = ["OLDEST_RUNTIME", "Target", "target_of_opset", "target_of_runtime"]
 
 Version = tuple[int, int]
 OLDEST_RUNTIME: Version = (1, 15)
+NEWEST_MAJOR = 1  # a newer minor version reads what older ones read
 #: Storage of levels, the runtime that runs it, and the opset that it needs.
 _LEVELS: tuple[tuple[LowBits, Version, int], ...] = (
     ("int2", (1, 24), 25),
@@ -56,6 +57,8 @@ def target_of_runtime(text: str, what: str = "--runtime") -> Target:
     if found is None:
         raise ConfigError(f"{what} {text!r}: give a version of ONNX Runtime, such as 1.20")
     version = int(found[1]), int(found[2])
+    if version[0] > NEWEST_MAJOR:
+        raise ConfigError(f"{what} {text}: no ONNX Runtime {found[1]} is known; give a version such as 1.20")
     if version < OLDEST_RUNTIME:
         oldest = ".".join(map(str, OLDEST_RUNTIME))
         raise ConfigError(f"{what} {text}: files are made for ONNX Runtime {oldest} and newer")

@@ -101,6 +101,7 @@ class Device(threading.Thread):
         self.make = make_update
         self.finished: set[int] = set()
         self.busy = True  # False: takes jobs, sends nothing
+        self.one_topic = False  # True: as the access list of a provisioned broker wants it
         self._models: dict[str, bytes] = {}
         self._fetching: dict[str, Receiver] = {}
         self._stores: dict[str, bytearray] = {}
@@ -124,6 +125,15 @@ class Device(threading.Thread):
         self._ending = True
         self.link.wake()
         self.join(60)
+
+    def leave(self) -> None:
+        """Go offline, as an agent does that is stopped."""
+        self.say("state", State(status="offline", session=1), retain=True)
+        self.end()
+
+    def say(self, leaf: str, message: object, *, retain: bool = False) -> None:
+        """Publish a signed message on a topic of its own."""
+        self.link.publish(self._topic(leaf), self._sealed(leaf, message), retain=retain)
 
     def _topic(self, leaf: str) -> str:
         return str(DeviceTopic(FLEET, self.device, leaf))
@@ -236,6 +246,7 @@ class Device(threading.Thread):
             numbers = [min(sender.in_flight, default=0)]
             self._probing = True
         for n in numbers:
-            topic = UpdateChunk(FLEET, self.device, transfer_id(sender.content.digest), n)
-            self.link.publish(str(topic), sender.chunk(n), qos=0)
+            of_chunk = UpdateChunk(FLEET, self.device, transfer_id(sender.content.digest), n)
+            topic = self._topic("up") if self.one_topic else str(of_chunk)
+            self.link.publish(topic, sender.chunk(n), qos=0)
             self._quiet = time.monotonic()

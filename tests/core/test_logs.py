@@ -1,15 +1,17 @@
 """Logs: one line per record, whatever is in it."""
 
+import ast
 import io
 import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError
-from core.logs import setup_logging
+from core.logs import FIELDS, setup_logging
 
 pytestmark = pytest.mark.light
 LOG = logging.getLogger("edgestill.agent")
@@ -49,6 +51,30 @@ def test_json_has_the_same_facts() -> None:
     assert stream.getvalue().count("\n") == 1
     assert facts.pop("time").endswith("+00:00")
     assert facts == {"level": "info", "logger": "edgestill.agent", "message": "two\nlines"}
+
+
+def test_json_says_what_a_line_is_about_by_the_same_names_everywhere() -> None:
+    stream = io.StringIO()
+    setup_logging("json", stream=stream, environ={}, fleet="garden")
+    LOG.info("round %d: %r", 3, "pi-07", extra={"round": 3, "device": "pi-07"})
+    LOG.info("nothing more", extra={"round": None, "other": 1})
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert {name: first.get(name) for name in FIELDS} == {"fleet": "garden", "device": "pi-07", "round": 3}
+    assert second.keys() == {"time", "level", "logger", "message", "fleet"}
+
+
+def test_every_line_about_a_device_or_a_round_has_its_field() -> None:
+    """The templates of the aggregator that name one, against what `extra` of the same call has."""
+    lacks = []
+    for path in sorted((Path(__file__).resolve().parents[2] / "aggregator").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func).startswith("log.") and call.args):
+                continue
+            template = next((arg.value for arg in call.args if isinstance(arg, ast.Constant)), "")
+            extra = next((ast.unparse(word.value) for word in call.keywords if word.arg == "extra"), "")
+            named = {"round": "round %d" in template, "device": bool(re.search(r"(device|from|without) %r", template))}
+            lacks += [f"{path.name}:{call.lineno} {name}" for name, true in named.items() if true and name not in extra]
+    assert lacks == []
 
 
 @pytest.mark.parametrize("format", ["line", "json"])

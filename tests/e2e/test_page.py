@@ -43,13 +43,7 @@ VIEWS = {"": "Overview", "devices": "Devices", "models": "Models", "charts": "Ch
 def driver() -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1250,1150",
-    ):
+    for flag in FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     started = webdriver.Chrome(options=options, service=Driver(shutil.which("chromedriver")))
@@ -75,7 +69,8 @@ def served(tmp_path: Path) -> Iterator[tuple[Aggregator, str]]:
 
 
 def main(driver: webdriver.Chrome) -> str:
-    return str(driver.find_element(By.ID, "main").text)
+    """The text of the middle, read at once: the page may be replaced meanwhile."""
+    return str(driver.execute_script("return document.getElementById('main')?.innerText ?? ''"))
 
 
 def until(driver: webdriver.Chrome, text: str) -> None:

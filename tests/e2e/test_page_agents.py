@@ -134,7 +134,8 @@ def test_the_round_is_seen_on_the_boards(driver: webdriver.Chrome, served: tuple
     WebDriverWait(driver, WAIT_S).until(lambda _: main(driver) != before)  # it moves without a reload
     driver.get(f"{address}devices")
     until(driver, "rpi-4")
-    load = "document.querySelector('tbody tr').children[6].textContent"
+    place = "[...document.querySelectorAll('thead th')].findIndex((th) => th.textContent === 'load')"
+    load = f"document.querySelector('tbody tr').children[{place}].textContent"
     WebDriverWait(driver, WAIT_S).until(lambda _: read(driver, load) != "")
     assert float(read(driver, load)) >= 0
     assert complaints(driver) == []

@@ -88,7 +88,8 @@ class Board:
         subprocess.run(pip, check=True, capture_output=True)
         places = {"first": "opt/edgestill", "current": "opt/current", "environments": "opt/environments"}
         places |= {"exchange": "state/upgrade", "status": "status/status.json", "key": "fleet-kit.pub"}
-        facts = board_json("garden", "pc", state_dir=str(root / "state"))
+        config = load_fleet_config(fleet.folder / "fleet.toml", environ={})
+        facts = board_json(config.fleet, "pc", state_dir=str(root / "state"))
         facts |= {name: str(root / place) for name, place in places.items()}
         facts |= {"config": str(fleet.kits / "pc/agent.toml"), "look_s": 0.2, "ca": "none"}
         (root / "board.json").write_text(json.dumps(facts))

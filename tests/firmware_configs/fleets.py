@@ -82,13 +82,20 @@ def manifest(folder: Path, groups: str = PI, **parts: str) -> Manifest:
 
 
 def write_served(
-    folder: Path, port: int, *, count: int, devices: int | None = None, rounds: int = 1, groups: str = ""
+    folder: Path,
+    port: int,
+    *,
+    count: int,
+    devices: int | None = None,
+    rounds: int = 1,
+    groups: str = "",
+    served: str = SERVED,
 ) -> Path:
     """A fleet.toml of `count` Pis that is ready to be served, a round once `devices` are there; samples beside it."""
     y = np.arange(120) % 3
     x = np.random.default_rng(0).normal(0, 0.4, (120, 1, 8, 8)).astype(np.float32)
     np.savez(folder / "samples.npz", x=x, y=y)
-    fleet = SERVED.format(port=port, rounds=rounds, devices=count if devices is None else devices)
+    fleet = served.format(port=port, rounds=rounds, devices=count if devices is None else devices)
     pis = SERVED_PI.format(count=count, samples=folder / "samples.npz")
     return write_manifest(folder, pis + groups, fleet=fleet)
 

@@ -11,6 +11,7 @@ import pytest
 from aggregator.config.fleet import load_fleet_config
 from core.errors import ConfigError, SignatureError
 from edge_agent.config import read_agent_config
+from firmware_configs.boards import FOLDER, read_board
 from firmware_configs.identity.ca import open_authority
 from firmware_configs.identity.identities import ends
 from firmware_configs.kits.kit import KitFetch, load_kit
@@ -51,6 +52,19 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
             found += 1
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert found == 2 * (2 + 2) + 4  # a kit: two keys, two boot files; authority, kits, broker, aggregator
+
+
+def test_a_kit_brings_the_users_own_profile_of_its_board_and_a_unit_of_its_memory(tmp_path: Path) -> None:
+    (tmp_path / "boards").mkdir()
+    profile = (FOLDER / "rpi-5.toml").read_text()
+    (tmp_path / "boards/rock-5.toml").write_text(profile)
+    own = PI.replace("rpi-4", "rock-5").replace('"pi"', '"rock"') + "[group.settings.train]\nmemory_mb = 500\n"
+    provision(manifest(tmp_path, PI + own, provision='boards_dir = "boards"'))
+    assert (tmp_path / "kits/rock-01/board.toml").read_text() == profile
+    assert not (tmp_path / "kits/pi-01/board.toml").exists()
+    unit = (tmp_path / "kits/rock-01/edgestill-agent.service").read_text()
+    board = read_board(FOLDER / "rpi-5.toml")
+    assert f"MemoryMax={500 + board.service_mb - board.train_mb}M\n" in unit
 
 
 def test_running_again_changes_nothing(tmp_path: Path) -> None:

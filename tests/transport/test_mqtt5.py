@@ -109,7 +109,9 @@ def test_a_message_that_the_broker_refuses_is_logged(tmp_path: Path, caplog: pyt
         assert link.publish("open/x", b"2")
         assert messages(link, 1)[0].payload == b"2"
         assert eventually(lambda: link.pending() == 0)
-        assert "the broker refused a message: Not authorized" in caplog.text
+        assert (
+            "Not authorized; if its access list is of an older edgestill, run `edgestill broker install`" in caplog.text
+        )
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ class ModelTable(Table):
         self._insert("models", columns)
         self.db.execute("INSERT OR REPLACE INTO current VALUES (?, ?)", (row.prototype, row.digest))
 
-    def models(self, prototype: str | None = None) -> list[ModelRow]:
-        """All published models, oldest first."""
-        rows = self._rows("models", "prototype = coalesce(?, prototype) ORDER BY number", prototype)
+    def models(self, prototype: str | None = None, *, since: int = 0) -> list[ModelRow]:
+        """All published models, or those of round `since` and later, oldest first."""
+        where = "prototype = coalesce(?, prototype) AND round >= ? ORDER BY number"
+        rows = self._rows("models", where, prototype, since)
         return [_model(row) for row in rows]
 
     def current(self) -> dict[str, ModelRow]:
@@ -33,13 +34,17 @@ class ModelTable(Table):
         rows = self._rows("models", "digest IN (SELECT digest FROM current) ORDER BY prototype")
         return {row["prototype"]: _model(row) for row in rows}
 
-    def model_sizes(self) -> dict[str, int]:
-        """The size of every model, by digest."""
-        return dict(self.db.execute("SELECT digest, size FROM models").fetchall())
+    def models_of(self, digests: Iterable[str]) -> dict[str, ModelRow]:
+        """The models with these digests, as far as there are such."""
+        where = "digest IN (SELECT value FROM json_each(?))"
+        rows = self._rows("models", where, json.dumps(sorted(set(digests))))
+        return {row["digest"]: _model(row) for row in rows}
 
-    def model_numbers(self) -> dict[str, int]:
-        """The number of every model, by digest."""
-        return dict(self.db.execute("SELECT digest, number FROM models").fetchall())
+    def unpruned(self) -> list[ModelRow]:
+        """The models that have a blob, oldest first."""
+        kept = {row[0] for row in self.db.execute("SELECT number FROM models")} - self.pruned()
+        where = "number IN (SELECT value FROM json_each(?)) ORDER BY number"
+        return [_model(row) for row in self._rows("models", where, json.dumps(sorted(kept)))]
 
     def find_models(self, start: str) -> list[ModelRow]:
         """The models whose digest begins with `start`, or the one with that number."""

@@ -33,6 +33,10 @@ class RoundTable(Table):
         rows = self._rows("rounds", f"1 ORDER BY number DESC LIMIT {int(last)}")
         return [_round(row) for row in rows]
 
+    def round(self, number: int) -> RoundRow | None:
+        """A round by its number; None if there is none, or if it was forgotten."""
+        return next(map(_round, self._rows("rounds", "number = ?", number)), None)
+
     def last_round(self) -> RoundRow | None:
         """The newest round, open or not."""
         return next(iter(self.rounds(1)), None)
@@ -45,9 +49,9 @@ class RoundTable(Table):
         """How many rounds there are of every phase."""
         return dict(self.db.execute("SELECT phase, count(*) FROM rounds GROUP BY phase").fetchall())
 
-    def last_closed(self) -> RoundRow | None:
-        """The newest round that was fused."""
-        rows = self._rows("rounds", "phase = 'closed' ORDER BY number DESC LIMIT 1")
+    def last_closed(self, before: int = 2**62) -> RoundRow | None:
+        """The newest round that was fused, of those with a smaller number than `before`."""
+        rows = self._rows("rounds", "phase = 'closed' AND number < ? ORDER BY number DESC LIMIT 1", before)
         return _round(rows[0]) if rows else None
 
     def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:

@@ -12,11 +12,11 @@ from aggregator.storage.tables.devices import DeviceTable
 from aggregator.storage.tables.rounds import RoundTable
 from wire.refusals import RefusalReason
 
-__all__ = ["UpdateTable"]
+__all__ = ["REPORTS", "UpdateTable"]
 
 #: Refusals kept per device: enough to answer again, too few to fill a disk.
 REFUSALS = 200
-REPORTS = 50  # rounds whose reports are kept
+REPORTS = 500  # rounds whose reports are kept
 
 
 class UpdateTable(DeviceTable, RoundTable):
@@ -39,8 +39,9 @@ class UpdateTable(DeviceTable, RoundTable):
 
     def newest_metrics(self) -> dict[str, dict[str, float]]:
         """The training metrics of every device, from its newest stored update."""
-        newest = "SELECT device, metrics, MAX(round) FROM updates WHERE excluded = '' GROUP BY device"
-        return {device: read_json(metrics) for device, metrics, _ in self.db.execute(newest)}
+        newest = "SELECT metrics FROM updates WHERE device = id AND excluded = '' ORDER BY round DESC LIMIT 1"
+        rows = self.db.execute(f"SELECT id, ({newest}) FROM devices")
+        return {device: read_json(metrics) for device, metrics in rows if metrics is not None}
 
     def note_late(self, number: int) -> None:
         """Record which late updates teach in round `number`: those of the previous round that have arrived by now.

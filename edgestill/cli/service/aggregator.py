@@ -59,7 +59,7 @@ def serve(
     flags = {"monitor.metrics": metrics, "monitor.web": web}
     given = [*(settings or []), *(f"{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
-    setup_logging(loaded.log.format, loaded.log.level)
+    setup_logging(loaded.log.format, loaded.log.level, fleet=loaded.fleet)
     with _page(loaded, given) as page:
         run(
             loaded,

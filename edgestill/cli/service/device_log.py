@@ -45,7 +45,10 @@ def show_log(
     answer = ask_service(loaded, LOG, log_request(device, lines))
     tail = _wait(loaded, device, int(answer), wait) if answer.isdecimal() else None
     if tail is None:
-        raise DeviceError(f"{device} has not answered within {wait:g} s; is it online, and its edgestill recent?")
+        raise DeviceError(
+            f"{device} has not answered within {wait:g} s; is it online, and its edgestill recent? If the broker's"
+            " access list is of an older edgestill, run `edgestill broker install` again"
+        )
     if tail["withheld"]:
         raise DeviceError(f"{device}: its agent.toml says log_lines = 0, so that no line of its log leaves the board")
     if as_json:

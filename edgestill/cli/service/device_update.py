@@ -45,7 +45,7 @@ def update(
 
     Needs the kits and the authority's key of `edgestill provision`. docs/updates.md tells what happens on a board.
     """
-    chosen = bool(devices or group or everything)
+    wait_s, chosen = seconds_of(wait), bool(devices or group or everything)
     if status + abort + (to is not None) != 1 or (chosen and to is None):
         raise ConfigError("give --to VERSION with devices, --group or --all; or --status, or --abort, alone")
     if to is not None:
@@ -57,7 +57,7 @@ def update(
             to=to,
             wheel=wheel,
             canary=canary,
-            wait_s=seconds_of(wait),
+            wait_s=wait_s,
             force=force,
             whole=whole,
         )

@@ -227,9 +227,7 @@ def prune(
         policy = replace(loaded.models, **given)
         if policy.last is None:
             raise ConfigError("[models] of fleet.toml keeps all models; say how many stay with --last")
-        pruned = journal.pruned()
-        models = [model for model in journal.models() if model.number not in pruned]
-        gone = to_prune(models, journal.pins() | journal.needed_models(loaded.keep_rounds), policy)
+        gone = to_prune(journal.unpruned(), journal.pins() | journal.needed_models(loaded.keep_rounds), policy)
     facts = {"models": [model.number for model in gone], "bytes": sum(model.size for model in gone)}
     if not dry_run and gone:
         answer = ask_service(loaded, "prune", msgspec.json.encode(policy).decode())

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from aggregator.fusion.example_cap import capped_text
 from core.lost_devices import lost_text
-from edgestill.cli.output import one_line, out, print_json
+from edgestill.cli.output import one_line, out, print_json, print_whole
 
 __all__ = ["device_row", "device_table", "installing_lines", "problem_lines", "sample_lines", "status"]
 
@@ -50,8 +50,10 @@ def status(
             while True:
                 time.sleep(1)
                 live.update(_page(fleet_status(loaded)))
-    else:
+    elif out.is_terminal:
         out.print(_page(fleet_status(loaded)))
+    else:
+        print_whole(_page(fleet_status(loaded)))
 
 
 def _page(facts: dict[str, Any]) -> Group:
@@ -213,7 +215,9 @@ def upgrade_lines(devices: Sequence[dict[str, Any]]) -> list[str]:
     if not stages:
         return []
     to = next(device["upgrade_to"] for device in devices if device["upgrade"]).partition("+")[0]
-    ended = [d for d in devices if d["upgrade"] in ("back", "refused")]
+    ended = [
+        d for d in devices if d["upgrade"] in ("back", "refused") or (d["upgrade"] == "offered" and d["upgrade_reason"])
+    ]
     reasons = [f"{d['id']}: update: {d['upgrade']}: {one_line(d['upgrade_reason'])}" for d in ended]
     told = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
     more = len(reasons) - PROBLEMS

@@ -48,7 +48,7 @@ def serve(
     flags = {"web": listen, "runs": None if runs is None else runs.resolve()}
     given = [*(settings or []), *(f"monitor.{key}={value}" for key, value in flags.items() if value is not None)]
     loaded = load_fleet_config(config, given)
-    setup_logging(loaded.log.format, loaded.log.level)
+    setup_logging(loaded.log.format, loaded.log.level, fleet=loaded.fleet)
     server = web_server()
     server.serve_web(loaded, server.options_of(loaded))
 

@@ -16,12 +16,15 @@ from aggregator.storage.journal import Journal
 from aggregator.storage.models import model_facts
 from aggregator.storage.rows import DeviceRow
 from edge_agent.remote_settings.allowed import SETTABLE
+from edgestill.web.views.alarms import alarms, strained
 from edgestill.web.views.live_round import live_round
 
-__all__ = ["COLUMNS", "PAGE", "chart_data", "device", "devices", "enrolments", "models", "overview"]
+__all__ = ["COLUMNS", "NUMBERS", "PAGE", "chart_data", "device", "devices", "enrolments", "models", "overview"]
 
 PAGE = 100  # devices of one page
+MODELS = 200  # of the list
 ROUNDS = 500  # of a chart
+SERIES = 20  # devices of a chart
 RECENT = 50  # rounds of a device's history
 COLUMNS: Mapping[str, str] = {
     "id": "device",
@@ -31,6 +34,7 @@ COLUMNS: Mapping[str, str] = {
     "version": "version",
     "seen": "last heard of",
     "temperature_c": "°C",
+    "strained": "slowed down",
     "load": "load",
     "memory_mb": "free MB",
     "accepted": "accepted",
@@ -38,6 +42,19 @@ COLUMNS: Mapping[str, str] = {
     "refused": "refused",
     "weight": "weight",
     "score": "score",
+    "excluded": "excluded",
+    "note": "note",
+}
+#: Columns whose values are numbers, and how they are written.
+NUMBERS: Mapping[str, str] = {
+    "temperature_c": "%.0f",
+    "load": "%.1f",
+    "memory_mb": "bytes",
+    "accepted": "bytes",
+    "late": "bytes",
+    "refused": "bytes",
+    "weight": "percent",
+    "score": "percent",
 }
 
 
@@ -52,27 +69,12 @@ def overview(config: FleetConfig) -> dict[str, Any]:
     silent = facts["devices_configured"] - len(rows)
     if silent > 0:
         states["never heard of"] = silent
-    return {**facts, "states": states, "alarms": _alarms(facts, rows), "live": live_round(config, facts, rows)}
-
-
-def _alarms(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = []
-    if not facts["running"]:
-        found.append("The aggregator is not running; this is the state in its journal.")
-    elif not facts["connected"]:
-        found.append("The aggregator has no connection to its broker.")
-    if (last := facts["round"]) and last["phase"] == "abandoned":
-        found.append(f"Round {last['number']} was abandoned: {last['reason']}")
-    for state, text in (("lost", "lost"), ("muted", "muted: they send only garbage")):
-        names = [row["id"] for row in rows if row["state"] == state]
-        if names:
-            found.append(f"{len(names)} devices are {text}: {_some(names)}")
-    failed = [f"{row['id']}: {row['problem']}" for row in rows if row["problem"]]
-    installing = [f"{row['id']} could not install its agent: {row['installing']}" for row in rows if row["installing"]]
-    slow = [row["id"] for row in rows if row["strained"]]
-    if slow:
-        found.append(f"{len(slow)} boards are slowed down or run on battery: {_some(slow)}")
-    return [*found, *failed[:5], *installing[:5]]
+    return {
+        **facts,
+        "states": states,
+        "alarms": alarms(config, facts, rows, now),
+        "live": live_round(config, facts, rows),
+    }
 
 
 def devices(config: FleetConfig, *, sort: str, descending: bool, state: str, text: str, page: int) -> dict[str, Any]:
@@ -112,30 +114,18 @@ def _row(found: Mapping[str, Any], telemetry: Mapping[str, Any]) -> dict[str, An
         "seen": found["seen"] or None,
         "weight": fused.get("weight"),
         "score": fused.get("score"),
-        "excluded": fused.get("screened") or "",
+        "excluded": fused.get("screened") or None,
+        "note": "; ".join(filter(None, (found["problem"], found["installing"], _upgrade_note(found)))) or None,
         "upgrade_note": _upgrade_note(found),
         "telemetry": telemetry,
         **{name: telemetry.get(name) for name in ("temperature_c", "load", "memory_mb")},
-        "strained": strained(telemetry),
+        "strained": strained(telemetry) or None,
     }
 
 
 def _rows(config: FleetConfig, found: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
     telemetry = read_telemetry(config.state, now)
     return [_row(one, telemetry.get(one["id"], {})) for one in found]
-
-
-def strained(telemetry: Mapping[str, Any]) -> str:
-    """What slows a board down or will stop it; empty if nothing does.
-
-    >>> strained({"throttled": True, "undervoltage": True, "on_battery": True, "battery": 0.125})
-    'throttled, power supply too weak, on battery with 12 %'
-    """
-    words = ["throttled"] if telemetry.get("throttled") else []
-    words += ["power supply too weak"] if telemetry.get("undervoltage") else []
-    if telemetry.get("on_battery"):
-        words.append(f"on battery with {100 * telemetry['battery']:.0f} %")
-    return ", ".join(words)
 
 
 def _upgrade_note(found: Mapping[str, Any]) -> str:
@@ -154,8 +144,10 @@ def device(config: FleetConfig, name: str) -> dict[str, Any]:
         settings = settings_facts(journal, name)
         history = [entry for row in journal.rounds(RECENT) if (entry := _history(journal, row, name)) is not None]
         refusals = [r for r in journal.refusals(1000) if r.device == name][:20]
+    asking = next((one for one in enrolments(config) if one["device"] == name and one["status"] == "waiting"), None)
     return {
         "device": _rows(config, [found], now)[0],
+        "asking": asking,
         "settings": settings,
         "settable": SETTABLE,
         "history": history,
@@ -182,28 +174,35 @@ def _history(journal: Journal, row: Any, name: str) -> dict[str, Any] | None:
     }
 
 
-def models(config: FleetConfig) -> list[dict[str, Any]]:
-    """Every published model, newest first."""
+def models(config: FleetConfig) -> dict[str, Any]:
+    """The newest published models, newest first, and those that are kept of older ones; how many there are."""
     with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
         current = {model.digest for model in journal.current().values()}
-        rows = journal.models()
-        return [model_facts(model, current=model.digest in current) for model in reversed(rows)]
+        pruned, pins, rows = journal.pruned(), journal.pins(), journal.models()
+    newest = rows[-MODELS:]
+    older = [row for row in rows[:-MODELS] if row.digest in current | pins]
+    shown = [
+        model_facts(row, current=row.digest in current, pruned=row.number in pruned, pinned=row.digest in pins)
+        for row in reversed([*older, *newest])
+    ]
+    return {"rows": shown, "all": len(rows), "numbers": {row.digest: row.number for row in rows}}
 
 
 def chart_data(config: FleetConfig) -> dict[str, Any]:
-    """Series by round for the charts: accuracy by prototype, bytes, seconds by stage, weights of devices."""
+    """Series by round for the charts: accuracy by prototype, bytes, seconds by stage, scores and weights of devices."""
     with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
         rounds = [row for row in reversed(journal.rounds(ROUNDS)) if row.phase == "closed"]
         numbers = [row.number for row in rounds]
         accuracy: dict[str, list[float | None]] = {}
-        for model in journal.models():
-            if "accuracy" in model.metrics and model.round in numbers:
+        places = {number: place for place, number in enumerate(numbers)}
+        for model in journal.models(since=min(numbers, default=0)):
+            if "accuracy" in model.metrics and model.round in places:
                 series = accuracy.setdefault(model.prototype, [None] * len(numbers))
-                series[numbers.index(model.round)] = model.metrics["accuracy"]
+                series[places[model.round]] = model.metrics["accuracy"]
         sizes = journal.update_sizes()
         reports = [journal.report(number) for number in numbers]
     stages = list(dict.fromkeys(stage for report in reports for stage in report.get("seconds", {})))
-    names = sorted({name for report in reports for name in report.get("devices", {})})[:20]
+    names = sorted({name for report in reports for name in report.get("devices", {})})[:SERIES]
     return {
         "rounds": numbers,
         "accuracy": accuracy,
@@ -212,10 +211,14 @@ def chart_data(config: FleetConfig) -> dict[str, Any]:
             "whole round": [None if row.closed is None else row.closed - row.opened for row in rounds],
             **{stage: [report.get("seconds", {}).get(stage) for report in reports] for stage in stages},
         },
-        "weight": {
-            name: [report.get("devices", {}).get(name, {}).get("weight") for report in reports] for name in names
-        },
+        **{key: _by_device(reports, names, key) for key in ("score", "weight")},
     }
+
+
+def _by_device(reports: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> dict[str, list[float | None]]:
+    """A value of each device by round; devices that never have it are left out."""
+    found = {name: [report.get("devices", {}).get(name, {}).get(key) for report in reports] for name in names}
+    return {name: series for name, series in found.items() if any(value is not None for value in series)}
 
 
 def enrolments(config: FleetConfig) -> list[dict[str, Any]]:
@@ -227,7 +230,3 @@ def enrolments(config: FleetConfig) -> list[dict[str, Any]]:
         {"device": name, "fingerprint": shown(entry["keys"]), "status": entry["status"], "asked": entry["asked"]}
         for name, entry in requests(config).items()
     ]
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join([*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])])

@@ -21,7 +21,7 @@ def heard(number: int = 7, **phases: UpgradePhase) -> dict[str, Progress]:
 
 def test_without_canaries_all_are_offered_it_at_once_and_one_that_goes_back_stops_nobody() -> None:
     assert offered(rollout(), {}, 0.0) == ALL
-    assert why_stop(rollout(), heard(a="back")) == ""
+    assert why_stop(rollout(), heard(a="back"), {}) == ""
 
 
 def test_the_others_wait_for_all_canaries_and_then_for_the_time() -> None:
@@ -37,7 +37,7 @@ def test_the_others_wait_for_all_canaries_and_then_for_the_time() -> None:
 def test_reports_of_an_earlier_upgrade_count_for_nothing() -> None:
     plan = rollout(canary=1)
     assert offered(plan, heard(6, a="committed"), 1000.0) == ("a",)
-    assert why_stop(plan, heard(6, a="back")) == ""
+    assert why_stop(plan, heard(6, a="back"), {}) == ""
     assert stage_of(plan, "a", heard(6, a="committed"), 0.0) == "offered"
 
 
@@ -52,7 +52,7 @@ def test_reports_of_an_earlier_upgrade_count_for_nothing() -> None:
     ],
 )
 def test_with_canaries_one_that_goes_back_stops_it(phases: dict[str, UpgradePhase], stops: str) -> None:
-    assert why_stop(rollout(canary=1), heard(**phases)) == stops
+    assert why_stop(rollout(canary=1), heard(**phases), {}) == stops
 
 
 def test_a_stop_takes_it_back_from_those_that_have_not_begun() -> None:
@@ -70,3 +70,9 @@ def test_the_stage_of_a_device_in_a_word() -> None:
 def test_it_survives_the_journal() -> None:
     plan = rollout(canary=2, wait_s=3.5, stopped="x")
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Rollout) == plan
+
+
+def test_a_canary_that_takes_no_upgrade_stops_it() -> None:
+    assert why_stop(rollout(canary=1), {}, {"a": "not supported here"}) == "a: refused: not supported here"
+    assert why_stop(rollout(canary=1), {}, {"b": "not supported here"}) == ""  # it is no canary
+    assert why_stop(rollout(), {}, {"a": "not supported here"}) == ""

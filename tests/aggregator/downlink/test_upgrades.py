@@ -181,6 +181,31 @@ def test_older_agents_and_boards_without_an_installer_are_offered_nothing_and_to
     ]
 
 
+def test_a_device_that_is_online_and_does_not_answer_has_an_older_access_list_perhaps(fleet: Fleet) -> None:
+    fleet.introduce("a", "b")
+    fleet.journal.note_device("a", status="online")
+    fleet.journal.note_device("b", status="offline")
+    fleet.command(devices=("a", "b"))
+    assert [row["reason"] for row in rollout_facts(fleet.journal, fleet.now)["devices"]] == ["", ""]
+    told = rollout_facts(fleet.journal, fleet.now + 200)["devices"]
+    assert [row["stage"] for row in told] == ["offered", "offered"]
+    assert "run `edgestill broker install` again" in told[0]["reason"]
+    assert told[1]["reason"] == ""
+    fleet.heard("fetching", "a")
+    assert rollout_facts(fleet.journal, fleet.now + 200)["devices"][0]["reason"] == ""
+
+
+def test_a_canary_that_takes_no_upgrade_stops_it_and_does_not_let_the_others_wait_for_ever(fleet: Fleet) -> None:
+    fleet.introduce("b", "c")
+    fleet.introduce("a", upgrade="not supported here")
+    refused = fleet.command(canary=1)
+    assert refused.failed
+    assert refused.text == "a canary takes no upgrade: a: refused: not supported here; choose others"
+    assert not fleet.command(canary=1, devices=("b", "a", "c")).failed
+    fleet.introduce("b", upgrade="no installer any more")
+    assert rollout_facts(fleet.journal, fleet.now)["stopped"] == "b: refused: no installer any more"
+
+
 def test_a_device_that_is_heard_of_later_is_offered_it_then(fleet: Fleet) -> None:
     fleet.command()
     assert (fleet.offers, fleet.chunks) == (set(), b"")

@@ -27,4 +27,4 @@ def test_what_is_kept_is_counted(tmp_path: Path) -> None:
     found = disk_use(config, journal)
     assert (found["models"], found["updates"]) == (300, 7 * (config.keep_rounds + 1))
     assert found["journal"] >= (config.state / "journal.db").stat().st_size
-    assert found["free"] > 0
+    assert 0 < found["free"] <= found["size"]

@@ -86,6 +86,11 @@ def test_only_some_devices_are_named() -> None:
         ({"connected": False}, "waiting for the broker"),
         ({"phase": "starting"}, "the first models are being made"),
         ({"phase": "fusing", "round": open_round()}, "fusing 1 updates of round 4"),
+        (
+            {"phase": "fusing", "hold": "paused", "round": open_round(), "stuck": "a bug"},
+            "round 4 cannot be fused: a bug; `edgestill aggregator resume` tries it again,"
+            " `edgestill round skip` gives it up",
+        ),
         ({"phase": "waiting", "hold": "paused"}, "no further round until `edgestill aggregator resume`"),
         ({"phase": "waiting", "done": "all 3 rounds are done"}, ""),
         ({"phase": "waiting", "hold": "stopped"}, ""),

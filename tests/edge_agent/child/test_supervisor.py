@@ -1,14 +1,21 @@
 """The training child as a real process: the bits it leaves, and in which words its ends are told apart."""
 
+import io
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
+from core.errors import ConfigError
+from edge_agent.child import __main__ as child_process
 from edge_agent.child.request import Request
 from edge_agent.child.supervisor import Child, Ended, explain
 from edge_agent.protocol.agent import instruction_key
@@ -167,3 +174,16 @@ def test_a_full_disk_is_told_and_leaves_nothing(device: Device) -> None:
 )
 def test_an_exit_code_in_words(code: int, text: str, words: str) -> None:
     assert words in explain(code, text)
+
+
+@pytest.mark.parametrize(("number", "doing"), [(1, "training"), (None, "an offered model")])
+def test_without_torch_a_board_says_what_needs_it(
+    device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int | None, doing: str
+) -> None:
+    request = msgspec.structs.replace(device.request(device.job()), round=number)
+    monkeypatch.setitem(sys.modules, "edge_agent.child.full", None)  # as if its imports were missing
+    monkeypatch.setattr(child_process, "die_with_parent", lambda _: None)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(request.encode())))
+    assert child_process.main() == ConfigError.exit_code
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert json.loads(said)["text"].startswith(f"{doing} needs edge_agent.child.full; install edgestill[train]")

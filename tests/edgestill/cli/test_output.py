@@ -3,9 +3,11 @@
 import io
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 
 from edgestill.cli import output
-from edgestill.cli.output import print_table
+from edgestill.cli.output import print_table, print_whole
 
 COLUMNS, ROWS = ["recipe", "accuracy"], [["a-long-name-of-a-recipe", "91.2 ± 0.4"], ["b", "5.0 ± 0.1"]]
 
@@ -16,6 +18,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     stream = io.StringIO()
     monkeypatch.setattr(output.out, "_file", stream)
     monkeypatch.setattr(output.out, "width", 20)
+    monkeypatch.setattr(output.out, "_force_terminal", True)
     return stream
 
 
@@ -38,6 +41,20 @@ def test_words_of_strangers_do_not_steer_the_terminal(narrow: io.StringIO) -> No
 def test_other_tables_fit_the_terminal(narrow: io.StringIO) -> None:
     print_table("", COLUMNS, ROWS)
     assert max(map(len, narrow.getvalue().splitlines())) <= 20
+
+
+def test_nothing_is_cut_that_a_program_reads(narrow: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.out, "_force_terminal", False)
+    print_table("", COLUMNS, ROWS)
+    long = "word " * 1000
+    print_whole(Group(Text(long), Text("next")))
+    lines = [line.rstrip() for line in narrow.getvalue().splitlines()]
+    assert lines[1:] == [
+        "a-long-name-of-a-recipe  91.2 ± 0.4",
+        "b                        5.0 ± 0.1",
+        long.strip(),
+        "next",
+    ]
 
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]loud[/red]\u202eflip:smile:"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_configs.boards import board
+from firmware_configs.boards import FOLDER, board
 from firmware_configs.doctor.board import Facts, check_board, look
 
 pytestmark = pytest.mark.light
@@ -51,6 +51,20 @@ def test_a_board_is_read_from_its_own_files(tmp_path: Path) -> None:
     assert facts.clock_synchronized
     assert facts.memory_cgroup
     assert "numpy" in facts.packages
+
+
+def test_a_profile_of_the_users_own_comes_with_the_kit(tmp_path: Path) -> None:
+    kit = tmp_path / "etc/edgestill"
+    kit.mkdir(parents=True)
+    (kit / "board.toml").write_text((FOLDER / "rpi-5.toml").read_text().replace("Raspberry Pi 5", "Rock 5"))
+    (kit / "kit.json").write_text('{"board": "rock-5"}')
+    (tmp_path / "elsewhere").mkdir()
+    for found in (look(tmp_path), look(tmp_path / "elsewhere", kit)):
+        assert found.board is not None
+        assert (found.board.name, found.board.title) == ("rock-5", "Rock 5")
+    (kit / "board.toml").write_text("broken")
+    shipped = look(tmp_path).board
+    assert shipped is None or shipped.name.startswith("generic")
 
 
 def test_a_folder_that_tells_nothing_is_no_error(tmp_path: Path) -> None:

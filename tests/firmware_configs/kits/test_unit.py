@@ -56,6 +56,16 @@ def test_memory_is_that_of_the_board(name: str) -> None:
     assert f"MemoryMax={board(name).service_mb}M\n" in unit(board(name), data="/srv/x.npz")
 
 
+def test_a_variant_with_less_memory_has_a_unit_with_less() -> None:
+    pi = board("rpi-4")
+    for train_mb, most in (
+        (400, 400 + pi.service_mb - pi.train_mb),
+        (pi.train_mb, pi.service_mb),
+        (1799, pi.service_mb),
+    ):
+        assert f"MemoryMax={most}M\n" in unit(pi, data="/srv/x.npz", train_mb=train_mb)
+
+
 def test_homes_are_hidden_unless_the_samples_lie_there() -> None:
     assert "ProtectHome=yes\n" in unit(board("rpi-4"), data="/srv/x.npz")
     assert "ProtectHome=read-only\n" in unit(board("rpi-4"), data="/home/pi/x.npz")

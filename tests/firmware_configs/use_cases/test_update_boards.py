@@ -92,6 +92,20 @@ def test_the_service_is_asked_with_online_devices_as_canaries(made: Made) -> Non
     assert [path.name for path in (made[1].state / "bundles").iterdir()] == [offer.bundle]
 
 
+def test_a_device_that_takes_no_update_is_no_canary(made: Made) -> None:
+    def announce(device: str, upgrades: str) -> None:
+        with closing(Journal(made[1].state / "journal.db")) as journal:
+            journal.put(f"software:{device}", json.dumps({"version": "0.1.0", "upgrades": upgrades}))
+
+    announce("pi-02", "not supported here")
+    assert offered(made, canary=1).canaries == ("pi-01",)
+    announce("pi-01", "")
+    with pytest.raises(ConfigError, match="no device that is meant takes an update; pi-02: not supported here"):
+        offered(made, canary=1)
+    for device in ("pi-01", "pi-02"):
+        announce(device, "1")
+
+
 def test_a_dry_run_leaves_nothing(made: Made) -> None:
     manifest, fleet = made
     before = newest_command(fleet)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.light
 
 
 def test_each_runtime_gets_the_narrowest_form_that_it_runs() -> None:
-    forms = {text: target_of_runtime(text) for text in ("1.15", "1.18.1", "1.19", "1.23.2", "1.24", "1.28", "2.0")}
+    forms = {text: target_of_runtime(text) for text in ("1.15", "1.18.1", "1.19", "1.23.2", "1.24", "1.28", "1.40")}
     assert [form.low_bits for form in forms.values()] == ["int8", "int8", "int4", "int4", "int2", "int2", "int2"]
     assert [form.nbits for form in forms.values()] == [None, None, 4, 4, 4, 2, 2]
 
@@ -23,7 +23,7 @@ def test_no_opset_gets_a_form_that_needs_a_newer_one() -> None:
     assert MIN_OPSET == EXPORT_OPSET
 
 
-@pytest.mark.parametrize("text", ["", "1", "1.14", "new", "1.20.x", "-1.20", "1.2e3"])
+@pytest.mark.parametrize("text", ["", "1", "1.14", "new", "1.20.x", "-1.20", "1.2e3", "2.0", "9.99"])
 def test_other_runtimes_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--runtime"):
         target_of_runtime(text)

@@ -19,7 +19,8 @@ def test_the_newest_model_of_a_prototype_is_its_current_one(journal: Journal) ->
     assert {p: m.digest for p, m in journal.current().items()} == {"cnn:w1": digest("c1"), "mlp:fp32": digest("m2")}
     assert [m.number for m in journal.models("mlp:fp32")] == [1, 3]
     assert journal.current()["mlp:fp32"].parents == (digest("p"),)
-    assert journal.model_sizes() == {digest(n): 100 for n in ("m1", "c1", "m2")}
+    found = journal.models_of([digest("m1"), digest("m2"), digest("unknown")])
+    assert {name: model.number for name, model in found.items()} == {digest("m1"): 1, digest("m2"): 3}
 
 
 def test_models_are_found_by_number_and_by_the_start_of_their_digest(journal: Journal) -> None:
@@ -49,7 +50,13 @@ def test_what_the_broker_holds_is_remembered(journal: Journal) -> None:
 def test_models_have_the_numbers_of_their_publication(journal: Journal) -> None:
     for name in "abc":
         journal.add_model(replace(a_model(), digest=digest(name)))
-    assert journal.model_numbers() == {digest("a"): 1, digest("b"): 2, digest("c"): 3}
+    assert [(m.digest, m.number) for m in journal.models()] == [(digest(name), n) for n, name in enumerate("abc", 1)]
+
+
+def test_models_since_a_round(journal: Journal) -> None:
+    for number in (1, 2, 3):
+        journal.add_model(a_model(f"m{number}", number=number))
+    assert [m.round for m in journal.models(since=2)] == [2, 3]
 
 
 def test_a_number_is_the_number_even_where_a_digest_begins_with_it(journal: Journal) -> None:
@@ -84,6 +91,7 @@ def test_a_pruned_model_keeps_its_row_and_loses_its_blob(journal: Journal) -> No
     assert journal.get("pruned") == "[[1, 3]]"  # ranges: a thousand rounds are a few bytes
     assert journal.named_blobs(1) == {digest("m3")}
     assert [m.number for m in journal.models()] == [1, 2, 3]
+    assert [m.number for m in journal.unpruned()] == [3]
 
 
 def test_pins_are_remembered(journal: Journal) -> None:

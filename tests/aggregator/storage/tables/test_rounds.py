@@ -69,3 +69,12 @@ def test_rounds_are_counted_by_phase_and_the_last_fused_one_is_found(journal: Jo
     last = journal.last_closed()
     assert last is not None
     assert (last.number, last.hyper) == (2, a_round().hyper)
+    before = journal.last_closed(before=2)
+    assert before is not None
+    assert before.number == 1
+    assert journal.last_closed(before=1) is None
+
+
+def test_a_round_by_its_number(journal: Journal) -> None:
+    journal.open_round(a_round(7), [])
+    assert (journal.round(7), journal.round(8)) == (a_round(7), None)

@@ -103,6 +103,11 @@ def test_what_makes_no_sense_is_a_line(path: Path, capsys: pytest.CaptureFixture
     assert (code, err.count("\n")) == (3, 1), err
 
 
+def test_a_wrong_wait_is_told_before_what_else_lacks(path: Path, capsys: pytest.CaptureFixture) -> None:
+    _, _, err = run(capsys, "device", "update", "--wait", "soon", "-c", path)
+    assert "--wait 'soon': write a number with a unit" in err
+
+
 def test_durations_have_units() -> None:
     assert [seconds_of(text) for text in ("90s", "5m", "30min", "1h", "2d")] == [90, 300, 1800, 3600, 172_800]
     with pytest.raises(ConfigError, match="write a number with a unit"):

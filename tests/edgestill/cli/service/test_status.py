@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,15 @@ def test_what_devices_say_of_their_samples_is_shown(capsys: pytest.CaptureFixtur
     devices = json.loads(text)
     assert [device["data"]["lacks"] for device in devices] == [[], ["dog", "cow"]]
     assert device_row(devices[0])[1] == "online, waiting"
+
+
+def test_a_long_state_is_whole_when_it_is_piped(config: Path, capsys: pytest.CaptureFixture) -> None:
+    name = "a-board-with-a-name-that-takes-a-third-of-an-old-terminal"
+    waiting = data_text(DataState(waiting="waiting for samples in /p: 0 of 20"))
+    with closing(Journal(load_fleet_config(config).state / "journal.db")) as journal:
+        journal.note_device(name, status="online", prototype="mlp:fp32", data=waiting)
+        journal.add_failure(1, name, "the file of its samples has gone " * 5)
+    _, out, _ = run(capsys, "status", "--config", config)
+    (row,) = [line for line in out.splitlines() if line.startswith(name)]
+    assert row.split("  ")[1].strip() == "online, failed, waiting"
+    assert "the file of its samples has gone " * 4 in out

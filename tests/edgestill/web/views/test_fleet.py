@@ -14,7 +14,8 @@ from aggregator.config.fleet import FleetConfig
 from aggregator.failed_installs import FailedInstalls
 from aggregator.storage.journal import Journal
 from edgestill.web.views import fleet as views
-from edgestill.web.views.fleet import PAGE
+from edgestill.web.views.fleet import MODELS, PAGE
+from tests.aggregator.journals import a_model, digest
 from tests.edgestill.cli.typed import run
 from wire.messages import Installing
 
@@ -25,7 +26,7 @@ def test_the_overview_has_states_alarms_and_the_stage_of_every_device(config: Fl
     assert facts["alarms"] == [
         "The aggregator is not running; this is the state in its journal.",
         "1 devices are lost: pi-1",
-        "pi-1: out of memory",
+        "pi-1 gave up a round: out of memory",
     ]
     stages = {row["device"]: (row["stage"], row["note"]) for row in facts["live"]}
     assert stages == {
@@ -81,7 +82,23 @@ def test_a_device_has_its_rounds_and_refusals(config: FleetConfig) -> None:
 
 
 def test_models_come_newest_first_with_the_current_ones_marked(config: FleetConfig) -> None:
-    assert [(m["round"], m["current"]) for m in views.models(config)] == [(2, True), (1, False), (0, False)]
+    found = views.models(config)
+    assert [(m["round"], m["current"]) for m in found["rows"]] == [(2, True), (1, False), (0, False)]
+    assert (found["all"], sorted(found["numbers"].values())) == (3, [1, 2, 3])
+
+
+def test_of_many_models_the_newest_are_listed_and_older_ones_that_are_kept_on_purpose(config: FleetConfig) -> None:
+    with closing(Journal(config.state / "journal.db")) as journal, journal.transaction():
+        for number in range(MODELS):
+            journal.add_model(a_model(f"x{number}", "mlp:fp32", number))
+        journal.set_pin(digest("m1"), True)
+        journal.prune([1])
+    found = views.models(config)
+    assert (len(found["rows"]), found["all"]) == (MODELS + 2, MODELS + 3)
+    assert [(m["number"], m["pinned"], m["current"]) for m in found["rows"][-2:]] == [
+        (3, False, True),
+        (2, True, False),
+    ]
 
 
 def test_charts_have_a_value_for_every_fused_round(config: FleetConfig) -> None:
@@ -90,6 +107,7 @@ def test_charts_have_a_value_for_every_fused_round(config: FleetConfig) -> None:
         "accuracy": {"cnn:w1": [0.25, 0.5]},
         "bytes": {"accepted": [100, 200]},
         "seconds": {"whole round": [10.0, 10.0], "average": [0.5, 1.0]},
+        "score": {"pi-0": [0.9, 0.9], "pi-1": [0.1, 0.1]},
         "weight": {"pi-0": [0.75, 0.75], "pi-1": [0.25, 0.25]},
     }
 
