@@ -45,6 +45,7 @@ from aggregator.storage.open_state import open_state
 from aggregator.worker.setup import worker_setup
 from aggregator.worker.supervisor import WorkerProcess
 from core.errors import StorageError
+from core.systemd import Heartbeat, notify
 from core.versions import versions
 from transport.link import Connected, Disconnected, Link, Received
 from wire.keys import load_private_key
@@ -82,6 +83,7 @@ class Service:
         self._stopping = self._connected = False
         self._told = 0.0
         self._connections, self._disk = 0, True
+        self._heartbeat = Heartbeat()
         self.live = Live(Snapshot(time=time.monotonic()))
         self.journal, self.blobs = open_state(
             config.state, fleet=config.fleet, key=config.key, new_key=new_key, timeout=LOCK_S
@@ -166,13 +168,16 @@ class Service:
         self.link.wake()
 
     def run(self) -> None:
-        """Serve until `stop`, or until all rounds are done."""
+        """Serve until `stop`, or until all rounds are done; systemd is told when the loop turns, and that it does."""
         self.link.start()
         try:
             self.conductor.start()
             self.inbox.remember()
+            notify("READY=1")
             while not self._stopping:
                 self._pass()
+                self._heartbeat.beat(time.monotonic())
+            notify("STOPPING=1")
         finally:
             self._end()
 
