@@ -36,6 +36,7 @@ from aggregator.intake.rate_limit import RateLimiter
 from aggregator.intake.retained_states import RetainedStates
 from aggregator.monitoring.live import Live, Snapshot
 from aggregator.monitoring.telemetry import TelemetryFile
+from aggregator.monitoring.tracked_rounds import fleet_trackers, follow_fleet
 from aggregator.operator_commands import run_command
 from aggregator.reload import Reload
 from aggregator.rounds.events import BrokerConnected, BrokerLost, Tick
@@ -44,6 +45,7 @@ from aggregator.storage.open_state import open_state
 from aggregator.worker.setup import worker_setup
 from aggregator.worker.supervisor import WorkerProcess
 from core.errors import StorageError
+from core.systemd import Heartbeat, notify
 from core.versions import versions
 from transport.link import Connected, Disconnected, Link, Received
 from wire.keys import load_private_key
@@ -81,6 +83,7 @@ class Service:
         self._stopping = self._connected = False
         self._told = 0.0
         self._connections, self._disk = 0, True
+        self._heartbeat = Heartbeat()
         self.live = Live(Snapshot(time=time.monotonic()))
         self.journal, self.blobs = open_state(
             config.state, fleet=config.fleet, key=config.key, new_key=new_key, timeout=LOCK_S
@@ -165,13 +168,16 @@ class Service:
         self.link.wake()
 
     def run(self) -> None:
-        """Serve until `stop`, or until all rounds are done."""
+        """Serve until `stop`, or until all rounds are done; systemd is told when the loop turns, and that it does."""
         self.link.start()
         try:
             self.conductor.start()
             self.inbox.remember()
+            notify("READY=1")
             while not self._stopping:
                 self._pass()
+                self._heartbeat.beat(time.monotonic())
+            notify("STOPPING=1")
         finally:
             self._end()
 
@@ -346,16 +352,29 @@ def _endpoint(service: Service) -> contextlib.AbstractContextManager[object]:
     return Endpoint(config.monitor.metrics, registry, service.live)
 
 
+@contextlib.contextmanager
+def _trackers(service: Service) -> Iterator[None]:
+    """Experiment trackers that follow the journal, if [monitor] asks for them."""
+    targets = fleet_trackers(service.config)
+    if not targets:
+        yield
+        return
+    with follow_fleet(service.config, targets) as following:
+        yield
+        following.complete = service.conductor.state.done
+
+
 def serve(config: FleetConfig, *, until_done: bool = False, **options: Any) -> None:
     """Run the aggregator until SIGTERM or SIGINT; with `until_done`, until all rounds are done.
 
     SIGHUP reads the configuration again (aggregator/reload.py). `options` are those of `Service`.
     """
     sys.setswitchinterval(SWITCH_S)
+    fleet_trackers(config)  # a missing package is said before anything is made
     with only_service(config.state):
         try:
             service = Service(config, until_done=until_done, **options)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(f"{config.state}: cannot be used: {error}") from error
-        with _signals(service), _endpoint(service):
+        with _signals(service), _endpoint(service), _trackers(service):
             service.run()

@@ -23,9 +23,9 @@ from core.crashpoints import reach
 from core.errors import ConfigError, EdgestillError, EnvelopeError, SignatureError, WireError
 from core.files import write_atomic
 from core.settings import replace
+from core.systemd import notify, watchdog_seconds
 from edge_agent.config import AgentConfig, EnrolConfig
 from edge_agent.faults import tell_fault
-from edge_agent.host.systemd import notify, watchdog_seconds
 from edge_agent.state.folders import lock, read_small, remove, set_aside
 from transport.config import TlsConfig
 from transport.link import Connected, Link, Received

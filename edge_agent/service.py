@@ -23,11 +23,11 @@ from core.crashpoints import reach
 from core.errors import TransportError, WireError
 from core.logs import setup_logging
 from core.newest_lines import NewestLines
+from core.systemd import Heartbeat, notify
 from edge_agent.child.sample_watch import SampleWatch
 from edge_agent.child.supervisor import Child, Ended
 from edge_agent.config import AgentConfig
 from edge_agent.faults import Nonsense, tell_fault
-from edge_agent.host.systemd import Heartbeat, notify
 from edge_agent.host.telemetry import board_state
 from edge_agent.messages import Mail
 from edge_agent.predictions import Predictions

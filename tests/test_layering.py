@@ -41,6 +41,7 @@ ROOMS = {
         "tensor_checks",
         "evaluate",
         "recipes",
+        "tracking",
         "config",
         "storage",
         "rounds",
@@ -59,6 +60,7 @@ ROOMS = {
         "monitoring",
     ],
     "firmware_configs": [
+        "services",
         "on_board",
         "boards",
         "secrets",

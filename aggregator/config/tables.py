@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from aggregator.config.fusion import FUSION_FIELDS
+from aggregator.tracking.targets import parse_targets
 from core.addresses import parse_address
 from core.config_keys import brief, sub_table
 from core.errors import ConfigError, EnvelopeError, did_you_mean
@@ -195,8 +196,13 @@ class MonitorConfig(Settings, frozen=True, kw_only=True):
     web_cert: Annotated[Path, Meta(description="its certificate, PEM")] | None = None
     web_key: Path | None = None
     runs: Annotated[Path, Meta(description="a folder of simulation runs that the page shows")] | None = None
+    track: Annotated[tuple[str, ...], Meta(description="trackers: tensorboard:DIR, mlflow:URI")] = ()
 
     def __post_init__(self) -> None:
+        try:
+            parse_targets(self.track)
+        except ConfigError as error:
+            raise ConfigError(f"'track': {error}") from None
         for name, address in (("metrics", self.metrics), ("web", self.web)):
             try:
                 parse_address("127.0.0.1:0" if address is None else address)

@@ -9,6 +9,14 @@ idempotent, and is run again after a revocation, for example. The change is atom
     /etc/mosquitto/conf.d/edgestill.conf the configuration for the installed version of Mosquitto
 
 Before the link is changed, Mosquitto is started with the new files on a loopback port, as its own user.
+
+With `--service` the fleet has a Mosquitto of its own, so that several fleets share a machine: in one process, clients
+of the same name in two fleets would disconnect each other, whatever their listeners, and one fleet could use up the
+memory of all.
+
+    /etc/mosquitto/edgestill-FLEET                        the files, as above
+    /etc/mosquitto/edgestill-FLEET.conf                   the whole configuration
+    /etc/systemd/system/edgestill-broker-FLEET.service    unit.py
 """
 
 from __future__ import annotations
@@ -23,6 +31,8 @@ from cryptography.hazmat.primitives import serialization
 from core.errors import ConfigError
 from core.files import read_regular
 from firmware_configs.broker.mosquitto import ACL_PLUGIN, FOLDER
+from firmware_configs.broker.unit import UNITS, broker_unit
+from wire.topics import ROOT, VERSION
 
 __all__ = ["FILES", "SCRIPT", "InstallOptions", "Installed", "install_broker"]
 
@@ -34,12 +44,14 @@ SCRIPT = f"""\
 # Install the files beside this script for a Mosquitto. Run as root; may be run again, as after a revocation.
 #   sh install.sh [--from FOLDER] [--to /etc/mosquitto] [--as FOLDER] [--owner mosquitto:mosquitto]
 #                 [--form 2.0|2.1] [--plugin FILE] [--mosquitto PROGRAM] [--no-try] [--no-reload] [--dry-run]
+#                 [--service] [--units {UNITS}]
+# --service: a Mosquitto of the fleet's own, as a service of systemd: for several fleets on one machine.
 # --as: the folder of --to as the broker sees it, such as /mosquitto/config in a container; --form with --no-try: for a
 # Mosquitto that is not on this machine.
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
-to=/etc/mosquitto as= owner=mosquitto:mosquitto form= plugin= program= try=1 reload=1 dry=0 new=
+to=/etc/mosquitto as= owner=mosquitto:mosquitto form= plugin= program= try=1 reload=1 dry=0 new= service=0 units={UNITS}
 say() {{ echo "edgestill: $*"; }}
 fail() {{ echo "edgestill: $*" >&2; exit 1; }}
 trap '[ -z "$new" ] || rm -rf "$new"' EXIT
@@ -49,11 +61,12 @@ while [ $# -gt 0 ]; do
         --no-try) try=0 ;;
         --no-reload) reload=0 ;;
         --dry-run) dry=1 ;;
-        --from|--to|--as|--owner|--form|--plugin|--mosquitto)
+        --service) service=1 ;;
+        --from|--to|--as|--owner|--form|--plugin|--mosquitto|--units)
             [ $# -gt 1 ] || fail "$1 what?"
             case $1 in
                 --from) here=$2 ;; --to) to=${{2%/}} ;; --as) as=${{2%/}} ;; --owner) owner=$2 ;;
-                --form) form=$2 ;; --plugin) plugin=$2 ;; --mosquitto) program=$2 ;;
+                --form) form=$2 ;; --plugin) plugin=$2 ;; --mosquitto) program=$2 ;; --units) units=${{2%/}} ;;
             esac
             shift ;;
         *) fail "unknown option $1; the script's first lines tell those that it has" ;;
@@ -61,7 +74,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 as=${{as:-$to}}
-for path in "$to" "$as" "$plugin"; do
+for path in "$to" "$as" "$plugin" "$program" "$units"; do
     case $path in *[!A-Za-z0-9._/-]*) fail "$path: only letters, digits and . _ / - may be in it" ;; esac
 done
 for file in {" ".join(FILES)}; do
@@ -90,10 +103,30 @@ if [ "$form" = 2.1 ] && [ -z "$plugin" ] && [ "$try" = 1 ]; then
     [ -n "$plugin" ] || {{ say "no mosquitto_acl_file.so here: the form for 2.0 is used"; form=2.0; }}
 fi
 plugin=${{plugin:-{ACL_PLUGIN}}}
-grep -Eqs "^[[:space:]]*include_dir[[:space:]]+$as/conf\\\\.d/?[[:space:]]*$" "$to/mosquitto.conf" ||
-    fail "$to/mosquitto.conf does not include $as/conf.d; add the line: include_dir $as/conf.d"
+fleet_of() {{ sed -n 's#^topic readwrite {ROOT}/{VERSION}/\\([^/]*\\)/.*#\\1#p' "$1/acl" 2>/dev/null | head -n 1; }}
+port_of() {{ sed -n 's/^listener \\([0-9]*\\).*/\\1/p' "$1" 2>/dev/null | head -n 1; }}
+fleet=$(fleet_of "$here")
+case $fleet in ''|*[!A-Za-z0-9._-]*) fail "$here/acl names no fleet; is it _fleet/broker of provision?" ;; esac
+if [ "$service" = 1 ]; then
+    name=edgestill-$fleet conf=$to/edgestill-$fleet.conf unit=$units/edgestill-broker-$fleet.service
+    [ -n "$program" ] || fail "no mosquitto here, which the service would run"
+    [ -d "$units" ] || fail "there is no folder $units; --service needs systemd, or say --units"
+else
+    name=edgestill conf=$to/conf.d/edgestill.conf unit=
+    other=$(fleet_of "$to/edgestill")
+    [ -z "$other" ] || [ "$other" = "$fleet" ] ||
+        fail "$to/edgestill is the broker of fleet $other; fleet $fleet needs one of its own: say --service"
+    grep -Eqs "^[[:space:]]*include_dir[[:space:]]+$as/conf\\\\.d/?[[:space:]]*$" "$to/mosquitto.conf" ||
+        fail "$to/mosquitto.conf does not include $as/conf.d; add the line: include_dir $as/conf.d"
+fi
+port=$(port_of "$here/mosquitto-$form.conf")
+for file in "$to/conf.d/edgestill.conf" "$to"/edgestill-*.conf; do
+    [ "$file" != "$conf" ] && [ "$(port_of "$file")" = "$port" ] || continue
+    used="port $port is that of $file"
+    fail "$used; give fleet $fleet another one as port of [broker], and run edgestill provision again"
+done
 if [ "$dry" = 1 ]; then
-    say "would install $here as $to/edgestill (files of $owner, 0600) and $to/conf.d/edgestill.conf (form $form)"
+    say "would install $here as $to/$name (files of $owner, 0600) and $conf (form $form)${{unit:+, and $unit}}"
     exit 0
 fi
 [ -z "$owner" ] || [ "$(id -u)" = 0 ] || fail "run this as root: sudo"
@@ -108,11 +141,18 @@ if [ -n "$owner" ]; then
     chown "0:${{owner#*:}}" "$new"
     chmod 750 "$new"
 fi
-rendered "$as/edgestill" >"$new/edgestill.conf"
+rendered "$as/$name" >"$new/edgestill.conf"
+if [ -n "$unit" ]; then
+    cat >"$new/.unit" <<'UNIT'
+{broker_unit("@FLEET@", program="@PROGRAM@", conf="@CONF@", user="@USER@", group="@GROUP@")}UNIT
+    sed -i -e "s#@FLEET@#$fleet#g" -e "s#@PROGRAM@#$program#g" -e "s#@CONF@#$as/$name.conf#g" \\
+        -e "s#@USER@#${{owner%%:*}}#g" -e "s#@GROUP@#${{owner#*:}}#g" "$new/.unit"
+    chmod 644 "$new/.unit"
+fi
 if [ "$try" = 1 ]; then
-    port=$((20000 + $$ % 20000)) started=
+    first=$((20000 + $$ % 20000)) started=
     for attempt in 1 2 3 4 5; do
-        rendered "$new" | sed "s#^listener .*#listener $((port + attempt)) 127.0.0.1#" >"$new/try.conf"
+        rendered "$new" | sed "s#^listener .*#listener $((first + attempt)) 127.0.0.1#" >"$new/try.conf"
         "$program" -c "$new/try.conf" >"$new/try.log" 2>&1 &
         pid=$! waited=0
         while [ $waited -lt 50 ] && kill -0 $pid 2>/dev/null && ! grep -q ' running$' "$new/try.log"; do
@@ -129,34 +169,54 @@ if [ "$try" = 1 ]; then
     rm "$new/try.conf" "$new/try.log"
 fi
 
-mkdir -p "$to/conf.d"
-conf=$to/conf.d/edgestill.conf former=
-[ ! -L "$to/edgestill" ] || former=$(readlink "$to/edgestill")
+mkdir -p "${{conf%/*}}"
+former=
+[ ! -L "$to/$name" ] || former=$(readlink "$to/$name")
 same=0
 [ -z "$former" ] || ! cmp -s "$new/edgestill.conf" "$conf" || same=1
+[ -z "$unit" ] || cmp -s "$new/.unit" "$unit" || same=0
 cp "$new/edgestill.conf" "$new/.conf" && chmod 644 "$new/.conf"
 ln -s "${{new##*/}}" "$new/.link"
 sync
-if [ -d "$to/edgestill" ] && [ ! -L "$to/edgestill" ]; then  # copied by hand, before there was this script
-    rm -rf "$to/edgestill.before"
-    mv "$to/edgestill" "$to/edgestill.before"
+if [ -d "$to/$name" ] && [ ! -L "$to/$name" ]; then  # copied by hand, before there was this script
+    rm -rf "$to/$name.before"
+    mv "$to/$name" "$to/$name.before"
 fi
 installed=$new
 new=  # from here on it stays
-mv -T "$installed/.link" "$to/edgestill"
+mv -T "$installed/.link" "$to/$name"
 mv "$installed/.conf" "$conf"
+if [ -n "$unit" ]; then
+    cp "$installed/.unit" "$unit.new" && chmod 644 "$unit.new" && mv "$unit.new" "$unit" && rm "$installed/.unit"
+    [ ! -d /run/systemd/system ] || systemctl daemon-reload
+fi
 sync
 case $former in .edgestill-*) rm -rf "${{to:?}}/$former" ;; esac
-say "$to/edgestill has the fleet's files, $conf the form for Mosquitto $form"
-if [ "$same" = 0 ] || [ "$reload" = 0 ]; then
-    [ "$reload" = 0 ] || say "restart Mosquitto: sudo systemctl restart mosquitto"
+say "$to/$name has the files of fleet $fleet, $conf the form for Mosquitto $form${{unit:+, $unit its service}}"
+running=mosquitto
+[ -z "$unit" ] || running=edgestill-broker-$fleet
+if [ "$reload" = 0 ]; then
+    exit 0
+elif [ -n "$unit" ] && [ -z "$former" ]; then
+    say "start it, now and at every boot: sudo systemctl enable --now $running"
+    exit 0
+elif [ "$same" = 0 ]; then
+    say "restart Mosquitto: sudo systemctl restart $running"
     exit 0
 fi
-file=$(sed -n 's/^[[:space:]]*pid_file[[:space:]]\\{{1,\\}}//p' "$to/mosquitto.conf" | tail -n 1)
-pid=$([ -z "$file" ] || cat "$file" 2>/dev/null) || pid=
+pid=
+if [ -n "$unit" ]; then
+    for process in /proc/[0-9]*; do
+        words=$(tr '\\0' ' ' 2>/dev/null <"$process/cmdline") || continue
+        case $words in *"mosquitto -c $as/$name.conf "*) pid=${{process#/proc/}} ;; esac
+    done
+else
+    file=$(sed -n 's/^[[:space:]]*pid_file[[:space:]]\\{{1,\\}}//p' "$to/mosquitto.conf" | tail -n 1)
+    pid=$([ -z "$file" ] || cat "$file" 2>/dev/null) || pid=
+fi
 case $(cat "/proc/${{pid:-none}}/comm" 2>/dev/null) in
     mosquitto*) kill -HUP "$pid" && say "Mosquitto (process $pid) has read them again" ;;
-    *) say "no running Mosquitto was found; if it runs, reload it: sudo systemctl reload mosquitto" ;;
+    *) say "no running Mosquitto was found; if it runs, reload it: sudo systemctl reload $running" ;;
 esac
 """
 
@@ -173,6 +233,8 @@ class InstallOptions:
     program: Path | None = None  # mosquitto
     trial: bool = True  # first start Mosquitto with the files on a loopback port
     reload: bool = True  # make a running Mosquitto reload them
+    service: bool = False  # a Mosquitto of the fleet's own, as a service of systemd
+    units: Path | None = None  # the folder of systemd's units
     dry_run: bool = False  # check everything, change nothing
 
     def words(self) -> list[str]:
@@ -184,8 +246,14 @@ class InstallOptions:
             "--form": self.form,
             "--plugin": self.plugin,
             "--mosquitto": self.program,
+            "--units": self.units,
         }
-        switches = {"--no-try": not self.trial, "--no-reload": not self.reload, "--dry-run": self.dry_run}
+        switches = {
+            "--no-try": not self.trial,
+            "--no-reload": not self.reload,
+            "--service": self.service,
+            "--dry-run": self.dry_run,
+        }
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         return [*words, *(name for name, on in switches.items() if on)]
 

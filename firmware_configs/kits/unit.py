@@ -1,14 +1,11 @@
-"""The agent's systemd unit: restarted indefinitely, with a watchdog and minimal privileges.
-
-Not restricted: memory that is written and then executed (oneDNN, inside torch, compiles its kernels); the devices of
-boards with an accelerator; `/proc/cpuinfo`, which torch reads.
-"""
+"""The agent's systemd unit: restarted indefinitely, with a watchdog and minimal privileges."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
 from firmware_configs.boards import Board
+from firmware_configs.services.hardening import HARDENING
 
 __all__ = ["CURRENT", "MODEL_DIR", "MODEL_GROUP", "NAME", "unit"]
 
@@ -45,34 +42,10 @@ MemorySwapMax=0
 OOMPolicy=continue
 TasksMax=64
 
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-AmbientCapabilities=
-ProtectSystem=strict
 ReadWritePaths=-{model_dir}
 ProtectHome={home}
-PrivateTmp=yes
 {devices}
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectKernelLogs=yes
-ProtectControlGroups=yes
-ProtectClock=yes
-ProtectHostname=yes
-ProtectProc=invisible
-PrivateIPC=yes
-RemoveIPC=yes
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-LockPersonality=yes
-KeyringMode=private
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged
-SystemCallErrorNumber=EPERM
-
+{hardening}
 [Install]
 WantedBy=multi-user.target
 """
@@ -89,4 +62,11 @@ def unit(board: Board, *, data: str, train_mb: int | None = None) -> str:
     home = "read-only" if PurePosixPath(data).parts[1:2] in (("home",), ("root",)) else "yes"
     plain = board.accelerator == "none"
     devices = "PrivateDevices=yes\nPrivateUsers=yes" if plain else "SupplementaryGroups=video render"
-    return TEMPLATE.format(memory_mb=memory_mb, home=home, devices=devices, model_dir=MODEL_DIR, current=CURRENT)
+    return TEMPLATE.format(
+        memory_mb=memory_mb,
+        home=home,
+        devices=devices,
+        model_dir=MODEL_DIR,
+        current=CURRENT,
+        hardening=HARDENING,
+    )

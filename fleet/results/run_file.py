@@ -288,11 +288,11 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
         raise ConfigError(f"--out {folder}: holds a run with another configuration; choose another folder or --force")
 
 
-WHERE = ("engine", "workers", "batch_devices", "address")
+WHERE = ("engine", "workers", "batch_devices", "address", "track")
 
 
 def essence(config: Mapping[str, Any]) -> Any:
-    """The part of the configuration that determines the models, without engine and workers."""
+    """The part of the configuration that determines the models, without engine, workers and trackers."""
     return json.loads(json.dumps({name: value for name, value in config.items() if name not in WHERE}))
 
 

@@ -141,6 +141,10 @@ class SimulationConfig:
     transport: Annotated[
         str, in_fleet("memory: updates stay in memory. mqtt: broker, aggregator and agents run as real processes.")
     ] = "memory"
+    track: Annotated[
+        tuple[str, ...],
+        in_output("Write every round to a tracker: tensorboard:DIR, mlflow:URI; may be repeated (docs/reports.md)."),
+    ] = ()
     virtual: Annotated[
         VirtualTime | None,
         in_time(

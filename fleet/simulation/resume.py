@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAY_CHANGE", "is_resumable", "restore", "resumed_config"]
 
-#: Fields that may change on resume: the number of rounds, and where devices train.
-MAY_CHANGE = ("rounds", "engine", "workers", "batch_devices", "address")
+#: Fields that may change on resume: the number of rounds, where devices train, and trackers.
+MAY_CHANGE = ("rounds", "engine", "workers", "batch_devices", "address", "track")
 
 
 def is_resumable(config: SimulationConfig) -> bool:

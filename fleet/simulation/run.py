@@ -6,6 +6,7 @@
     out_dir/checkpoint/     the fleet's state after the last round (checkpoint.py)
     out_dir/curves.png      drawn at the end, also if the run was interrupted
     out_dir/fleet/          over MQTT: the state folders of all processes
+    out_dir/trackers.json   how far the experiment trackers have come, if there are any
 
 Imports no torch before a run begins.
 """
@@ -26,6 +27,7 @@ from fleet.results.run_file import claim_folder, write_run
 from fleet.simulation.observer import Observer
 from fleet.simulation.resume import is_resumable, restore
 from fleet.simulation.settings.layers import about
+from fleet.simulation.tracked import find_trackers, tracked
 from fleet.simulation.warnings.few_steps import few_steps_text
 from fleet.simulation.warnings.lost_devices import LostDevices, LostRunError
 
@@ -63,17 +65,22 @@ def run_simulation(
     is the broker of a fleet over MQTT, by default an embedded one.
     """
     observer = observer or Observer()
+    trackers = find_trackers(config.track)
     if out_dir is not None and not resume:
         claim_folder(out_dir, config.to_json(), force=force)
     simulation, dataset = _build(config)
     run, keep = _begin(simulation, out_dir, resume=resume)
     try:
-        with simulation, observer.watch(run, per_round=simulation.per_round, at_once=_at_once(simulation)):
+        with (
+            simulation,
+            observer.watch(run, per_round=simulation.per_round, at_once=_at_once(simulation)),
+            tracked(trackers, run, out_dir, resume=resume, warn=observer.warn) as track,
+        ):
             if config.transport == "mqtt":
                 rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, observer.device_done)
             else:
                 rounds = _rounds_in_memory(simulation, len(run.rounds), observer.device_done)
-            _follow(rounds, run, keep, observer)
+            _follow(rounds, run, keep, observer, track)
     except KeyboardInterrupt:
         if run.rounds:
             raise Interrupted(run) from None
@@ -94,6 +101,7 @@ def check_run(config: SimulationConfig) -> None:
 
         with about("engine"):
             find_ray()
+    find_trackers(config.track)
     simulation, _ = _build(replace(config, engine="inline", address=""))
     simulation.close()
 
@@ -139,7 +147,11 @@ def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tup
 
 
 def _follow(
-    rounds: Generator[RoundResult, None, None], run: Run, keep: Callable[[int], None], observer: Observer
+    rounds: Generator[RoundResult, None, None],
+    run: Run,
+    keep: Callable[[int], None],
+    observer: Observer,
+    track: Callable[[], None],
 ) -> None:
     """Add every round to the run and its files; raise `LostRunError` if most devices were lost."""
     lost = LostDevices(run.config["training"], observer.warn)
@@ -156,6 +168,7 @@ def _follow(
                 lost.check(result, run)
             finally:
                 keep(result.round)
+                track()
 
 
 def _at_once(simulation: Simulation) -> int:

@@ -16,6 +16,8 @@ def flags_of(settings: Settings) -> list[str]:
         setting = SETTINGS[key]
         if setting.kind is dict:
             words += [f"{setting.flag}={pair}" for pair in pairs(key, value)]
+        elif setting.kind is tuple:
+            words += [f"{setting.flag}={part}" for part in value]
         elif setting.kind is bool:
             words += [setting.flag] if value else []
         else:

@@ -29,6 +29,10 @@ class ModelTable(Table):
         rows = self._rows("models", where, prototype, since)
         return [_model(row) for row in rows]
 
+    def fused_in(self, number: int) -> list[ModelRow]:
+        """The models that round `number` made."""
+        return [_model(row) for row in self._rows("models", "round = ? AND origin = 'fused' ORDER BY number", number)]
+
     def current(self) -> dict[str, ModelRow]:
         """The newest model of every prototype."""
         rows = self._rows("models", "digest IN (SELECT digest FROM current) ORDER BY prototype")

@@ -54,6 +54,11 @@ class RoundTable(Table):
         rows = self._rows("rounds", "phase = 'closed' AND number < ? ORDER BY number DESC LIMIT 1", before)
         return _round(rows[0]) if rows else None
 
+    def closed_after(self, number: int, most: int) -> list[RoundRow]:
+        """The fused rounds after round `number`, oldest first, at most so many."""
+        rows = self._rows("rounds", "phase = 'closed' AND number > ? ORDER BY number LIMIT ?", number, most)
+        return [_round(row) for row in rows]
+
     def open_round(self, row: RoundRow, invitations: Iterable[Invitation]) -> None:
         """Add a round and its invitations."""
         self._insert("rounds", {**columns_of(row), "hyper": encode_message(row.hyper)})

@@ -97,6 +97,13 @@ Reload = Annotated[
     bool, typer.Option("--reload/--no-reload", help="Make a running Mosquitto reload lists and certificates.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")]
+Service = Annotated[
+    bool,
+    typer.Option("--service", help="A Mosquitto of this fleet's own, as a service: several fleets on one machine."),
+]
+Units = Annotated[
+    Path | None, typer.Option("--units", help="With --service: folder of systemd's units [/etc/systemd/system].")
+]
 
 
 @app.command()
@@ -111,6 +118,8 @@ def install(
     program: Program = None,
     trial: Trial = True,
     reload: Reload = True,
+    service: Service = False,
+    units: Units = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -118,13 +127,16 @@ def install(
 
     Run it again after `edgestill provision`, `device revoke` or `device approve`: a running Mosquitto then reloads the
     lists. The files are owned by Mosquitto's user and readable by no other. If the command fails, nothing is changed.
+    A second fleet on the same machine needs --service: a broker of its own, which knows nothing of the other one.
 
-    Example:  sudo edgestill broker install --config fleet.toml
+    Example:  sudo edgestill broker install --config fleet.toml --service
     """
+    from core.errors import ConfigError
     from firmware_configs.broker.install import InstallOptions, install_broker
 
+    if units is not None and not service:
+        raise ConfigError("--units requires --service")
     folder = folder or _broker_files(config)
-
     options = InstallOptions(
         to=to,
         seen=seen,
@@ -134,6 +146,8 @@ def install(
         program=program,
         trial=trial,
         reload=reload,
+        service=service,
+        units=units,
         dry_run=dry_run,
     )
     done = install_broker(folder, options)
@@ -142,6 +156,32 @@ def install(
         return
     for line in done.lines:
         out.print(one_line(line), soft_wrap=True)
+
+
+@app.command()
+def uninstall(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml of the fleet.")],
+    to: MosquittoFolder = Path("/etc/mosquitto"),
+    units: Units = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Remove a fleet's files, configuration and service from this machine; run as root.
+
+    Example:  sudo edgestill broker uninstall --config fleet.toml
+    """
+    from firmware_configs.broker.uninstall import uninstall_broker
+    from firmware_configs.manifest import load_manifest
+    from firmware_configs.services.systemd import Systemd
+
+    systemd = Systemd.below(Path("/")) if units is None else Systemd(units, control=False)
+    fleet = load_manifest(config).fleet
+    lines = uninstall_broker(fleet, to=to, systemd=systemd, dry_run=dry_run)
+    if as_json:
+        print_json({"fleet": fleet, "changed": not dry_run, "said": lines})
+        return
+    for line in lines:
+        out.print(one_line(line), markup=False, soft_wrap=True)
 
 
 def _broker_files(config: Path | None) -> Path:

@@ -128,8 +128,8 @@ def _facts(model: Path, answer: Prediction) -> dict[str, Any]:
 
 def _serve(model: Path, address: str, allow_remote: bool) -> None:
     from core.logs import setup_logging
+    from core.systemd import notify
     from edge_agent.host.signals import stop_on_signals
-    from edge_agent.host.systemd import notify
     from edge_agent.predict.address import parse_address
     from edge_agent.predict.server import PredictServer, serve_until
 

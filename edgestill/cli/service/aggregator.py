@@ -1,4 +1,4 @@
-"""`edgestill aggregator`: serves a fleet; pauses, resumes and stops its rounds; backs it up and restores it."""
+"""`edgestill aggregator`: serves a fleet, also as a service of systemd; holds its rounds; backs it up, restores it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from edgestill.cli.service.web import web_server
 if TYPE_CHECKING:
     from aggregator.config.fleet import FleetConfig
     from edgestill.web.beside import PageBeside
+    from firmware_configs.services.aggregator import Installed
 
 __all__ = ["app"]
 
@@ -24,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Serve a fleet: open rounds, collec
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml (docs/aggregator.md).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Root = Annotated[Path, typer.Option("--root", metavar="DIR", help="The root of another system, such as an image.")]
 
 
 @app.command()
@@ -153,6 +155,60 @@ def restore(
         out.print(f"revoked as before: {' '.join(facts['revoked'])}", markup=False, soft_wrap=True)
     if facts["moved_aside"]:
         out.print(f"the previous state is in {facts['moved_aside']}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def install(
+    config: Config,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", help="The user that the service runs as [the owner of the aggregator's key]."),
+    ] = None,
+    root: Root = Path("/"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print the unit, write nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Install the aggregator of a fleet as a service of systemd; run as root.
+
+    The unit is edgestill-aggregator-FLEET.service, one for each fleet of the machine. It runs this installation of
+    edgestill as a user without privileges, is restarted when it fails or hangs, and reads the fleet.toml again on
+    `systemctl reload`. It is not started.
+
+    Example:  sudo edgestill aggregator install --config /srv/greenhouse/fleet.toml --user greenhouse
+    """
+    from firmware_configs.services.aggregator import install_aggregator
+
+    done = install_aggregator(config, user=user, root=root, dry_run=dry_run)
+    if dry_run and not as_json:
+        out.print(done.text, markup=False, highlight=False, soft_wrap=True)
+    _say(done, as_json=as_json)
+
+
+@app.command()
+def uninstall(
+    config: Config,
+    root: Root = Path("/"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the service of a fleet and remove its unit; run as root. State, models and keys stay.
+
+    Example:  sudo edgestill aggregator uninstall --config /srv/greenhouse/fleet.toml
+    """
+    from firmware_configs.services.aggregator import uninstall_aggregator
+
+    _say(uninstall_aggregator(config, root=root, dry_run=dry_run), as_json=as_json)
+
+
+def _say(done: Installed, *, as_json: bool) -> None:
+    if as_json:
+        unit = {"path": str(done.unit), "user": done.user, "text": done.text}
+        print_json({"unit": unit, "changed": done.changed, "said": done.said})
+        return
+    for line in done.said:
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _hold(path: Path, verb: str) -> None:

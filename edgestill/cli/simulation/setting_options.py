@@ -45,7 +45,7 @@ def names_given(ctx: typer.Context) -> set[str]:
 
 
 def _parameter(setting: Field) -> inspect.Parameter:
-    kind: Any = list[str] if setting.kind is dict else setting.kind
+    kind: Any = list[str] if setting.kind in (dict, tuple) else setting.kind
     kind = kind | None if setting.default is None else kind
     flags = (setting.flag,) if setting.kind is bool else ()  # no --no-... variant
     option = typer.Option(*flags, help=setting.help, rich_help_panel=setting.extra["panel"])

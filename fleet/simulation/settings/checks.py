@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggregator.recipes.catalogue import Recipe, find_recipe
+from aggregator.tracking.targets import parse_targets
 from core.errors import ConfigError, did_you_mean
 from core.limits import Range
 from core.settings.compute_names import check_device_name
@@ -46,6 +47,8 @@ def check_simulation(config: SimulationConfig) -> None:
     if config.address and config.engine != "ray":
         with about("address"):
             raise ConfigError(f"--address {config.address} requires --engine ray")
+    with about("track"):
+        parse_targets(config.track)
     _check_virtual(config)
     with about("attack"):
         _check_attack(config)

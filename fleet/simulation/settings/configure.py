@@ -48,7 +48,8 @@ def _read_lr(settings: dict[str, Any]) -> None:
 def _value(key: str, value: Any) -> Any:
     parse = OWN[key].parse
     with about(key):
-        return value if parse is None else parse(value)
+        value = value if parse is None else parse(value)
+    return tuple(value) if OWN[key].kind is tuple else value
 
 
 def _training(settings: Mapping[str, Any], values: Mapping[str, Any]) -> LocalTraining:

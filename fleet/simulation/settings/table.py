@@ -4,6 +4,7 @@
     rounds = 20                      EDGESTILL_SIMULATE_ROUNDS=20
     local-epochs = 2                 or local_epochs
     fusion = { steps = 50 }          repeatable flags are tables here, and have no variable
+    track = ["tensorboard:runs"]     or lists, whose variable is joined by commas
 
 The keys are the annotated fields of `SimulationConfig`, of its virtual time and of `LocalFlags` below. `SETTINGS`
 describes them as users write them, in the order of `--help`; `configure.py` builds the configuration. Imports no torch.
@@ -91,7 +92,7 @@ def _as_written(key: str, field: Field) -> Field:
     default = field.extra.get("written", field.default)
     if kind is str and default is not None:
         default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    default = {bool: False, dict: None}.get(kind, default)
+    default = {bool: False, dict: None, tuple: None}.get(kind, default)
     parse = field.extra.get("reads", _as_text if kind is str else None)
     return dataclasses.replace(field, name=key, kind=kind, default=default, parse=parse, table=None)
 

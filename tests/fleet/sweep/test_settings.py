@@ -30,11 +30,12 @@ def test_flags_are_those_of_the_command_line() -> None:
 @pytest.mark.parametrize("key", SETTINGS)
 def test_every_setting_comes_through_the_command_line(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = SETTINGS[key].kind
-    value = {dict: {"a": 1}, bool: True}.get(kind) or WRITTEN.get(kind, "some/file")
+    value = {dict: {"a": 1}, bool: True, tuple: ("a", "b")}.get(kind) or WRITTEN.get(kind, "some/file")
     app, found = typer.Typer(), dict[str, Any]()
     monkeypatch.setattr("edgestill.cli.simulation.simulate._layers", lambda given, file: found.update(given) or 1 / 0)
     app.command()(simulate)
     with pytest.raises(ZeroDivisionError):
         typer.main.get_command(app).main(flags_of({key: value}), standalone_mode=False)
     assert found.keys() == {key}
-    assert found[key] == (["a=1"] if kind is dict else kind(value))
+    expected = {dict: ["a=1"], tuple: ["a", "b"]}
+    assert found[key] == (expected[kind] if kind in expected else kind(value))

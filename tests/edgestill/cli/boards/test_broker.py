@@ -94,3 +94,22 @@ def test_the_files_of_a_fleet_are_installed_by_its_fleet_toml(
     code, _, err = run(capsys, "broker", "install", "--config", tmp_path / "bare.toml", *how)
     assert (code, err.count("\n")) == (3, 1)
     assert "give --from, or a provisioned fleet.toml" in err
+
+
+def test_a_service_of_a_fleet_is_installed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_manifest(tmp_path / "fleet", provision='wheels = "none"')
+    provision_fleet(file)
+    to, units = tmp_path / "etc", tmp_path / "units"
+    (to / "conf.d").mkdir(parents=True)
+    units.mkdir()
+    how = ["--to", to, "--units", units]
+    install = [*how, "--owner", "", "--form", "2.0", "--no-try", "--mosquitto", "/bin/true", "--config", file]
+    code, _, err = run(capsys, "broker", "install", *install)
+    assert (code, err) == (3, "edgestill: --units requires --service\n")
+    code, text, err = run(capsys, "broker", "install", *install, "--service")
+    assert (code, err) == (0, "")
+    assert "sudo systemctl enable --now edgestill-broker-garden" in text
+    code, text, _ = run(capsys, "broker", "uninstall", *how, "--config", file, "--json")
+    assert (code, json.loads(text)["fleet"], list(units.iterdir())) == (0, "garden", [])
+    code, _, err = run(capsys, "broker", "uninstall", *how, "--config", file)
+    assert (code, err.count("\n")) == (3, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from aggregator.config.fleet import load_fleet_config
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
+from firmware_configs.services.readable import find_account
 from tests.aggregator.scripted import FLEET
 from tests.edgestill.cli.typed import run
 
@@ -71,3 +74,23 @@ def test_serve_refuses_an_address_that_is_none(config: Path, capsys: pytest.Capt
     code, _, err = run(capsys, "aggregator", "serve", "--config", config, "--metrics", address)
     assert code == 3
     assert f"'metrics': '{address}' is no address; write host:port, such as 127.0.0.1:9464" in " ".join(err.split())
+
+
+def test_a_service_is_installed_shown_and_uninstalled(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    me = find_account(os.geteuid()).name
+    given = ["--config", config, "--root", tmp_path]
+    code, out, _ = run(capsys, "aggregator", "install", *given, "--user", me, "--dry-run")
+    assert code == 0
+    assert out.startswith("[Unit]\nDescription=edgestill aggregator of the fleet ")
+    assert not (tmp_path / "etc").exists()
+    code, out, _ = run(capsys, "aggregator", "install", *given, "--user", me, "--json")
+    facts = json.loads(out)
+    unit = Path(facts["unit"]["path"])
+    assert (code, facts["changed"], facts["unit"]["user"]) == (0, True, me)
+    assert unit.read_text() == facts["unit"]["text"]
+    code, out, _ = run(capsys, "aggregator", "uninstall", *given)
+    assert (code, out.startswith(f"removed {unit}\n"), unit.exists()) == (0, True, False)
+    code, _, err = run(capsys, "aggregator", "uninstall", *given)
+    assert (code, err.count("\n"), "is not installed as a service" in err) == (3, 1, True)

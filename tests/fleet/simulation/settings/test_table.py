@@ -19,7 +19,7 @@ def test_settings_are_what_a_configuration_has_and_no_business_of_a_command() ->
     assert not {"out_dir", "out", "force", "quiet", "json", "dry_run", "resume", "training", "boards"} & SETTINGS.keys()
     assert not {"score_ensemble", "source_fraction"} & SETTINGS.keys(), "for programs alone"
     assert {"recipe", "seed", "local_epochs", "fusion", "option", "deadline", "virtual_clock"} <= SETTINGS.keys()
-    assert {setting.kind for setting in SETTINGS.values()} == {str, int, float, bool, dict, Path}
+    assert {setting.kind for setting in SETTINGS.values()} == {str, int, float, bool, dict, tuple, Path}
     assert all(setting.help for setting in SETTINGS.values())
 
 

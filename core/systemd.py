@@ -1,4 +1,4 @@
-"""Notify systemd that the agent is ready, alive, or stopping (`Type=notify`, `WatchdogSec=`): sd_notify(3)."""
+"""Notify systemd that a service is ready, alive, or stopping (`Type=notify`, `WatchdogSec=`): sd_notify(3)."""
 
 from __future__ import annotations
 

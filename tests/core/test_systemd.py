@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.host.systemd import Heartbeat, notify, watchdog_seconds
+from core.systemd import Heartbeat, notify, watchdog_seconds
 
 pytestmark = pytest.mark.light
 
