@@ -26,6 +26,8 @@ _REFUSALS = {
     "Bad user name or password": "check 'username' and 'password' in [broker]",
     "Not authorized": "check 'username' and 'password' in [broker]",
     "Session taken over": "another client uses our id",
+    "Retain not supported": "jobs and models are retained messages; enable them, see docs/brokers.md",
+    "QoS not supported": "jobs need QoS 1; enable it, see docs/brokers.md",
 }
 
 

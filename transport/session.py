@@ -22,6 +22,7 @@ from core.errors import ConfigError
 from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
 from transport.config import BrokerConfig
 from transport.events import FRONT, Connected, Inbox, Received
+from transport.offered import lacking, warnings
 from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
@@ -239,7 +240,9 @@ class Session:
         self._max_packet = min(MAX_PACKET, getattr(properties, "MaximumPacketSize", MAX_PACKET))
         self.in_flight = min(self.in_flight, getattr(properties, "ReceiveMaximum", self.in_flight))
         filters = self.settings.identity.filters
-        if self.in_flight < self.settings.in_flight:
+        if why := lacking(properties, filters):
+            self.reason, self._ending = why, "clean"
+        elif self.in_flight < self.settings.in_flight:
             self._ending = "clean"  # paho accepts a new limit only before it connects
         elif filters:
             _, self._first_subscription = client.subscribe([(f, 1) for f in filters])
@@ -258,13 +261,15 @@ class Session:
             self.reason = f"the broker refuses to subscribe us to {name!r}; fix its access list"
             self._ending = "clean"
         else:
-            self._become_ready()
+            self._become_ready([code.value for code in codes])
 
-    def _become_ready(self) -> None:
+    def _become_ready(self, granted: Sequence[int] = ()) -> None:
         self.ready_at = time.monotonic()
         broker = self.settings.broker
         version, secured = "5" if self.level == V5 else "3.1.1", ", TLS" if broker.tls else ""
         log.info("connected to %s as %r (MQTT %s%s)", broker, self.settings.identity.client_id, version, secured)
+        for line in warnings(self._max_packet, granted):
+            log.warning("broker %s: %s", broker, line)
         self._inbox.put(Connected())
         for event, lane in self._early:
             self._inbox.put(event, lane)
