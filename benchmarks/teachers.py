@@ -1,6 +1,7 @@
 """Fusing one round by number of teachers: CPU seconds by stage, and peak memory, in one process.
 
-    python benchmarks/teachers.py [--json] [--quick] [--teachers 10,30,100] [--samples 1000] [--steps 100]
+    python benchmarks/teachers.py [--json] [--quick] [--teachers 10,30,100] [--recipes fedavg,feddf]
+        [--samples 500] [--steps 50]
 
 Each row is a process of its own that calls `fuse_round` as the aggregator's worker does, with as many updates of one
 prototype: FedAvg, which reads every update once, and FedDF, whose teachers all answer on the same unlabeled samples
@@ -82,8 +83,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--teachers", default="10,30,100", help="numbers of updates, separated by commas")
-    parser.add_argument("--samples", type=int, default=1000, help="unlabeled samples")
-    parser.add_argument("--steps", type=int, default=100, help="of the student")
+    parser.add_argument("--recipes", default="fedavg,feddf", help="separated by commas")
+    parser.add_argument("--samples", type=int, default=500, help="unlabeled samples")
+    parser.add_argument("--steps", type=int, default=50, help="of the student")
     parser.add_argument("--one", nargs=3, metavar=("PROTOTYPE", "RECIPE", "TEACHERS"), help=argparse.SUPPRESS)
     add_quick(parser)
     args = parser.parse_args()
@@ -93,12 +95,11 @@ def main() -> None:
         prototype, recipe, teachers = args.one
         print(json.dumps(asdict(measure(prototype, recipe, int(teachers), args.samples, args.steps))))
         return
-    print(
-        f"{'prototype':14s} {'recipe':8s} {'teachers':>8s} {'CPU s':>7s} {'teach s':>8s} {'distill':>8s} {'peak MB':>8s}"
-    )
+    head = ("prototype", "recipe", "teachers", "CPU s", "teach s", "distill", "peak MB")
+    print("{:14s} {:8s} {:>8s} {:>7s} {:>8s} {:>8s} {:>8s}".format(*head))
     rows = []
     for prototype in PROTOTYPES:
-        for recipe in ("fedavg", "feddf"):
+        for recipe in args.recipes.split(","):
             for teachers in args.teachers.split(","):
                 rows.append(in_process(prototype, recipe, teachers, args))
                 print(line(rows[-1]), flush=True)

@@ -22,12 +22,11 @@ from core.errors import ConfigError
 from transport.client import IN_FLIGHT, MAX_PACKET, V5, V311, Identity, check_size, connect, new_client, with_expiry
 from transport.config import BrokerConfig
 from transport.events import FRONT, Connected, Inbox, Received
-from transport.offered import lacking, warnings
 from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
 from transport.reader import Admit, Reader
-from transport.reasons import closed, explain, refusal
+from transport.reasons import closed, explain, lacking, refusal, warnings
 from transport.waker import Waker
 
 __all__ = ["Session", "Settings"]
