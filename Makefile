@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 PACKAGES := mosquitto mtools dosfstools:mkfs.vfat fdisk:sfdisk chromium \
 	$(if $(wildcard /run/systemd/system),,systemd:systemd-analyze cloud-init openssh-server:sshd)
 
-SLOW_PACKAGES := prometheus chromium-driver:chromedriver
+SLOW_PACKAGES := prometheus chromium-driver:chromedriver rabbitmq-server iproute2:ip
 
 BOARD_PACKAGES := qemu-system-arm:qemu-system-aarch64 qemu-user-static:qemu-aarch64-static mmdebstrap \
 	binfmt-support:update-binfmts arch-test
@@ -48,6 +48,7 @@ suite: $(VENV)/.edgestill-dev
 BOOT = $(BIN)/python -m pytest -m boards tests/boards
 test-slow: $(VENV)/.edgestill-dev system-packages
 	@scripts/system_packages.sh $(SLOW_PACKAGES)
+	$(PIP) --editable '.[dev,ray]'
 	$(BIN)/python -m pytest -n 2 -m "slow and not boards" tests
 	$(BOOT)
 

@@ -128,6 +128,8 @@ class Fusing:
             self._set_aside(answer["culprits"])
         else:
             reach("aggregator-fused")
+            for note in answer.get("notes", ()):
+                log.warning("round %d: %s", state.round, note)
             self._close(answer["models"], answer.get("report", {}))
 
     def _close(self, made: list[dict[str, Any]], report: dict[str, Any]) -> None:

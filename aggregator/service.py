@@ -31,6 +31,7 @@ from aggregator.downlink.log_requests import TAILS
 from aggregator.failed_installs import FailedInstalls
 from aggregator.inbox import Inbox
 from aggregator.intake.access import Gate
+from aggregator.intake.broker_check import BrokerCheck, admitting
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.rate_limit import RateLimiter
 from aggregator.intake.retained_states import RetainedStates
@@ -93,6 +94,7 @@ class Service:
         self.quarantine = Quarantine(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
         self.states = RetainedStates(config.fleet, subscribe=self.link.subscribe, unsubscribe=self.link.unsubscribe)
         self.gate = _gate(config, self.now)
+        self.broker = BrokerCheck(config.fleet, self.link, self.states, lambda: self.gate.known)
         self.downlink = self._make_downlink()
         self.worker = WorkerProcess(worker_setup(config), self.link.wake)
         self.conductor = self._make_conductor()
@@ -209,6 +211,7 @@ class Service:
 
     def _ask_states(self) -> None:
         if self._connected:
+            self.broker.poll(self.now())
             self.states.ask(self.conductor.state.unheard, self.now())
 
     def _say(self) -> None:
@@ -245,13 +248,17 @@ class Service:
                     self._connections += 1
                     self.conductor.feed(BrokerConnected(self.now()))
                     self.states.connected(self.now())
+                    self.broker.connected(self.now())
                     self.downlink.forget()
                     self.quarantine.forget()
                     self.conductor.changed = True
                     self.inbox.desk.reconnected()
                 case Disconnected():
                     self._connected = False
+                    self.broker.lost()
                     self.conductor.feed(BrokerLost())
+                case Received(topic, _, retained) if self.broker.heard(topic, retained, self.now()):
+                    continue
                 case Received(topic, payload, retained):
                     with self.limiter.charge(topic):
                         self.inbox.receive(topic, payload, retained)
@@ -315,7 +322,7 @@ def _link(config: FleetConfig, limiter: RateLimiter) -> Link:
         client_id=f"edgestill-aggregator-{config.fleet}",
         filters=aggregator_filters(config.fleet),
         inbox=INBOX,
-        admit=limiter.admit,
+        admit=admitting(config.fleet, limiter.admit),
     )
 
 

@@ -65,6 +65,7 @@ from edge_agent.telemetry import TelemetryReports
 from edge_agent.trainings import Trainings
 from edge_agent.upgrades import Upgrades
 from transport import link as transport
+from transport.retained_check import Delivery, RetainedCheck
 from wire.keys import load_private_key, public_key_hex
 from wire.messages import Job, Offer, State
 from wire.topics import DeviceTopic, ModelChunk, agent_filters, parse
@@ -99,6 +100,7 @@ class Service:
             filters=agent_filters(config.fleet, config.device),
             will=self._mail.state(State(status="lost", session=self._session)),
         )
+        self._broker = RetainedCheck(self._mail.topic("state"), subscribe=self._link.subscribe)
         self._upgrades = Upgrades(config.upgrades, config.state_dir, mail=self._mail, link=self._link)
         self._reports = Reports(self._mail, self._link, self._session, self._upgrades.announced)
         self._reports.samples(survey, config.data)
@@ -174,14 +176,22 @@ class Service:
                 notify("STATUS=looking for the broker")
                 self._feed(Disconnected())
                 self._upgrades.disconnected()
+                self._broker.stop()
             case transport.Received(topic, payload, retained):
+                self._broker.heard(topic, retained, time.monotonic())
                 self._reports.bytes_down += len(payload)
                 self._receive(topic, payload, retained)
         self._watch()
+        self._check_broker(time.monotonic())
         self._model_out(time.monotonic())
         self._try_again()
         self._tell_progress(time.monotonic())
         self._heartbeat.beat(time.monotonic())
+
+    def _check_broker(self, now: float) -> None:
+        """A line in the log if jobs may never arrive."""
+        if self._broker.poll(now) is Delivery.NONE:
+            log.warning("broker %s sends retained messages %s", self.config.broker, Delivery.NONE.value)
 
     def _try_again(self) -> None:
         """What could not be done when it was due: a full disk, a helper that was killed."""
@@ -249,6 +259,8 @@ class Service:
                     self._reports.contradict(said)
                     if (said.status, said.session) == ("online", self._session):
                         self._upgrades.heard_self()
+                        if not retained:
+                            self._broker.begin(time.monotonic())
                 case DeviceTopic(of, to, "upgrade") if (of, to) == (fleet, device):
                     self._upgrades.offered(payload)
                 case ModelChunk(_, digest, _) if digest in self._upgrades.needed and payload:

@@ -1,6 +1,6 @@
-"""Brokers for tests, on free loopback ports: a real Mosquitto, and our embedded one.
+"""Brokers for tests, on free loopback ports: a real Mosquitto, our embedded one, and a RabbitMQ (tests/rabbitmq.py).
 
-from tests.brokers import broker  # noqa: F401   (in a conftest.py: a fixture that runs a test on both)
+from tests.brokers import broker  # noqa: F401   (in a conftest.py: a fixture that runs a test on each)
 
 def test_it(broker):
     link = Link(broker.config, ...)
@@ -10,8 +10,6 @@ def test_it(broker):
 from __future__ import annotations
 
 import contextlib
-import functools
-import itertools
 import os
 import re
 import shutil
@@ -26,6 +24,8 @@ from typing import Protocol
 import pytest
 
 from tests.certificates import Authority
+from tests.ports import free_port
+from tests.rabbitmq import RabbitMQ
 from transport.config import BrokerConfig, TlsConfig
 from transport.embedded import EmbeddedBroker
 
@@ -37,9 +37,6 @@ MOSQUITTO = (
 )
 DEFAULTS_2_1 = ("max_packet_size 2000000", "max_queued_messages 1000")  # the defaults of Mosquitto 2.1, also for 2.0
 BOTH = ("mosquitto", "embedded")
-BLOCK = 100
-PORTS = range(18_000, 32_000, BLOCK)  # below those that the kernel gives to outgoing connections
-_NAMES: list[socket.socket] = []
 
 
 class Broker(Protocol):
@@ -51,33 +48,6 @@ class Broker(Protocol):
     def config(self) -> BrokerConfig: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
-
-
-def free_port() -> int:
-    """A port that no other test process is given, nor, before it listens, an outgoing connection."""
-    ports = _own_ports()
-    for _ in range(BLOCK):
-        port = next(ports)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    pytest.fail("none of this process's ports is free")
-
-
-@functools.cache
-def _own_ports() -> Iterator[int]:
-    """A block of ports in turn: this process's, as long as it holds a name that the kernel gives away once."""
-    for first in PORTS:
-        name = socket.socket(socket.AF_UNIX)
-        try:
-            name.bind(f"\0edgestill-tests-ports-{first}")
-        except OSError:
-            name.close()
-            continue
-        _NAMES.append(name)
-        return itertools.cycle(range(first, first + BLOCK))
-    pytest.fail("every block of ports is taken")
 
 
 def mosquitto_version() -> tuple[int, int]:
@@ -207,10 +177,24 @@ class Embedded:
         self.stop()
 
 
-@pytest.fixture(params=[pytest.param("mosquitto", marks=pytest.mark.broker), "embedded"])
+def _embedded(_folder: Path) -> Embedded:
+    return Embedded()
+
+
+MAKERS = {"mosquitto": Mosquitto, "embedded": _embedded, "rabbitmq": RabbitMQ}
+RABBITMQ_MARKS = (pytest.mark.broker, pytest.mark.slow)  # a node takes ten seconds to start
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("mosquitto", marks=pytest.mark.broker),
+        "embedded",
+        pytest.param("rabbitmq", marks=RABBITMQ_MARKS),
+    ]
+)
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """Each test runs on a Mosquitto and on the embedded broker."""
-    with Mosquitto(tmp_path / "mosquitto") if request.param == "mosquitto" else Embedded() as started:
+    """Each test runs on a Mosquitto, on the embedded broker and, as a slow one, on a RabbitMQ."""
+    with MAKERS[request.param](tmp_path / request.param) as started:
         yield started
 
 

@@ -26,7 +26,7 @@ from transport.outbox import Outbox
 from transport.polling import Poller
 from transport.probe import speaks_mqtt5
 from transport.reader import Admit, Reader
-from transport.reasons import closed, explain, refusal
+from transport.reasons import closed, explain, lacking, refusal, warnings
 from transport.waker import Waker
 
 __all__ = ["Session", "Settings"]
@@ -241,7 +241,9 @@ class Session:
         self._max_packet = min(MAX_PACKET, getattr(properties, "MaximumPacketSize", MAX_PACKET))
         self.in_flight = min(self.in_flight, getattr(properties, "ReceiveMaximum", self.in_flight))
         filters = self.settings.identity.filters
-        if self.in_flight < self.settings.in_flight:
+        if why := lacking(properties, filters):
+            self.reason, self._ending = why, "clean"
+        elif self.in_flight < self.settings.in_flight:
             self._ending = "clean"  # paho accepts a new limit only before it connects
         elif filters:
             _, self._first_subscription = client.subscribe([(f, 1) for f in filters])
@@ -260,13 +262,15 @@ class Session:
             self.reason = f"the broker refuses to subscribe us to {name!r}; fix its access list"
             self._ending = "clean"
         else:
-            self._become_ready()
+            self._become_ready([code.value for code in codes])
 
-    def _become_ready(self) -> None:
+    def _become_ready(self, granted: Sequence[int] = ()) -> None:
         self.ready_at = time.monotonic()
         broker = self.settings.broker
         version, secured = "5" if self.level == V5 else "3.1.1", ", TLS" if broker.tls else ""
         log.info("connected to %s as %r (MQTT %s%s)", broker, self.settings.identity.client_id, version, secured)
+        for line in warnings(self._max_packet, granted):
+            log.warning("broker %s: %s", broker, line)
         self._inbox.put(Connected())
         for event, lane in self._early:
             self._inbox.put(event, lane)

@@ -20,6 +20,7 @@
     edgestill/1/{fleet}/{device}/up                      up: chunks of updates, with transfer id and number
     edgestill/1/{fleet}/{device}/up/{transfer}/{n}       up: the same, as agents of 0.1 send them
     edgestill/1/{fleet}/all/model/{digest}/{n}           down, retained while current: chunk n of an artifact
+    edgestill/1/{fleet}/all/probe                        of the aggregator to itself, retained for seconds
 
 Ids are `[a-z0-9-]{1,48}`, a digest is 64 hex digits, n is decimal without leading zeros. The device is a level of its
 own, as broker ACL patterns require. Six slashes and 150 bytes at most: the strictest hosted brokers allow seven and
@@ -47,6 +48,8 @@ __all__ = [
     "agent_filters",
     "aggregator_filters",
     "parse",
+    "probe_filter",
+    "probe_topic",
 ]
 
 ROOT = "edgestill"
@@ -166,6 +169,18 @@ def aggregator_filters(fleet: str) -> tuple[str, ...]:
     reports = ("state", "about", "metrics", "telemetry", "log", "reported", "installing", "upgraded")
     ends = (*reports, "enrol", "up", "up/+/+")
     return tuple(f"{ROOT}/{VERSION}/{fleet}/+/{end}" for end in ends)
+
+
+def probe_topic(fleet: str) -> str:
+    """Where the aggregator tries what the broker does with retained messages."""
+    check_id(fleet, "fleet")
+    return f"{ROOT}/{VERSION}/{fleet}/{ALL}/probe"
+
+
+def probe_filter(fleet: str) -> str:
+    """A subscription with a wildcard that matches it, and no other topic."""
+    check_id(fleet, "fleet")
+    return f"{ROOT}/{VERSION}/{fleet}/+/probe"
 
 
 def _check_text(text: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -54,6 +55,10 @@ class FusionConfig(Settings, frozen=True, kw_only=True):
     ] = "auto"
     amp: Annotated[Amp, Meta(description="mixed precision of students: off or bf16")] = "off"
     processes: Annotated[int, within(1, PROCESSES.most)] = 1
+    engine: Annotated[
+        Literal["processes", "ray"], Meta(description="where teachers and students compute: here, or on a Ray cluster")
+    ] = "processes"
+    address: Annotated[str, Meta(description="of the Ray cluster: HOST:PORT, or auto: the one of this machine")] = ""
     score_ensemble: bool = True
 
     @property
@@ -109,6 +114,12 @@ def fusion_config(
 
 def _check(config: FusionConfig, where: str, labelled: bool) -> None:
     recipe = config.recipe
+    if config.engine == "ray" and not config.address:
+        raise ConfigError(f"{where}: engine ray needs 'address': HOST:PORT of a cluster, or auto for this machine's")
+    if config.address and config.engine != "ray":
+        raise ConfigError(f"{where}: 'address' is {config.address!r}, which needs engine ray")
+    if config.engine == "ray" and find_spec("ray") is None:
+        raise ConfigError(f"{where}: engine ray needs Ray; install it with: pip install 'edgestill[ray]'")
     if recipe.needs_source and config.source == "none":
         raise ConfigError(
             f"{where}: recipe {recipe.name} needs unlabeled samples; give 'source': a file with x, an .onnx "

@@ -25,7 +25,7 @@ from core.processes.pipes import claim_stdout, write_json
 from core.processes.process import Child, end, how_it_ended, send, start_python
 from core.processes.python_child import module_arguments
 
-__all__ = ["Asks", "Far", "Pool", "far_pool", "lent", "main", "shared_pool"]
+__all__ = ["Asks", "Far", "Pool", "call", "far_pool", "lent", "main", "shared_pool"]
 
 
 class _Process:
@@ -135,6 +135,13 @@ def shared_pool(size: int) -> Asks:
     return _shared
 
 
+def call(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of the function `name`, a `module:function`."""
+    module, _, function = name.partition(":")
+    answer: dict[str, Any] = getattr(importlib.import_module(module), function)(request)
+    return answer
+
+
 def main() -> None:
     """Serve until stdin ends."""
     answers = claim_stdout()
@@ -148,9 +155,9 @@ def main() -> None:
     threading.Thread(target=read, daemon=True).start()
     while True:
         message = json.loads(requests.get())
-        module, _, function = message["call"].partition(":")
+        answer: dict[str, Any]
         try:
-            answer = {"answer": getattr(importlib.import_module(module), function)(message["request"])}
+            answer = {"answer": call(message["call"], message["request"])}
         except EdgestillError as error:
             answer = {"error": str(error)}
         try:

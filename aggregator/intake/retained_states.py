@@ -3,6 +3,9 @@
 The subscription to all states makes the broker send every retained one at once. Mosquitto drops those beyond its queue
 (1,000 messages by default), silently. A device in a large fleet would then count as gone until its next
 connection. Subscribing to the topic of one device sends its state alone, and a hundred fit in any queue.
+
+Brokers that send no retained messages to subscriptions with wildcards (`aggregator/intake/broker_check.py`) are asked
+for all that each device has announced.
 """
 
 from __future__ import annotations
@@ -10,13 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from wire.topics import DeviceTopic
+from wire.topics import DeviceTopic, Leaf
 
 __all__ = ["RetainedStates"]
 
 FIRST_S = 1.0  # after the connection: most states have arrived by then
 EVERY_S = 0.2
 BATCH = 100
+#: Retained by a device.
+ANNOUNCED: tuple[Leaf, ...] = ("state", "about", "reported", "upgraded")
 
 Change = Callable[[Sequence[str]], bool]
 
@@ -31,9 +36,10 @@ class RetainedStates:
         self._open: list[str] = []
         self._new: list[str] = []
 
-    def fetch(self, devices: Collection[str], now: float) -> None:
-        """Ask for all that these devices have announced: while they were not known it was not read."""
-        self._new += devices
+    def fetch(self, devices: Collection[str], now: float, *, everything: bool = False) -> None:
+        """Ask for what these devices have announced: while they were not known it was not read."""
+        leaves = ANNOUNCED if everything else ANNOUNCED[:2]
+        self._new += [str(DeviceTopic(self._fleet, device, leaf)) for device in devices for leaf in leaves]
         if devices:
             self._due = min(self._due, now)
 
@@ -49,8 +55,8 @@ class RetainedStates:
         if self._open:
             self._unsubscribe(self._open)
         self._open = [str(DeviceTopic(self._fleet, device, "state")) for device in wanted]
-        new, self._new = self._new[: BATCH // 2], self._new[BATCH // 2 :]
-        self._open += [str(DeviceTopic(self._fleet, device, leaf)) for device in new for leaf in ("state", "about")]
+        new, self._new = self._new[:BATCH], self._new[BATCH:]
+        self._open += new
         if self._open:
             self._subscribe(self._open)
         self._asked.update(wanted)

@@ -8,7 +8,7 @@ produces the same bits.
     {"task": "fuse", "round": 3}                  fuses round 3, every prototype that has updates
     {"task": "examine", "round": 3}               finds the updates of round 3 that cannot be fused
     answer: {"task": ..., "models": [{"digest": ..., "prototype": ..., "metrics": {...}, ...}]}
-            of a fused round also "report": {"devices": {...}, "seconds": {...}}
+            of a fused round also "report": {"devices": {...}, "seconds": {...}}, and "notes": [...] for the log
             of an examination {"task": ..., "culprits": {device: reason}}
             {"error": "..."}; with "storage": true it is a disk error, and a retry may help; "traceback" of an error
             raised by a user's part, or unexpected
@@ -31,11 +31,12 @@ import msgspec
 import torch
 
 from aggregator.fusion.memory import Memories
-from aggregator.fusion.types import Memory
+from aggregator.fusion.types import Fused, Memory
 from aggregator.recipes.catalogue import Recipe
 from aggregator.recipes.overrides import read_recipe
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
+from aggregator.worker.cluster import Cluster
 from aggregator.worker.examine import examine
 from aggregator.worker.fuse_round import Fuser, StoredGroup, round_groups
 from aggregator.worker.server_inputs import load_labelled, make_server
@@ -62,6 +63,7 @@ class Worker:
         key = load_private_key(setup["key"])
         self.fuser = Fuser(Blobs(self.state / "blobs"), key, setup["fleet"], test, server, task)
         self.memories = Memories(self.state / "memory")
+        self.cluster = Cluster(setup["fusion"])
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Execute a request."""
@@ -87,13 +89,16 @@ class Worker:
         return recipe, groups, self.memories.read(last), last
 
     def _fuse(self, round_number: int) -> dict[str, Any]:
-        recipe, groups, memory, last = self._round(round_number)
+        def fuse(processes: int) -> tuple[list[tuple[str, ModelHeader]], Fused, int]:
+            recipe, groups, memory, last = self._round(round_number)  # read again: parts may have written to the memory
+            return *self.fuser.on(processes).fuse(recipe, round_number, groups, memory), last
+
         reach("worker-fusing")
-        made, fused = self.fuser.fuse(recipe, round_number, groups, memory)
+        (made, fused, last), notes = self.cluster.run(fuse)
         self.memories.write(round_number, fused.memory)
         self.memories.forget(last)
         report = {"devices": {name: asdict(r) for name, r in fused.devices.items()}, "seconds": dict(fused.seconds)}
-        return {"models": [_facts(digest, header) for digest, header in made], "report": report}
+        return {"models": [_facts(digest, header) for digest, header in made], "report": report, "notes": notes}
 
     def _spec(self, name: str) -> PrototypeSpec:
         setup = self.setup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,10 @@ class Fuser:
         """The initial model of a prototype, determined by seed and prototype."""
         model, state = first_model(spec, seed)
         return self._publish(model, state, round=0, recipe="start", parents=(), metrics={})
+
+    def on(self, processes: int) -> Fuser:
+        """The same with at least so many processes for students."""
+        return replace(self, server=replace(self.server, processes=max(self.server.processes, processes)))
 
     def fuse(
         self, recipe: Recipe, round_number: int, groups: Sequence[StoredGroup], memory: Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fleet.engines import work as bench
+from aggregator.fusion import process_pool
 from fleet.engines.base import Scoring, Task
 from fleet.engines.work import Bench, Tally
 from fleet.simulation.device import Answer
@@ -45,7 +45,7 @@ class Inline:
 
     def ask_all(self, call: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """One after another."""
-        return [bench.call(call, request) for request in requests]
+        return [process_pool.call(call, request) for request in requests]
 
     def close(self) -> None:
         """Nothing to stop."""

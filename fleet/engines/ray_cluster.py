@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
-import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,11 +20,12 @@ from typing import Any
 
 import torch
 
+from aggregator.fusion.ray_tasks import ClusterError, answer_with_files, connect, files_of, find_ray, write_files
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.engines.channel import Frame
 from fleet.engines.pooled import Pooled, Worker
-from fleet.engines.work import Bench, call
+from fleet.engines.work import Bench
 from fleet.engines.worker import FAULTS, fault_text, obey
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import make_devices
@@ -35,12 +34,11 @@ from models.build import build
 from models.compute_device import find_device
 from models.spec import PrototypeSpec, parse_prototype
 
-__all__ = ["OnRay", "find_ray"]
+__all__ = ["OnRay"]
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 FACTS = ("name", "kind", "class_names", "mean", "std", "vocab", "variant")
 SILENT = ("hold", "round")  # kinds without an answer
-ROOT = Path(__file__).resolve().parents[2]
 Told = tuple[str, dict[str, Any], list[bytes]]  # kind, fields, blobs of a frame
 
 
@@ -67,7 +65,7 @@ class Actor:
         answers: list[Told] = []
         try:
             if kind == "call":
-                return [_call_beside(facts, blobs)]
+                return [_called(facts, blobs)]
             frame = Frame(kind, facts, [bytearray(blob) for blob in blobs])
             obey(frame, self._bench, self._held, lambda *answer: answers.append(answer))
         except FAULTS as error:
@@ -80,15 +78,9 @@ def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpe
     return PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, config.latent)
 
 
-def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
-    """Call with the request's files in a local folder; return the files that the call has written."""
-    with tempfile.TemporaryDirectory(prefix="edgestill-call-") as name:
-        folder = Path(name)
-        for file, blob in zip(facts["files"], blobs, strict=True):
-            (folder / file).write_bytes(blob)
-        answer = call(facts["call"], {**facts["request"], "folder": name})
-        made = sorted(path.name for path in folder.iterdir() if path.name not in facts["files"])
-        return "called", {"answer": answer, "files": made}, [(folder / file).read_bytes() for file in made]
+def _called(facts: dict[str, Any], blobs: list[bytes]) -> Told:
+    answer, made, written = answer_with_files(facts["call"], facts["request"], facts["files"], blobs)
+    return "called", {"answer": answer, "files": made}, written
 
 
 class _Link:
@@ -114,14 +106,6 @@ class _Link:
         return Frame(kind, facts, [bytearray(blob) for blob in blobs])
 
 
-def find_ray() -> Any:
-    """Ray's module; ConfigError if it is not installed."""
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise ConfigError("engine 'ray' needs Ray; install it with: pip install 'edgestill[ray]'") from None
-
-
 class OnRay(Pooled):
     """See `fleet.engines.base.Engine`."""
 
@@ -131,7 +115,10 @@ class OnRay(Pooled):
         self._ray = ray = find_ray()
         self._ours = not ray.is_initialized()
         if self._ours:
-            _connect(ray, address)
+            try:
+                connect(ray, address)
+            except ClusterError as error:
+                raise ConfigError(f"--address {address}: {error}") from error
         super().__init__(bench, workers or max(int(ray.cluster_resources().get("CPU", 1)), 1))
         self._gpus = _gpus_per_actor(bench, dict(ray.cluster_resources()), self._count)
         device = bench.devices[0]
@@ -158,13 +145,10 @@ class OnRay(Pooled):
 
     def _ask(self, worker: Worker, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send the files of the request's folder too: the actor may run on another machine."""
-        folder = Path(request["folder"])
-        files = sorted(path.name for path in folder.iterdir())
-        facts = {"call": call, "request": dict(request), "files": files}
-        worker.channel.send("call", facts, [(folder / file).read_bytes() for file in files])
+        files, blobs = files_of(request)
+        worker.channel.send("call", {"call": call, "request": dict(request), "files": files}, blobs)
         frame = worker.receive("called")
-        for file, blob in zip(frame.facts["files"], frame.blobs, strict=True):
-            (folder / file).write_bytes(blob)
+        write_files(Path(request["folder"]), frame.facts["files"], frame.blobs)
         return dict(frame.facts["answer"])
 
     def close(self) -> None:
@@ -192,17 +176,3 @@ class _Remote(Actor):
     ) -> None:
         ray: Any = importlib.import_module("ray")
         super().__init__(config, facts, ray.get(list(arrays)), ray.get(list(test)))
-
-
-def _connect(ray: Any, address: str) -> None:
-    """Join the cluster at `address`, or start Ray on this machine, without usage statistics and dashboard."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    runtime = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}
-    options: dict[str, Any] = {"runtime_env": runtime, "log_to_driver": False, "logging_level": "ERROR"}
-    if not address:
-        options["include_dashboard"] = False
-    try:
-        ray.init(address=address or "local", **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"--address {address}: {' '.join(str(error).split())}") from error

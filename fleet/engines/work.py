@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -21,7 +19,7 @@ from models.split import Prototype
 from quant.layers import weights_as_they_are
 from quant.pack import load_packed
 
-__all__ = ["Bench", "Tally", "call"]
+__all__ = ["Bench", "Tally"]
 
 Tally = list[Counted]  # per batch
 
@@ -66,10 +64,3 @@ class Bench:
     def batches(self) -> int:
         """The number of batches of the test set."""
         return -(-len(self.test[1]) // BATCH)
-
-
-def call(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of the function `name`, a `module:function`."""
-    module, _, function = name.partition(":")
-    answer: dict[str, Any] = getattr(importlib.import_module(module), function)(request)
-    return answer

@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 import msgspec
 import torch
 
+from aggregator.fusion.process_pool import call
 from core.errors import EdgestillError
 from fleet.engines.channel import Channel, Frame
 from fleet.engines.heap import keep_freed_memory
-from fleet.engines.work import Bench, call
+from fleet.engines.work import Bench
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from wire.messages import ModelHeader
 

@@ -97,7 +97,7 @@ def check_run(config: SimulationConfig) -> None:
     Raises what the run would raise before its first round; it starts no process, and connects to no cluster.
     """
     if config.engine == "ray":
-        from fleet.engines.ray_cluster import find_ray
+        from aggregator.fusion.ray_tasks import find_ray
 
         with about("engine"):
             find_ray()

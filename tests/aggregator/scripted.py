@@ -55,9 +55,9 @@ def write_fleet(folder: Path, broker: BrokerConfig, devices: list[str], /, **tab
     return path
 
 
-def model_filter(digest: str) -> str:
-    """All chunks of one artifact; agents subscribe to each by its number."""
-    return str(ModelChunk(FLEET, digest, 0))[:-1] + "+"
+def model_topics(digest: str, numbers: range) -> list[str]:
+    """Chunks of one artifact, each by its number: not every broker delivers retained ones to wildcards."""
+    return [str(ModelChunk(FLEET, digest, n)) for n in numbers]
 
 
 def make_update(device: str, job: Job, artifact: bytes, **changes: object) -> bytes:
@@ -103,7 +103,7 @@ class Device(threading.Thread):
         self.busy = True  # False: takes jobs, sends nothing
         self.one_topic = False  # True: as the access list of a provisioned broker wants it
         self._models: dict[str, bytes] = {}
-        self._fetching: dict[str, Receiver] = {}
+        self._fetching: dict[str, Receiver | None] = {}
         self._stores: dict[str, bytearray] = {}
         self._sending: tuple[Sender, int] | None = None
         self._quiet = time.monotonic()
@@ -152,7 +152,7 @@ class Device(threading.Thread):
         self.link.publish(self._topic("about"), self._sealed("about", about), retain=True)
         self._say_online()
         for digest in self._fetching:
-            self.link.subscribe([model_filter(digest)])
+            self._subscribe(digest)
         self._quiet = 0.0  # probe at once
 
     def _received(self, text: str, payload: bytes) -> None:
@@ -210,6 +210,8 @@ class Device(threading.Thread):
         receiver = self._fetching[digest]
         if receiver is None:
             receiver = self._fetching[digest] = Receiver(chunk.content, MemoryStorage(store))
+            if chunk.content.count > 1:
+                self._subscribe(digest)
         receiver.accept(chunk)
         if receiver.complete:
             receiver.finish()
@@ -218,7 +220,12 @@ class Device(threading.Thread):
             envelope = open_envelope(bytes(store), public_key=key, fleet=FLEET, sender=AGGREGATOR, kinds=("model",))
             self._models[digest] = envelope.payload
             del self._fetching[digest], self._stores[digest]
-            self.link.unsubscribe([model_filter(digest)])
+            self.link.unsubscribe(model_topics(digest, range(chunk.content.count)))
+
+    def _subscribe(self, digest: str) -> None:
+        """To the first chunk, which says how many there are, then to the others."""
+        receiver = self._fetching[digest]
+        self.link.subscribe(model_topics(digest, range(1 if receiver is None else receiver.content.count)))
 
     def model(self, digest: str) -> bytes | None:
         """The payload of an artifact, once it was fetched."""
@@ -229,7 +236,7 @@ class Device(threading.Thread):
         if latest is not None and latest.model not in self._models:
             if latest.model not in self._fetching:
                 self._fetching[latest.model] = None
-                self.link.subscribe([model_filter(latest.model)])
+                self._subscribe(latest.model)
         elif isinstance(latest, Job) and self.busy and self._sending is None and latest.round not in self.finished:
             sealed = self.make(self.device, latest, self._models[latest.model])
             content = content_of(sealed, chunk_size=self.chunk_size)

@@ -93,6 +93,11 @@ EXPECTED = {
     "simulate": Output(
         r"^feddf +train \d+\.\d+ .*distill \d+\.\d+$", {"everything_ratio", "everything_s", "everything_split"}
     ),
+    "teachers": Output(
+        r"^cnn:fp32 +feddf +2 +\d+\.\d\d",
+        {"rows"},
+        {"prototype", "recipe", "teachers", "cpu_s", "teach_s", "distill_s", "peak_mb"},
+    ),
     "update_size": Output(
         r"^cnn:w1 +26,434 +[\d,]+ +[\d,]+ +\d+\.\dx",
         {"cnn:w1", "cnn:predictor", "encode_ms", "decode_ms", "pack_ms", "patch_ms", "rows"},

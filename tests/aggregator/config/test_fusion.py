@@ -88,3 +88,21 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, fusion: str, words: st
 def test_drop_worst_is_content_with_samples_of_its_own(tmp_path: Path) -> None:
     config = loaded(tmp_path, 'screen = ["drop-worst"]\nvalidation = "own.npz"')
     assert config.fusion.validation == str(tmp_path / "own.npz")
+
+
+def test_a_ray_cluster_is_given_by_its_address_and_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    present: list[object] = [object(), None]
+    monkeypatch.setattr("aggregator.config.fusion.find_spec", lambda _: present[0])
+    fusion = loaded(tmp_path, 'engine = "ray"\naddress = "10.0.0.5:6379"').fusion
+    assert (fusion.engine, fusion.address) == ("ray", "10.0.0.5:6379")
+    assert (fusion.to_json()["engine"], fusion.to_json()["address"]) == ("ray", "10.0.0.5:6379")
+    for wrong, line in (
+        ('engine = "ray"', "engine ray needs 'address': HOST:PORT of a cluster, or auto"),
+        ('address = "auto"', "'address' is 'auto', which needs engine ray"),
+        ('engine = "spark"', "'engine' is 'spark'"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            loaded(tmp_path, wrong)
+    del present[0]
+    with pytest.raises(ConfigError, match=r"engine ray needs Ray; install it with: pip install 'edgestill\[ray\]'"):
+        loaded(tmp_path, 'engine = "ray"\naddress = "auto"')

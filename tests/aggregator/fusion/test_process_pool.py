@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.fusion.process_pool import Pool, shared_pool
+from aggregator.fusion.process_pool import Pool, call, shared_pool
 from core.errors import ConfigError, RoundError
 
 HERE = "tests.aggregator.fusion.test_process_pool"
@@ -70,3 +70,9 @@ def test_the_shared_pool_is_kept_and_only_grows() -> None:
     grown = shared_pool(3)
     assert len(grown) >= 3
     assert shared_pool(2) is grown
+
+
+def test_a_function_is_called_by_module_and_name() -> None:
+    assert call(f"{HERE}:double", {"number": 2})["twice"] == 4
+    with pytest.raises(AttributeError):
+        call(f"{HERE}:no_such_function", {})

@@ -1,14 +1,12 @@
-"""Training and scoring on a bench, and calls by name."""
+"""Training and scoring on a bench."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
 
 from aggregator.evaluate import BATCH, count
-from fleet.engines.work import Bench, call
+from fleet.engines.work import Bench
 from tests.fleet.engines.benches import NAME, bench, news, published
 
 
@@ -44,13 +42,3 @@ def test_shares_of_the_test_set_make_up_the_whole(made: Bench) -> None:
     assert len(whole) == 3
     with torch.no_grad():
         assert whole == count(made.models[NAME], *made.test)
-
-
-def echo(request: dict[str, Any]) -> dict[str, Any]:
-    return {"heard": request["word"]}
-
-
-def test_a_function_is_called_by_module_and_name() -> None:
-    assert call(f"{__name__}:echo", {"word": "hello"}) == {"heard": "hello"}
-    with pytest.raises(AttributeError):
-        call(f"{__name__}:no_such_function", {})
