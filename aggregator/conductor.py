@@ -18,25 +18,31 @@ from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.config.tables import ModelsConfig
-from aggregator.downlink.instructions import instructions, named_artifacts
+from aggregator.downlink.instructions import instructions, named_artifacts, side_artifact_of
 from aggregator.downlink.publisher import Publisher
 from aggregator.fusing import Fusing
 from aggregator.intake.open_round import OpenRound
 from aggregator.recipes.lr_decay import hyper_of_round
 from aggregator.round_log import log_lost
-from aggregator.rounds.engine import Phase, step
+from aggregator.rounds.engine import step
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
     Action,
     Allowed,
+    AskAgain,
     Close,
+    DropBuffer,
+    EndJobs,
     Event,
     Extend,
     Finish,
     Fuse,
     Fused,
     GaveUp,
+    Give,
+    GivenJob,
+    Lapse,
     Missed,
     ModelsReady,
     Open,
@@ -44,11 +50,12 @@ from aggregator.rounds.events import (
     RolledBack,
     Withdraw,
 )
-from aggregator.rounds.restore import restore, rules_of
+from aggregator.rounds.restore import restore, rules_of, settle_mode
+from aggregator.rounds.state import Phase
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.retention import to_prune
-from aggregator.storage.rows import Invitation, RoundRow
+from aggregator.storage.rows import Invitation, JobRow, RoundRow
 from aggregator.worker.supervisor import WorkerProcess
 from core.crashpoints import reach
 
@@ -78,6 +85,8 @@ class Conductor:
         self._publisher, self._clock = publisher, clock
         self.key = publisher.key
         self.epoch = journal.epoch() or journal.begin_epoch(clock())
+        if changed := settle_mode(journal, rules_of(config), clock()):
+            log.warning("%s", changed)
         self.state = restore(journal, rules_of(config), config.devices, clock())
         self.open_round = OpenRound(
             lambda: self.state, journal=journal, blobs=blobs, classes=config.task.classes, clock=clock
@@ -132,9 +141,9 @@ class Conductor:
 
     def gave_up(self, device: str, number: int, reason: str) -> None:
         """A device reports that it gave up a round, which then no longer waits for it."""
-        if self.state.phase is not Phase.COLLECTING or number != self.state.round or device not in self.state.awaited:
+        if not self.state.awaits(device, number):
             return
-        asked = len(self.state.invited)
+        asked = len(self.state.working) or len(self.state.invited)
         self.feed(GaveUp(device, number), lambda: self.journal.add_failure(number, device, reason))
         failures = self.journal.failures(number)
         lost = {name: why for name, why in failures.items() if name in self.state.gave_up | {device}}
@@ -162,8 +171,10 @@ class Conductor:
                 self.journal.set_round(number, phase="abandoned", closed=self._clock(), reason=reason)
             case Withdraw(number, device, reason):
                 self.journal.withdraw(number, device, reason)
-            case Fuse(number):
+            case Fuse(number, take):
                 self.journal.set_round(number, phase="fusing")
+                if take:
+                    self.journal.take(number, take)
                 if self.config.round.late == "keep":
                     self.journal.note_late(number)
             case Close(number):
@@ -171,13 +182,33 @@ class Conductor:
             case Missed(devices):
                 for device in devices:
                     self.journal.note_device(device, status="unknown")
+            case _:
+                self._record_of_jobs(action)
+
+    def _record_of_jobs(self, action: Action) -> None:
+        """The changes of the actions of asynchronous rounds."""
+        match action:
+            case Give(device, job):
+                self._record_job(device, job)
+            case Lapse(jobs):
+                self.journal.set_jobs(jobs, "lapsed")
+            case EndJobs(jobs):
+                self.journal.set_jobs(jobs, "ended")
+            case DropBuffer(reason):
+                self.journal.drop_buffer(reason)
+            case AskAgain(number, deadline):
+                self.journal.set_round(number, deadline=deadline)
 
     def _follow(self, action: Action) -> None:
         """The other effects of an action, once it is durable."""
         match action:
             case Open(number, invited):
                 reach("aggregator-round-opened")
-                log.info("round %d open: %d devices asked", number, len(invited))
+                if size := self.state.rules.buffer:
+                    waiting, training = len(self.state.buffer), len(self.state.working)
+                    log.info("round %d open: %d of %d updates, %d devices train", number, waiting, size, training)
+                else:
+                    log.info("round %d open: %d devices asked", number, len(invited))
                 self._points.append("aggregator-jobs-published")
                 self.fusing.begin_round()
             case Extend(number):
@@ -189,7 +220,8 @@ class Conductor:
                 log.warning("round %d goes on without %r: %s", number, device, reason)
             case Fuse(number):
                 reach("aggregator-all-answered")
-                log.info("round %d: fusing %d of %d updates", number, len(self.state.answered), len(self.state.invited))
+                of_all = "" if self.state.rules.buffer else f" of {len(self.state.invited)}"
+                log.info("round %d: fusing %d%s updates", number, len(self.state.answered), of_all)
                 self.fusing.cancel()  # it was given more updates than remain
                 self.fusing.engage()
             case Close(number):
@@ -200,6 +232,23 @@ class Conductor:
                 log.info("%d devices were not heard of since the connection: %s", len(devices), _some(devices))
             case Finish(reason):
                 log.info("no further round: %s", reason)
+            case _:
+                self._follow_of_jobs(action)
+
+    def _follow_of_jobs(self, action: Action) -> None:
+        """The other effects of the actions of asynchronous rounds."""
+        match action:
+            case Give(device, job):
+                reach("aggregator-job-given")
+                log.debug("job %d: %r trains from version %d", job.number, device, job.version)
+            case Lapse(jobs):
+                log.info("jobs %s are late: their places are given to others", _some([str(job) for job in jobs]))
+            case EndJobs(jobs):
+                log.debug("jobs %s have ended", _some([str(job) for job in jobs]))
+            case DropBuffer(reason):
+                log.warning("the updates in the buffer are not fused: %s", reason)
+            case AskAgain(number):
+                log.info("round %d: devices that gave up may be asked again", number)
 
     def _collect(self) -> None:
         """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
@@ -238,11 +287,31 @@ class Conductor:
             hyper=hyper_of_round(config.hyper, action.round),
             recipe=config.recipe,
             opened=self._clock(),
+            buffer=self.state.rules.buffer,
+            staleness=config.round.staleness if self.state.rules.buffer else 0.0,
         )
         asked = [Invitation(device=d, prototype=p, model=models[p].digest) for d, p in action.invited.items()]
         self.journal.open_round(row, asked)
         if action.later is not None:
             self.journal.set_later(action.round, action.later.deadline, action.later.devices)
+
+    def _record_job(self, device: str, job: GivenJob) -> None:
+        model, row = self.journal.current()[job.prototype], self.journal.round(job.round)
+        assert row is not None, "opened before"
+        self.blobs.check(model.digest, model.size)
+        self.journal.give_job(
+            JobRow(
+                number=job.number,
+                round=job.round,
+                version=job.version,
+                device=device,
+                prototype=job.prototype,
+                model=model.digest,
+                side_artifact=side_artifact_of(row, self.journal),
+                given=self._clock(),
+                deadline=job.deadline,
+            )
+        )
 
     # publishing
 

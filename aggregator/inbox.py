@@ -220,7 +220,7 @@ class Inbox:
         if row.late:
             return
         try:
-            self._conductor.feed(Stored(row.device, row.round))
+            self._conductor.feed(Stored(row.device, row.round, row.job))
         except StorageError:
             raise
         except RoundError as error:  # memory contradicts the journal, which is right

@@ -24,7 +24,7 @@ from aggregator.monitoring.certificates import certificate_ends
 from aggregator.monitoring.disk import disk_use
 from aggregator.monitoring.live import Live
 from aggregator.monitoring.telemetry import read_telemetry
-from aggregator.rounds.engine import Phase
+from aggregator.rounds.state import Phase
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aggregator.config.fleet import FleetConfig, load_fleet_config
-from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import Skip
+from aggregator.rounds.state import Phase
 from aggregator.service import Service
 from tests.aggregator.running import Aggregator, Devices, wait_until
 from tests.aggregator.scripted import write_fleet

@@ -33,6 +33,10 @@ class RoundTable(Table):
         rows = self._rows("rounds", f"1 ORDER BY number DESC LIMIT {int(last)}")
         return [_round(row) for row in rows]
 
+    def round(self, number: int) -> RoundRow | None:
+        """A round by its number."""
+        return next(map(_round, self._rows("rounds", "number = ?", number)), None)
+
     def last_round(self) -> RoundRow | None:
         """The newest round, open or not."""
         return next(iter(self.rounds(1)), None)
@@ -73,13 +77,6 @@ class RoundTable(Table):
     def invitations(self, number: int) -> list[Invitation]:
         """The invitations of a round, by device."""
         return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
-
-    def withdraw(self, number: int, device: str, reason: str) -> None:
-        """Withdraw an invitation, and the update that answered it."""
-        self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
-        self.db.execute(
-            "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
-        )
 
 
 def _round(row: Mapping[str, Any]) -> RoundRow:
