@@ -14,7 +14,7 @@ from aggregator.downlink.publisher import Instruction
 from aggregator.recipes.overrides import read_recipe
 from aggregator.rounds.state import Phase, RoundState
 from aggregator.storage.journal import Journal
-from aggregator.storage.rows import ModelRow, RoundRow
+from aggregator.storage.rows import JobRow, ModelRow, RoundRow
 from core.seeds import derive_seed
 from wire.messages import MAX_COUNT, Hyper, Job, Offer
 
@@ -26,7 +26,7 @@ def named_artifacts(state: RoundState, journal: Journal) -> dict[str, int]:
     wanted = {model.digest: model.size for model in journal.current().values()}
     sizes = journal.model_sizes()
     if state.rules.buffer:
-        jobs = journal.told_jobs().values()
+        jobs = _told(state, journal).values()
         wanted |= {name: sizes[name] for job in jobs for name in (job.model, job.side_artifact) if name is not None}
     elif _in_round(state):
         wanted |= {i.model: sizes[i.model] for i in journal.invitations(state.round)}
@@ -87,8 +87,13 @@ def _jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
     }
 
 
+def _told(state: RoundState, journal: Journal) -> dict[str, JobRow]:
+    """The jobs that devices are told; those of the last rounds also while a newer model is being fused."""
+    return journal.told_jobs(state.round - 1) if state.phase is Phase.FUSING else journal.told_jobs()
+
+
 def _given_jobs(state: RoundState, journal: Journal, epoch: int) -> dict[str, Job]:
-    told = journal.told_jobs()
+    told = _told(state, journal)
     rounds = {number: journal.round(number) for number in {job.round for job in told.values()}}
     numbers = journal.model_numbers()
     made = {}

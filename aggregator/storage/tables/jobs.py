@@ -41,10 +41,13 @@ class JobTable(Table):
         """The number of the newest job."""
         return int(self.db.execute("SELECT coalesce(max(number), 0) FROM jobs").fetchone()[0])
 
-    def told_jobs(self) -> dict[str, JobRow]:
-        """The newest job of every device that it may still answer, or has answered from a model that is current."""
-        current = "state = 'answered' AND model IN (SELECT digest FROM current)"
-        rows = self._rows("jobs", f"state IN ('open', 'lapsed') OR ({current}) ORDER BY number")
+    def told_jobs(self, since: int = 2**53) -> dict[str, JobRow]:
+        """The newest job of every device that it may still answer, or has answered from a model that is current.
+
+        Or that it has answered and that is of round `since`, or a later one.
+        """
+        last = "state = 'answered' AND (round >= ? OR model IN (SELECT digest FROM current))"
+        rows = self._rows("jobs", f"state IN ('open', 'lapsed') OR ({last}) ORDER BY number", since)
         return {row["device"]: JobRow(**row) for row in rows}
 
     def needed_bases(self, keep_rounds: int) -> set[str]:

@@ -45,6 +45,11 @@ class UpdateTable(DeviceTable, RoundTable, JobTable):
         """The updates that wait for a fusion, in the order in which they were accepted."""
         return [_update(row) for row in self._rows("updates", f"{_WAITS} ORDER BY number")]
 
+    def count_updates(self, number: int) -> int:
+        """How many updates a round has fused, or fuses, two of one device included."""
+        where = "SELECT count(*) FROM updates WHERE counted = ? AND late = 0 AND excluded = ''"
+        return int(self.db.execute(where, (number,)).fetchone()[0])
+
     def take(self, number: int, count: int) -> None:
         """The oldest `count` updates of the buffer are those of round `number` from now on."""
         oldest = f"SELECT number FROM updates WHERE {_WAITS} ORDER BY number LIMIT ?"

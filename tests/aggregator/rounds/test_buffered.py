@@ -250,14 +250,14 @@ def test_a_device_that_gave_up_is_asked_again_after_the_deadline_or_in_the_next_
     assert (actions, set(state.working)) == ([EndJobs((1,))], {"b", "c"})
     state, actions = after(state, GaveUp("a", 1), Tick(1099.0))
     assert actions == []
-    again, actions = after(state, Tick(1100.0))
+    _, actions = after(state, Tick(1100.0))
     assert (actions[0], given(actions)) == (AskAgain(1, 1200.0), {"a": 4})
     state = answered(state, "b", "c", now=1050.0)
     assert "a" in state.working
 
 
 def test_a_muted_device_gets_no_job() -> None:
-    state, actions = after(waiting(), Muted("a", 2000.0), Tick(1000.0))
+    _, actions = after(waiting(), Muted("a", 2000.0), Tick(1000.0))
     assert set(given(actions)) == {"b", "c"}
 
 
