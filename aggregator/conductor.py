@@ -13,36 +13,31 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.config.tables import ModelsConfig
-from aggregator.downlink.instructions import instructions, named_artifacts, side_artifact_of
+from aggregator.downlink.instructions import instructions, named_artifacts
 from aggregator.downlink.publisher import Publisher
 from aggregator.fusing import Fusing
 from aggregator.intake.open_round import OpenRound
+from aggregator.job_actions import follow_job_action, record_job_action
 from aggregator.recipes.lr_decay import hyper_of_round
-from aggregator.round_log import log_lost
+from aggregator.round_log import log_lost, some
 from aggregator.rounds.engine import step
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
     Action,
     Allowed,
-    AskAgain,
     Close,
-    DropBuffer,
-    EndJobs,
     Event,
     Extend,
     Finish,
     Fuse,
     Fused,
     GaveUp,
-    Give,
-    GivenJob,
-    Lapse,
     Missed,
     ModelsReady,
     Open,
@@ -55,14 +50,13 @@ from aggregator.rounds.state import Phase
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.retention import to_prune
-from aggregator.storage.rows import Invitation, JobRow, RoundRow
+from aggregator.storage.rows import Invitation, RoundRow
 from aggregator.worker.supervisor import WorkerProcess
 from core.crashpoints import reach
 
 __all__ = ["Conductor"]
 
 log = logging.getLogger("edgestill.aggregator")
-NAMED = 10  # devices in a log line
 #: Events that may change published messages although the engine returns no action.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
 
@@ -183,21 +177,7 @@ class Conductor:
                 for device in devices:
                     self.journal.note_device(device, status="unknown")
             case _:
-                self._record_of_jobs(action)
-
-    def _record_of_jobs(self, action: Action) -> None:
-        """The changes of the actions of asynchronous rounds."""
-        match action:
-            case Give(device, job):
-                self._record_job(device, job)
-            case Lapse(jobs):
-                self.journal.set_jobs(jobs, "lapsed")
-            case EndJobs(jobs):
-                self.journal.set_jobs(jobs, "ended")
-            case DropBuffer(reason):
-                self.journal.drop_buffer(reason)
-            case AskAgain(number, deadline):
-                self.journal.set_round(number, deadline=deadline)
+                record_job_action(action, self.journal, self.blobs, self._clock())
 
     def _follow(self, action: Action) -> None:
         """The other effects of an action, once it is durable."""
@@ -229,26 +209,11 @@ class Conductor:
                 self._points.append("aggregator-published")
                 self._collect()
             case Missed(devices):
-                log.info("%d devices were not heard of since the connection: %s", len(devices), _some(devices))
+                log.info("%d devices were not heard of since the connection: %s", len(devices), some(devices))
             case Finish(reason):
                 log.info("no further round: %s", reason)
             case _:
-                self._follow_of_jobs(action)
-
-    def _follow_of_jobs(self, action: Action) -> None:
-        """The other effects of the actions of asynchronous rounds."""
-        match action:
-            case Give(device, job):
-                reach("aggregator-job-given")
-                log.debug("job %d: %r trains from version %d", job.number, device, job.version)
-            case Lapse(jobs):
-                log.info("jobs %s are late: their places are given to others", _some([str(job) for job in jobs]))
-            case EndJobs(jobs):
-                log.debug("jobs %s have ended", _some([str(job) for job in jobs]))
-            case DropBuffer(reason):
-                log.warning("the updates in the buffer are not fused: %s", reason)
-            case AskAgain(number):
-                log.info("round %d: devices that gave up may be asked again", number)
+                follow_job_action(action)
 
     def _collect(self) -> None:
         """Give up the models that the policy does not keep, and remove unreferenced blobs, now or later."""
@@ -271,7 +236,7 @@ class Conductor:
                 journal.prune(model.number for model in gone)
             record(len(gone), sum(model.size for model in gone))
         if gone:
-            log.info("%d models are no longer kept: numbers %s", len(gone), _some([str(m.number) for m in gone]))
+            log.info("%d models are no longer kept: numbers %s", len(gone), some([str(m.number) for m in gone]))
 
     def _record_open(self, action: Open) -> None:
         models = self.journal.current()
@@ -295,24 +260,6 @@ class Conductor:
         if action.later is not None:
             self.journal.set_later(action.round, action.later.deadline, action.later.devices)
 
-    def _record_job(self, device: str, job: GivenJob) -> None:
-        model, row = self.journal.current()[job.prototype], self.journal.round(job.round)
-        assert row is not None, "opened before"
-        self.blobs.check(model.digest, model.size)
-        self.journal.give_job(
-            JobRow(
-                number=job.number,
-                round=job.round,
-                version=job.version,
-                device=device,
-                prototype=job.prototype,
-                model=model.digest,
-                side_artifact=side_artifact_of(row, self.journal),
-                given=self._clock(),
-                deadline=job.deadline,
-            )
-        )
-
     # publishing
 
     def say(self) -> None:
@@ -326,8 +273,3 @@ class Conductor:
         for digest, size in self.journal.retained().items():
             if digest not in wanted and digest not in self._before:
                 self._publisher.clear(digest, size)
-
-
-def _some(devices: Sequence[str]) -> str:
-    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
-    return " ".join(devices[:NAMED]) + more

@@ -46,8 +46,12 @@ class JobTable(Table):
 
         Or that it has answered and that is of round `since`, or a later one.
         """
-        last = "state = 'answered' AND (round >= ? OR model IN (SELECT digest FROM current))"
-        rows = self._rows("jobs", f"state IN ('open', 'lapsed') OR ({last}) ORDER BY number", since)
+        told = (
+            "SELECT number FROM jobs WHERE state IN ('open', 'lapsed')"
+            " UNION SELECT number FROM jobs WHERE state = 'answered' AND round >= ?"
+            " UNION SELECT number FROM jobs WHERE state = 'answered' AND model IN (SELECT digest FROM current)"
+        )
+        rows = self._rows("jobs", f"number IN ({told}) ORDER BY number", since)
         return {row["device"]: JobRow(**row) for row in rows}
 
     def needed_bases(self, keep_rounds: int) -> set[str]:

@@ -15,7 +15,7 @@ __all__ = ["ModelTable"]
 
 
 #: Updates whose blobs are in use: of the newest rounds, or in the buffer of an asynchronous one.
-_KEPT = "coalesce(counted, round) >= ? OR (counted IS NULL AND late = 0 AND excluded = '')"
+_KEPT = "round >= :oldest OR counted >= :oldest OR (counted IS NULL AND late = 0 AND excluded = '')"
 
 
 class ModelTable(JobTable):
@@ -64,7 +64,7 @@ class ModelTable(JobTable):
     def named_blobs(self, keep_rounds: int) -> set[str]:
         """All blobs in use: models that are not pruned, and the updates of the newest rounds."""
         oldest = self._newest() - keep_rounds
-        updates = self.db.execute(f"SELECT digest FROM updates WHERE {_KEPT}", (oldest,))
+        updates = self.db.execute(f"SELECT digest FROM updates WHERE {_KEPT}", {"oldest": oldest})
         pruned = self.pruned()
         models = self.db.execute("SELECT digest, number FROM models").fetchall()
         return {row[0] for row in updates} | {digest for digest, number in models if number not in pruned}
@@ -96,7 +96,7 @@ class ModelTable(JobTable):
         pruned = self.pruned()
         sizes = self.db.execute("SELECT number, size FROM models").fetchall()
         where = f"SELECT coalesce(sum(size), 0) FROM updates WHERE {_KEPT}"
-        updates = self.db.execute(where, (self._newest() - keep_rounds,)).fetchone()[0]
+        updates = self.db.execute(where, {"oldest": self._newest() - keep_rounds}).fetchone()[0]
         return {"models": sum(size for number, size in sizes if number not in pruned), "updates": int(updates)}
 
     def _newest(self) -> int:

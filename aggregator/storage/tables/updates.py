@@ -113,10 +113,9 @@ class UpdateTable(DeviceTable, RoundTable, JobTable):
 
     def excluded(self, number: int) -> dict[str, str]:
         """The devices whose updates were removed from a round, and why."""
-        where = (
-            "SELECT device, excluded FROM updates WHERE coalesce(counted, round) = ? AND excluded != '' ORDER BY device"
-        )
-        return dict(self.db.execute(where, (number,)).fetchall())
+        where = "(counted = ? OR counted IS NULL AND round = ?) AND excluded != ''"
+        rows = self.db.execute(f"SELECT device, excluded FROM updates WHERE {where} ORDER BY device", (number, number))
+        return dict(rows.fetchall())
 
     def add_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Store the fusion report of a round; those of the newest rounds are kept."""

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from aggregator import conductor
+from aggregator import conductor, job_actions
 from aggregator.rounds import buffered, engine, events
 
 pytestmark = pytest.mark.light
@@ -39,6 +39,6 @@ def test_the_engine_has_a_case_for_every_event() -> None:
 
 def test_the_conductor_follows_every_action_and_records_all_but_the_last() -> None:
     names = {kind.__name__ for kind in ACTIONS}
-    own = conductor.Conductor
-    assert classes_matched(own._follow, own._follow_of_jobs) == names
-    assert classes_matched(own._record, own._record_of_jobs) == names - {"Finish"}
+    assert classes_matched(conductor.Conductor._follow, job_actions.follow_job_action) == names
+    recorded = classes_matched(conductor.Conductor._record, job_actions.record_job_action)
+    assert recorded == names - {"Finish"}
