@@ -236,7 +236,8 @@ class Inbox:
         if until is not None:
             log.warning("device %r sends only garbage: muted for %.0f s", device, self._config.limits.mute_s)
             self._conductor.feed(Muted(device, until))
-            self._conductor.gave_up(device, self._conductor.number, "muted: it sends only garbage")
+            number = self._conductor.state.round_of(device)
+            self._conductor.gave_up(device, number, "muted: it sends only garbage")
             self.desk.uploads.drop_device(device)
             self._notes.note(device, muted_until=until)
 

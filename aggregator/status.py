@@ -168,7 +168,7 @@ def device_problems(journal: Journal) -> dict[str, str]:
     last = journal.last_round()
     if last is None:
         return {}
-    answered = {row.device for row in journal.updates(last.number)}
+    answered = {row.device for row in (*journal.updates(last.number), *journal.buffer())}
     found = {**journal.failures(last.number - 1), **journal.failures(last.number)}
     return {device: reason for device, reason in found.items() if device not in answered}
 

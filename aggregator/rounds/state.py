@@ -119,6 +119,10 @@ class RoundState:
             return set(self.working)
         return self.invited.keys() - self.answered - self.gave_up
 
+    def round_of(self, device: str) -> int:
+        """The round of the device's job, or the open one."""
+        return self.working[device].round if device in self.working else self.round
+
     def awaits(self, device: str, round_number: int) -> bool:
         """Whether the device may still answer a job of this round."""
         if self.rules.buffer:

@@ -32,6 +32,7 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_by_state ON jobs (state, device) WHERE state IN ('open', 'lapsed');
 CREATE INDEX jobs_by_round ON jobs (round, device);
+CREATE INDEX jobs_by_device ON jobs (device, number);
 CREATE INDEX jobs_by_model ON jobs (model);
 """
 _UPDATES = """

@@ -209,10 +209,10 @@ def test_the_place_of_a_device_that_is_lost_is_given_to_another(tmp_path: Path, 
         Devices(mosquitto.config, NAMES[:2], kind=InTurn) as devices,
     ):
         service.start("--until-done")
-        wait_until(lambda: any(device.asked for device in devices), 60)
+        wait_until(lambda: any(device.asked for device in devices), 240)
         (silent,) = [device for device in devices if device.asked]
         (other,) = [device for device in devices if device is not silent]
-        wait_until(lambda: other.asked, 60)
+        wait_until(lambda: other.asked, 240)
         play([other], [other.device])
         silent.busy = True  # its job has no place any more, but still counts
         assert service.wait() == 0
@@ -235,7 +235,7 @@ def test_a_restart_with_the_other_mode_abandons_the_open_round_in_one_line(
         write_fleet(tmp_path, mosquitto.config, NAMES, round="!rounds = 1\nmin_devices = 3\ndeadline_s = 600")
         service.start("--until-done")
         for device in devices:
-            wait_until(lambda device=device: device.asked and device.instructions[-1].round == 2, 60)
+            wait_until(lambda device=device: device.asked and device.instructions[-1].round == 2, 240)
             device.busy = True
         assert service.wait() == 0
     line = "the mode of rounds was changed: round 1 is abandoned, 3 jobs are ended, 1 updates are dropped"

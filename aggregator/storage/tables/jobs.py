@@ -42,16 +42,17 @@ class JobTable(Table):
         return int(self.db.execute("SELECT coalesce(max(number), 0) FROM jobs").fetchone()[0])
 
     def told_jobs(self, since: int = 2**53) -> dict[str, JobRow]:
-        """The newest job of every device that it may still answer, or has answered from a model that is current.
+        """The newest job of every device, if it may still answer it, or has answered it from a model that is current.
 
-        Or that it has answered and that is of round `since`, or a later one.
+        Or if it has answered it, and it is of round `since`, or a later one.
         """
         told = (
             "SELECT number FROM jobs WHERE state IN ('open', 'lapsed')"
             " UNION SELECT number FROM jobs WHERE state = 'answered' AND round >= ?"
             " UNION SELECT number FROM jobs WHERE state = 'answered' AND model IN (SELECT digest FROM current)"
         )
-        rows = self._rows("jobs", f"number IN ({told}) ORDER BY number", since)
+        newer = "SELECT 1 FROM jobs newer WHERE newer.device = jobs.device AND newer.number > jobs.number"
+        rows = self._rows("jobs", f"number IN ({told}) AND NOT EXISTS ({newer})", since)
         return {row["device"]: JobRow(**row) for row in rows}
 
     def needed_bases(self, keep_rounds: int) -> set[str]:

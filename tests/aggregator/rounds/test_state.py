@@ -34,6 +34,7 @@ def test_who_is_awaited() -> None:
     assert (invited.awaits("a", 2), invited.awaits("a", 1), invited.awaits("z", 2)) == (True, False, False)
     job = GivenJob(number=1, round=2, version=1, prototype="mlp:fp32", deadline=5.0)
     working = RoundState(rules=ASYNC, round=4, working={"a": job})
+    assert (working.round_of("a"), working.round_of("b")) == (2, 4)
     assert (working.awaits("a", 2), working.awaits("a", 4), working.awaited) == (True, False, {"a"})
 
 

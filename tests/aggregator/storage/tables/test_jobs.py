@@ -103,6 +103,8 @@ def test_devices_are_told_their_newest_job_until_there_is_something_newer(journa
     journal.set_jobs([4, 5], "answered")
     assert {device: row.number for device, row in journal.told_jobs().items()} == {"a": 1, "b": 3, "c": 4}
     assert {device: row.number for device, row in journal.told_jobs(1).items()} == {"a": 1, "b": 3, "c": 4, "d": 5}
+    journal.set_jobs([3], "ended")  # an agent would refuse to go back to the older one
+    assert "b" not in journal.told_jobs()
 
 
 def test_bases_are_kept_as_long_as_an_update_may_need_them(journal: Journal) -> None:
