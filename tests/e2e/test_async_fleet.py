@@ -1,5 +1,6 @@
 """Real agents in asynchronous rounds, which know nothing of them; the aggregator and an agent are killed anywhere."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,19 +22,20 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 @pytest.mark.parametrize("broker", ["mosquitto", "embedded"], indirect=True)
 def test_agents_fill_buffers_and_the_models_learn(tmp_path: Path, broker: Broker) -> None:
-    settings = config(8, devices=3, prototypes=("mlp:fp32",))
+    settings = config(4, devices=3, prototypes=("mlp:fp32",))
+    settings = replace(settings, training=replace(settings.training, steps=20))
     with fleet(settings, tmp_path / "fleet", broker.config) as simulation:
         make_asynchronous(simulation, buffer=2)
         simulation.start_aggregator()
         for device in simulation.devices:
             simulation.start_agent(device.id)
-        wait_for_rounds(simulation, 8)
+        wait_for_rounds(simulation, 4)
         simulation.processes.stop()
-        assert len(assert_as_replayed(simulation, 2)) >= 16
+        assert len(assert_as_replayed(simulation, 2)) >= 8
         with simulation.journal() as journal:
             assert journal is not None
             scores = [model.metrics["accuracy"] for model in journal.models()]
-            assert max(tau for number in range(1, 9) for tau in journal.staleness(number).values()) > 0
+            assert max(tau for number in range(1, 5) for tau in journal.staleness(number).values()) > 0
         assert scores[-1] > 0.8 > scores[0]
 
 

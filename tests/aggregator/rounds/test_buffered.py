@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -347,3 +348,40 @@ def test_a_smaller_buffer_after_a_restart_is_fused_at_once() -> None:
 def test_a_result_of_another_round_is_an_error_of_ours() -> None:
     with pytest.raises(RoundError, match="round 7 was fused while round 1 is collecting"):
         step(collecting(), Fused(7, {}))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_updates_are_fused_once_and_in_their_order(seed: int) -> None:
+    """A random fleet: devices answer, are late, lost or back, while rounds are fused and paused."""
+    rng = random.Random(seed)
+    state = waiting("abcdefg", buffer=3, rounds=10**6, concurrency=4, max_staleness=rng.choice([None, 2]))
+    now, accepted, fused, numbers = 1000.0, [], [], []
+    for _ in range(400):
+        now += rng.choice([0.0, 1.0, 60.0])
+        device = rng.choice("abcdefg")
+        owed = [job for jobs in (state.working, state.lapsed) if (job := jobs.get(device)) is not None]
+        events: list[Event] = [
+            StateHeard(device, rng.choice(["online", "online", "lost"]), 1),
+            GaveUp(device, rng.randint(1, state.round + 1)),
+            rng.choice([Pause(), Resume(), Resume()]),
+        ]
+        if owed and judge(state, device, owed[0].round).refused is None:
+            job = judge(state, device, owed[0].round).job
+            events += [Stored(device, owed[0].round, job)] * 6
+        if state.phase is Phase.FUSING:
+            events += [Fused(state.round, {})] * 3
+        event = rng.choice(events)
+        if isinstance(event, Stored):
+            accepted.append(event.job)
+        for each in (event, Tick(now)):
+            state, actions = step(state, each)
+            numbers += [action.job.number for action in actions if isinstance(action, Give)]
+            for action in actions:
+                if isinstance(action, Fuse):
+                    assert action.take == 3
+                    fused.append(action.round)
+        assert len(state.working) <= 4
+        assert len(accepted) == 3 * len(fused) + len(state.buffer)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(accepted) == len(set(accepted)) > 30
+    assert fused == list(range(1, len(fused) + 1))
