@@ -83,6 +83,7 @@ def _write_once(state: Path, snapshot: Path, file: IO[bytes]) -> dict[str, Any]:
         if last is not None and last.phase in ("open", "fusing"):
             needed |= {row.digest for row in journal.updates(last.number)}
             needed |= {asked.model for asked in journal.invitations(last.number)}
+        needed |= {row.digest for row in journal.buffer()} | journal.needed_bases(0)
         kept = needed | journal.named_blobs(keep_rounds=10**9)
         manifest = _new_manifest(journal, snapshot)
     finally:

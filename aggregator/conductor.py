@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from aggregator.config.fleet import FleetConfig
@@ -22,9 +22,10 @@ from aggregator.downlink.instructions import instructions, named_artifacts
 from aggregator.downlink.publisher import Publisher
 from aggregator.fusing import Fusing
 from aggregator.intake.open_round import OpenRound
+from aggregator.job_actions import follow_job_action, record_job_action
 from aggregator.recipes.lr_decay import hyper_of_round
-from aggregator.round_log import log_lost
-from aggregator.rounds.engine import Phase, step
+from aggregator.round_log import log_lost, some
+from aggregator.rounds.engine import step
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
@@ -44,7 +45,8 @@ from aggregator.rounds.events import (
     RolledBack,
     Withdraw,
 )
-from aggregator.rounds.restore import restore, rules_of
+from aggregator.rounds.restore import restore, rules_of, settle_mode
+from aggregator.rounds.state import Phase
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.retention import to_prune
@@ -55,7 +57,6 @@ from core.crashpoints import reach
 __all__ = ["Conductor"]
 
 log = logging.getLogger("edgestill.aggregator")
-NAMED = 10  # devices in a log line
 #: Events that may change published messages although the engine returns no action.
 TOLD = (AboutHeard, Revoked, Allowed, RolledBack, ModelsReady)
 
@@ -78,6 +79,8 @@ class Conductor:
         self._publisher, self._clock = publisher, clock
         self.key = publisher.key
         self.epoch = journal.epoch() or journal.begin_epoch(clock())
+        if changed := settle_mode(journal, rules_of(config), clock()):
+            log.warning("%s", changed)
         self.state = restore(journal, rules_of(config), config.devices, clock())
         self.open_round = OpenRound(
             lambda: self.state, journal=journal, blobs=blobs, classes=config.task.classes, clock=clock
@@ -138,9 +141,9 @@ class Conductor:
 
     def gave_up(self, device: str, number: int, reason: str) -> None:
         """A device reports that it gave up a round, which then no longer waits for it."""
-        if self.state.phase is not Phase.COLLECTING or number != self.state.round or device not in self.state.awaited:
+        if not self.state.awaits(device, number):
             return
-        asked = len(self.state.invited)
+        asked = len(self.state.working) or len(self.state.invited)
         self.feed(GaveUp(device, number), lambda: self.journal.add_failure(number, device, reason))
         failures = self.journal.failures(number)
         lost = {name: why for name, why in failures.items() if name in self.state.gave_up | {device}}
@@ -168,8 +171,10 @@ class Conductor:
                 self.journal.set_round(number, phase="abandoned", closed=self._clock(), reason=reason)
             case Withdraw(number, device, reason):
                 self.journal.withdraw(number, device, reason)
-            case Fuse(number):
+            case Fuse(number, take):
                 self.journal.set_round(number, phase="fusing")
+                if take:
+                    self.journal.take(number, take)
                 if self.config.round.late == "keep":
                     self.journal.note_late(number)
             case Close(number):
@@ -177,13 +182,19 @@ class Conductor:
             case Missed(devices):
                 for device in devices:
                     self.journal.note_device(device, status="unknown")
+            case _:
+                record_job_action(action, self.journal, self.blobs, self._clock())
 
     def _follow(self, action: Action) -> None:
         """The other effects of an action, once it is durable."""
         match action:
             case Open(number, invited):
                 reach("aggregator-round-opened")
-                log.info("round %d open: %d devices asked", number, len(invited), extra={"round": number})
+                if size := self.state.rules.buffer:
+                    facts = (number, len(self.state.buffer), size, len(self.state.working))
+                    log.info("round %d open: %d of %d updates, %d devices train", *facts, extra={"round": number})
+                else:
+                    log.info("round %d open: %d devices asked", number, len(invited), extra={"round": number})
                 self._points.append("aggregator-jobs-published")
                 self.fusing.begin_round()
             case Extend(number):
@@ -199,13 +210,9 @@ class Conductor:
                 )
             case Fuse(number):
                 reach("aggregator-all-answered")
-                log.info(
-                    "round %d: fusing %d of %d updates",
-                    number,
-                    len(self.state.answered),
-                    len(self.state.invited),
-                    extra={"round": number},
-                )
+                of_all = "" if self.state.rules.buffer else f" of {len(self.state.invited)}"
+                answered = len(self.state.answered)
+                log.info("round %d: fusing %d%s updates", number, answered, of_all, extra={"round": number})
                 self.fusing.cancel()  # it was given more updates than remain
                 self.fusing.engage()
             case Close(number):
@@ -213,9 +220,11 @@ class Conductor:
                 self._points.append("aggregator-published")
                 self._collect()
             case Missed(devices):
-                log.info("%d devices were not heard of since the connection: %s", len(devices), _some(devices))
+                log.info("%d devices were not heard of since the connection: %s", len(devices), some(devices))
             case Finish(reason):
                 log.info("no further round: %s", reason)
+            case _:
+                follow_job_action(action)
 
     def _collect(self) -> None:
         """Give up models and records that the policies do not keep, and remove unreferenced blobs, now or later."""
@@ -238,7 +247,7 @@ class Conductor:
                 journal.prune(model.number for model in gone)
             record(len(gone), sum(model.size for model in gone))
         if gone:
-            log.info("%d models are no longer kept: numbers %s", len(gone), _some([str(m.number) for m in gone]))
+            log.info("%d models are no longer kept: numbers %s", len(gone), some([str(m.number) for m in gone]))
 
     def _record_open(self, action: Open) -> None:
         models = self.journal.current()
@@ -254,6 +263,8 @@ class Conductor:
             hyper=hyper_of_round(config.hyper, action.round),
             recipe=config.recipe,
             opened=self._clock(),
+            buffer=self.state.rules.buffer,
+            staleness=config.round.staleness if self.state.rules.buffer else 0.0,
         )
         asked = [Invitation(device=d, prototype=p, model=models[p].digest) for d, p in action.invited.items()]
         self.journal.open_round(row, asked)
@@ -273,8 +284,3 @@ class Conductor:
         for digest, size in self.journal.retained().items():
             if digest not in wanted and digest not in self._before:
                 self._publisher.clear(digest, size)
-
-
-def _some(devices: Sequence[str]) -> str:
-    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
-    return " ".join(devices[:NAMED]) + more

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.round_log import log_closed
-from aggregator.rounds.engine import Hold, Phase, RoundState
 from aggregator.rounds.events import Event, ModelsReady, Muted, Pause, SetAside, Stop, Unfusable
 from aggregator.rounds.restore import accuracies
+from aggregator.rounds.state import Hold, Phase, RoundState
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import ModelRow, Refusal
@@ -224,12 +224,12 @@ class Fusing:
         if not culprits:
             log.warning("round %d: every update can be fused alone; trying again", number, extra={"round": number})
         rows = {row.device: row for row in self.journal.updates(number)}
-        rows |= {row.device: row for row, _ in self.journal.late_teachers(number)}
+        late = {row.device: row for row, _ in self.journal.late_teachers(number)}
         for device, reason in culprits.items():
             refusal = Refusal(
                 device=device,
-                transfer=rows[device].transfer,
-                round=rows[device].round,
+                transfer=(rows.get(device) or late[device]).transfer,
+                round=number if device in rows else late[device].round,
                 reason=RefusalReason.NOT_FUSABLE.say(detail=reason)[:500],
                 time=self._clock(),
                 why=RefusalReason.NOT_FUSABLE,

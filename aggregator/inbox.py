@@ -240,7 +240,7 @@ class Inbox:
         if row.late:
             return
         try:
-            self._conductor.feed(Stored(row.device, row.round))
+            self._conductor.feed(Stored(row.device, row.round, row.job))
         except StorageError:
             raise
         except RoundError as error:  # memory contradicts the journal, which is right
@@ -261,7 +261,8 @@ class Inbox:
                 extra={"device": device},
             )
             self._conductor.feed(Muted(device, until))
-            self._conductor.gave_up(device, self._conductor.number, "muted: it sends only garbage")
+            number = self._conductor.state.round_of(device)
+            self._conductor.gave_up(device, number, "muted: it sends only garbage")
             self.desk.uploads.drop_device(device)
             self._notes.note(device, muted_until=until)
 

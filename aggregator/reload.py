@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aggregator.config.fleet import FleetConfig
-from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import Reloaded
 from aggregator.rounds.restore import accuracies, rules_of
+from aggregator.rounds.state import Phase
 from aggregator.worker.setup import worker_setup
 from core.errors import EdgestillError
 from core.logs import setup_logging
@@ -37,6 +37,7 @@ FIXED = {
     "[task]": ("task",),
     "[prototypes]": ("prototypes",),
     "[monitor]": ("monitor",),
+    "[round] mode": ("mode",),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aggregator.fusion.example_cap import capped_text
@@ -11,10 +11,21 @@ from aggregator.recipes.lr_decay import hyper_of_round
 from core.lost_devices import FATAL, NOTABLE, lost_text, remedy
 from wire.messages import Hyper
 
-__all__ = ["log_closed", "log_lost"]
+__all__ = ["log_closed", "log_lost", "some"]
 
 log = logging.getLogger("edgestill.aggregator")
+NAMED = 10  # devices in a log line
 CAPPED = 5  # devices that the log line names
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few, and how many more.
+
+    >>> some(["a", "b"])
+    'a b'
+    """
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return " ".join(names[:NAMED]) + more
 
 
 def log_lost(hyper: Hyper, number: int, lost: dict[str, str], asked: int) -> None:

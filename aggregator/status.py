@@ -23,7 +23,7 @@ from aggregator.downlink.upgrades import device_software
 from aggregator.failed_installs import failed_installs
 from aggregator.monitoring.disk import disk_use
 from aggregator.monitoring.telemetry import read_telemetry
-from aggregator.monitoring.waiting import waiting_for
+from aggregator.monitoring.waiting import progress_text, waiting_for
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import DeviceRow, RoundRow
 from core.errors import ConfigError
@@ -169,7 +169,7 @@ def device_problems(journal: Journal) -> dict[str, str]:
     last = journal.last_round()
     if last is None:
         return {}
-    answered = {row.device for row in journal.updates(last.number)}
+    answered = {row.device for row in (*journal.updates(last.number), *journal.buffer())}
     found = {**journal.failures(last.number - 1), **journal.failures(last.number)}
     return {device: reason for device, reason in found.items() if device not in answered}
 
@@ -195,7 +195,21 @@ def _live(state: Path) -> dict[str, Any]:
 
 
 def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
-    """One round, as `edgestill status --json` and `edgestill round list --json` print it."""
+    """One round, as `edgestill status --json` and `edgestill round list --json` print it.
+
+    `buffer` is the number of updates that an asynchronous round fuses, 0 of a synchronous one.
+    """
+    facts = _facts_of_both(journal, row)
+    if row.buffer:
+        count = len(journal.buffer()) if row.phase == "open" else journal.count_updates(row.number)
+        training = [job.device for job in journal.jobs("open")] if row.phase == "open" else []
+        staleness = journal.staleness(row.number)
+        facts |= {"invited": row.buffer, "answered": count, "awaited": training, "staleness": staleness}
+    return {**facts, "progress": progress_text(facts)}
+
+
+def _facts_of_both(journal: Journal, row: RoundRow) -> dict[str, Any]:
+    """The facts of a synchronous round, and what an asynchronous one has of them."""
     invited = [invitation.device for invitation in journal.invitations(row.number)]
     answered = {update.device for update in journal.updates(row.number)}
     failed = journal.failures(row.number)
@@ -213,6 +227,7 @@ def round_facts(journal: Journal, row: RoundRow) -> dict[str, Any]:
         "later": _later(journal, row),
         "closed": row.closed,
         "reason": row.reason,
+        "buffer": row.buffer,
         "seconds_by": journal.report(row.number).get("seconds", {}),
     }
 

@@ -83,6 +83,11 @@ class FleetConfig(Settings, frozen=True, kw_only=True):
         return self.fusion.text
 
     @property
+    def mode(self) -> str:
+        """sync or async: how rounds go."""
+        return self.round.mode
+
+    @property
     def update(self) -> UpdateKind:
         """What devices are asked to send: what the recipe says, or [round] update."""
         kind: UpdateKind = self.fusion.recipe.update or self.round.update  # type: ignore[assignment]
@@ -168,6 +173,8 @@ def _config(path: Path, tables: FleetTables, *, fusion: FusionConfig, **parts: A
         config.spec(name)
     try:
         fusion.recipe.check_update(config.round.update)
+        if config.round.mode == "async":
+            fusion.recipe.check_asynchronous()
     except ConfigError as error:
         raise ConfigError(f"{path} [round]: {error}") from None
     if config.round.target_accuracy is not None and config.task.validation is None:

@@ -143,8 +143,23 @@ class RoundConfig(Settings, frozen=True, kw_only=True):
         Literal["as-others", "later", "leave-out"], Meta(description="devices that report that they are slowed down")
     ] = "as-others"
     throttled_deadline: Annotated[float, within(1, 100, "their deadline in times of deadline_s, if later")] = 2.0
+    mode: Annotated[Literal["sync", "async"], Meta(description="async: fuse whenever `buffer` updates are in")] = "sync"
+    buffer: Annotated[int, within(1, DEVICES.most, "updates of one fusion, of asynchronous rounds")] | None = None
+    concurrency: Annotated[int, within(0, DEVICES.most, "devices that train at a time; 0: `fraction` of them")] = 0
+    staleness: Annotated[float, within(0, 10, "a of the weight (1 + tau)^-a of an update tau versions old")] = 0.5
+    max_staleness: Annotated[int, within(0, ROUNDS.most, "versions; older updates are refused")] | None = None
 
     def __post_init__(self) -> None:
+        if self.mode == "async" and self.buffer is None:
+            raise ConfigError(
+                "'mode' is 'async' without 'buffer'; give buffer = 10, or as many updates as one fusion has"
+            )
+        if self.mode == "async" and self.late != "drop":
+            raise ConfigError("'late' is 'keep', but asynchronous rounds have no late updates; leave late out")
+        if self.mode == "sync" and (self.buffer, self.concurrency, self.max_staleness) != (None, 0, None):
+            raise ConfigError(
+                "'buffer', 'concurrency' and 'max_staleness' are of asynchronous rounds; give mode = 'async'"
+            )
         if self.fraction == 0:
             raise ConfigError("'fraction' is 0, which invites nobody; give a number above 0")
         if self.delta_bits not in (1, 2, 4, 8):

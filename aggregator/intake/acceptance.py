@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from aggregator.intake.checks import Asked, check_update
 from aggregator.intake.contained import OURS, Complaints, describe
 from aggregator.intake.transfers import Finished, Uploads
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Refusal, UpdateRow
@@ -211,6 +211,7 @@ class Desk:
             received=self._rounds.now(),
             late=checked.late,
             metrics=header.metrics,
+            job=checked.job,
         )
         self.blobs.begin(content.digest, finished.held)
         self._accepted[device] = row

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.tensor_checks import Published, check_extra, check_names, check_values
 from core.errors import DeviceError, EdgestillError
 from models.roles import split_extra
@@ -56,6 +56,7 @@ class Checked:
     header: UpdateHeader
     nonce: bytes
     late: bool
+    job: int = 0  # that it answers, in asynchronous rounds
 
 
 def check_update(
@@ -94,7 +95,7 @@ def check_update(
         check_extra(extra, header.update, wanted.classes)
     except EdgestillError as error:
         raise DeviceError(str(error)) from None
-    return Checked(header=header, nonce=nonce, late=verdict.late)
+    return Checked(header=header, nonce=nonce, late=verdict.late, job=verdict.job)
 
 
 def read_body(kind: str, body: bytes, shapes: Shapes) -> dict[str, Tensor]:

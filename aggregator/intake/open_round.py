@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aggregator.intake.checks import Asked
-from aggregator.rounds.engine import RoundState, Verdict, judge
+from aggregator.rounds.buffered import job_of
+from aggregator.rounds.engine import judge
+from aggregator.rounds.state import RoundState, Verdict
 from aggregator.storage.artifacts import published_tensors
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
@@ -51,24 +53,28 @@ class OpenRound:
 
     def judge(self, device: str, number: int) -> Verdict:
         """Whether an update of that round can be accepted."""
-        verdict = judge(self._state(), device, number)
+        state = self._state()
+        verdict = judge(state, device, number)
+        if state.rules.buffer and verdict.refused is not None and self._journal.has_update(device, number):
+            return Verdict(RefusalReason.ALREADY_COUNTED)
         if verdict == Verdict(late=True) and self._journal.has_update(device, number):
             return Verdict(RefusalReason.ALREADY_KEPT)
         return verdict
 
     def asked(self, device: str, number: int) -> Asked | None:
         """The job of the device in that round."""
+        if self._state().rules.buffer:
+            given = job_of(self._state(), device, number)
+            job = None if given is None else self._journal.job(given.number)
+            return None if job is None else self._asked(job.prototype, job.model)
         if self._invitations[0] != number:
             self._invitations = number, {i.device: i for i in self._journal.invitations(number)}
         invitation = self._invitations[1].get(device)
-        if invitation is None:
-            return None
-        return Asked(
-            prototype=invitation.prototype,
-            model=invitation.model,
-            classes=self._classes,
-            published=self._published_by(invitation.prototype, invitation.model),
-        )
+        return None if invitation is None else self._asked(invitation.prototype, invitation.model)
+
+    def _asked(self, prototype: str, model: str) -> Asked:
+        published = self._published_by(prototype, model)
+        return Asked(prototype=prototype, model=model, classes=self._classes, published=published)
 
     def _published_by(self, prototype: str, digest: str) -> Published:
         known, published = self._published.get(prototype, ("", None))

@@ -24,9 +24,9 @@ from aggregator.monitoring.certificates import certificate_ends
 from aggregator.monitoring.disk import disk_use
 from aggregator.monitoring.live import Live
 from aggregator.monitoring.telemetry import read_telemetry
-from aggregator.rounds.engine import Phase
+from aggregator.rounds.state import Phase
 from aggregator.storage.journal import Journal
-from aggregator.storage.rows import DeviceRow
+from aggregator.storage.rows import DeviceRow, RoundRow
 
 __all__ = ["FleetCollector", "fleet_registry"]
 
@@ -112,10 +112,7 @@ class FleetCollector(Collector):
         last = journal.last_round()
         yield _gauge("edgestill_round_current", "Number of the newest round.", last.number if last else 0)
         if last is not None and last.phase in ("open", "fusing"):
-            yield _gauge("edgestill_round_invited", "Devices asked.", len(journal.invitations(last.number)))
-            yield _gauge("edgestill_round_answered", "Devices that have answered.", len(journal.updates(last.number)))
-            yield _gauge("edgestill_round_opened_timestamp_seconds", "When the open round began.", last.opened)
-            yield _gauge("edgestill_round_deadline_timestamp_seconds", "When the open round ends.", last.deadline)
+            yield from self._open_round(journal, last)
         closed = journal.last_closed()
         if closed is not None and closed.closed is not None:
             yield _gauge(
@@ -125,6 +122,22 @@ class FleetCollector(Collector):
             for stage, seconds in journal.report(closed.number).get("seconds", {}).items():
                 stages.add_metric([stage], seconds)
             yield stages
+            if closed.buffer:
+                oldest = max(journal.staleness(closed.number).values(), default=0)
+                yield _gauge("edgestill_round_staleness_versions", "Of the oldest update last fused.", oldest)
+
+    def _open_round(self, journal: Journal, row: RoundRow) -> Iterator[Metric]:
+        """Of an asynchronous round: its buffer, and the last deadline of those who train."""
+        asked = row.buffer or len(journal.invitations(row.number))
+        answered = len(journal.buffer()) if row.buffer and row.phase == "open" else journal.count_updates(row.number)
+        jobs = journal.jobs("open") if row.buffer else []
+        deadline = max((job.deadline for job in jobs), default=row.deadline)
+        yield _gauge("edgestill_round_invited", "Devices asked, or updates that a fusion needs.", asked)
+        yield _gauge("edgestill_round_answered", "Devices that have answered, or updates there.", answered)
+        yield _gauge("edgestill_round_opened_timestamp_seconds", "When the open round began.", row.opened)
+        yield _gauge("edgestill_round_deadline_timestamp_seconds", "When the open round ends.", deadline)
+        if row.buffer:
+            yield _gauge("edgestill_jobs_open", "Devices that train, in asynchronous rounds.", len(jobs))
 
     def _fleet(self, devices: list[DeviceRow]) -> Iterator[Metric]:
         now = self._now()

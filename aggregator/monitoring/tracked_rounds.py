@@ -7,14 +7,14 @@ the fleet.toml.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from aggregator.config.fleet import FleetConfig
 from aggregator.storage.journal import Journal
-from aggregator.storage.rows import RoundRow
+from aggregator.storage.rows import RoundRow, UpdateRow
 from aggregator.tracking.follower import NOTES, Following
 from aggregator.tracking.records import RoundRecord, TrackedRun, of_prototype
 from aggregator.tracking.targets import Target, parse_targets
@@ -62,10 +62,9 @@ def records_after(journal: Journal, number: int) -> list[RoundRecord]:
 def _record(journal: Journal, row: RoundRow) -> RoundRecord:
     updates, report = journal.updates(row.number), journal.report(row.number)
     invited = journal.invitations(row.number)
-    sizes = journal.model_sizes()
     metrics: dict[str, float] = {}
     answered = {update.device for update in updates}
-    fetched = {i.device: sizes.get(i.model, 0) for i in invited if i.device in answered}
+    fetched = _fetched(journal, updates, {i.device: i.model for i in invited if i.device in answered})
     for model in journal.fused_in(row.number):
         mine = [update for update in updates if update.prototype == model.prototype]
         own = [update.metrics["accuracy"] for update in mine if "accuracy" in update.metrics]
@@ -80,8 +79,7 @@ def _record(journal: Journal, row: RoundRow) -> RoundRecord:
     closed = row.opened if row.closed is None else row.closed
     screened = sum(bool(facts.get("screened")) for facts in report.get("devices", {}).values())
     metrics |= {
-        "devices/asked": len(invited),
-        "devices/lost": len(invited) - len(answered),
+        **({} if row.buffer else {"devices/asked": len(invited), "devices/lost": len(invited) - len(answered)}),
         "devices/excluded": screened,
         "bytes/up": sum(update.size for update in updates),
         "bytes/down": sum(fetched.values()),
@@ -89,3 +87,11 @@ def _record(journal: Journal, row: RoundRow) -> RoundRecord:
         **{f"seconds/{stage}": seconds for stage, seconds in report.get("seconds", {}).items()},
     }
     return RoundRecord(round=row.number, time=closed, metrics=metrics)
+
+
+def _fetched(journal: Journal, updates: Sequence[UpdateRow], invited: Mapping[str, str]) -> dict[str, int]:
+    """Bytes of the model that each device trained from, by its invitation or, in asynchronous rounds, by its job."""
+    jobs = {update.device: journal.job(update.job) for update in updates if update.job}
+    models = {**invited, **{device: job.model for device, job in jobs.items() if job is not None}}
+    sizes = journal.models_of(models.values())
+    return {device: sizes[model].size for device, model in models.items() if model in sizes}

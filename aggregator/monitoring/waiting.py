@@ -7,7 +7,7 @@ from typing import Any
 
 from core.durations import coarse
 
-__all__ = ["WAITS", "waiting_for"]
+__all__ = ["WAITS", "progress_text", "waiting_for"]
 
 NAMED = 5  # devices in the line
 #: Every line; docs/operate.md says what to do about each.
@@ -49,12 +49,42 @@ def waiting_for(facts: Mapping[str, Any], now: float) -> str:
     return WAITS["paused"] if facts["hold"] == "paused" else ""
 
 
-def _for_updates(facts: Mapping[str, Any], now: float) -> str:
+def progress_text(row: Mapping[str, Any]) -> str:
+    """How far a round is.
+
+    >>> progress_text({"buffer": 0, "phase": "open", "answered": 2, "invited": 3})
+    '2 of 3 answered'
+    >>> progress_text({"buffer": 5, "phase": "open", "answered": 3, "invited": 5})
+    '3 of 5 updates in the buffer'
+    """
+    if not row.get("buffer"):
+        return f"{row['answered']} of {row['invited']} answered"
+    if row["phase"] == "open":
+        return f"{row['answered']} of {row['buffer']} updates in the buffer"
+    return f"{row['answered']} updates"
+
+
+def _for_buffer(facts: Mapping[str, Any], now: float) -> str:
+    """Of an asynchronous round: what the buffer has, and who trains."""
     row = facts["round"]
-    awaited = row["awaited"]
+    if not row["awaited"]:
+        return f"{progress_text(row)}, nobody trains; {_for_devices(facts, now)}"
+    count = len(row["awaited"])
+    return f"{progress_text(row)}; {count} device{'s' * (count > 1)} train{'s' * (count == 1)}: {_awaited(facts, now)}"
+
+
+def _awaited(facts: Mapping[str, Any], now: float) -> str:
     devices = {device["id"]: device for device in facts["devices"]}
     unknown = {"status": "unknown", "seen": 0.0, "muted_until": 0.0, "revoked": False, "problem": ""}
-    shown = _some([_shown(name, devices.get(name, unknown), now) for name in awaited])
+    return _some([_shown(name, devices.get(name, unknown), now) for name in facts["round"]["awaited"]])
+
+
+def _for_updates(facts: Mapping[str, Any], now: float) -> str:
+    row = facts["round"]
+    if row.get("buffer"):
+        return _for_buffer(facts, now)
+    awaited = row["awaited"]
+    shown = _awaited(facts, now)
     later = row.get("later") or {"deadline": 0.0, "devices": ()}
     left = max([row["deadline"], *(later["deadline"] for name in awaited if name in later["devices"])]) - now
     deadline = f"deadline in {coarse(left)}" if left > 0 else f"the deadline was {coarse(-left)} ago"

@@ -173,6 +173,14 @@ class Recipe(Settings, frozen=True, kw_only=True):
                 "give update = 'state', or a recipe with a generator, such as fedgen"
             )
 
+    def check_asynchronous(self) -> None:
+        """Refuse a recipe that asynchronous rounds cannot run: a stale update is one of weights."""
+        if self.update in MODEL_STAYS:
+            raise ConfigError(
+                f"recipe {self.name} has devices send {self.update}, asynchronous rounds need models; "
+                "give mode = 'sync', or another recipe"
+            )
+
     @property
     def looks(self) -> bool:
         """Whether labelled samples of the aggregator, if any, affect the result."""

@@ -11,6 +11,9 @@ A device is online if it published `online` on the current connection to the bro
 After a restart, and whenever the connection is lost, no device is. Before a round is opened, the engine waits up to
 SETTLE_S seconds for devices that were online before.
 
+With a buffer rounds are asynchronous, and `aggregator/rounds/buffered.py` has their table; what devices, broker and
+operator say of presence and of holding is the same. The table of synchronous rounds:
+
     event        COLLECTING                  FUSING                                     STARTING, a round open
     GaveUp       fuse a quorum if it is the  -                                          -
                  last that was awaited
@@ -26,10 +29,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TypeAlias
+from dataclasses import replace
 
+from aggregator.rounds import buffered
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
@@ -65,128 +67,53 @@ from aggregator.rounds.events import (
     Withdraw,
 )
 from aggregator.rounds.sampling import sample
+from aggregator.rounds.state import (
+    SETTLE_S,
+    Hold,
+    Phase,
+    RoundState,
+    Seen,
+    Stepped,
+    Verdict,
+    eligible,
+    enter,
+    forget_presence,
+    why_done,
+)
 from core.errors import RoundError
 from wire.refusals import RefusalReason
 
-__all__ = [
-    "SETTLE_S",
-    "Hold",
-    "Phase",
-    "RoundState",
-    "Rules",
-    "Seen",
-    "Verdict",
-    "eligible",
-    "forget_presence",
-    "judge",
-    "step",
-    "why_done",
-]
-
-
-#: Seconds for the broker to send its retained states: a device that has none by then may be anywhere.
-SETTLE_S = 5.0
-
-
-class Phase(Enum):
-    """The phase of a round."""
-
-    STARTING = "starting"  # the first models are being built
-    WAITING = "waiting"  # for enough devices, or for a resume
-    COLLECTING = "collecting"
-    FUSING = "fusing"
-
-
-class Hold(Enum):
-    """Whether new rounds are opened."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The operator's settings; see RoundConfig."""
-
-    seed: int
-    prototypes: tuple[str, ...]
-    rounds: int
-    fraction: float
-    min_devices: int
-    quorum: float
-    deadline_s: float
-    target_accuracy: float | None = None
-    keep_late: bool = False
-    throttled: str = "as-others"  # later: another deadline; leave-out: not invited
-    throttled_deadline: float = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The last known state of a device."""
-
-    status: str = "unknown"
-    session: int = 0
-    prototype: str | None = None
-    waiting: bool = False  # for samples: it takes models, and is not invited
-    throttled: bool = False
-    muted_until: float = 0.0
-    revoked: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundState:
-    """The complete state of the engine."""
-
-    rules: Rules
-    phase: Phase = Phase.STARTING
-    then: Phase = Phase.WAITING  # the phase after STARTING: a round may already be open
-    hold: Hold = Hold.RUNNING
-    round: int = 0  # the open one, or the last one
-    completed: int = 0  # rounds that were fused
-    devices: Mapping[str, Seen] = field(default_factory=dict)
-    unheard: frozenset[str] = frozenset()  # online before the last connection, without a message since
-    settled: float = math.inf  # when they are no longer waited for
-    invited: Mapping[str, str] = field(default_factory=dict)  # device: prototype
-    answered: frozenset[str] = frozenset()
-    gave_up: frozenset[str] = frozenset()  # of those invited; if their updates arrive anyway, they count
-    deadline: float = math.inf
-    later: Later | None = None  # until the round is extended
-    extended: bool = False
-    done: str = ""  # why no round will follow
-
-    @property
-    def in_round(self) -> Phase | None:
-        """COLLECTING or FUSING if a round is open, even while the model of a new prototype is built."""
-        phase = self.then if self.phase is Phase.STARTING else self.phase
-        return phase if phase in (Phase.COLLECTING, Phase.FUSING) else None
-
-    @property
-    def awaited(self) -> set[str]:
-        """Invited devices that may still answer."""
-        return self.invited.keys() - self.answered - self.gave_up
-
-    def deadline_of(self, device: str) -> float:
-        """The deadline of one device."""
-        return self.later.deadline if self.later is not None and device in self.later.devices else self.deadline
-
-    @property
-    def ends(self) -> float:
-        """When those who may still answer are no longer waited for: by the later deadline, if one of these has it."""
-        return max([self.deadline, *map(self.deadline_of, self.awaited)]) if self.later is not None else self.deadline
-
-    @property
-    def needed(self) -> int:
-        """Number of answers that form a quorum."""
-        return max(1, math.ceil(self.rules.quorum * len(self.invited)))
-
-
-Stepped: TypeAlias = tuple[RoundState, list[Action]]
+__all__ = ["judge", "step"]
 
 
 def step(state: RoundState, event: Event) -> Stepped:
     """The next state and the actions for `event`."""
+    match event:
+        case ModelsReady():
+            return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
+        case BrokerConnected(now):
+            return forget_presence(state, now + SETTLE_S), []
+        case BrokerLost():
+            return forget_presence(state, math.inf), []
+        case Tick(now) if state.unheard and now >= state.settled:
+            missed = Missed(tuple(sorted(state.unheard)))
+            state, actions = step(replace(state, unheard=frozenset()), event)
+            return state, [missed, *actions]
+        case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed() | Throttled():
+            return _device(state, event)
+        case Reloaded():
+            return (state if state.in_round else _reloaded(state, event)), []
+        case Pause():
+            return replace(state, hold=Hold.PAUSED), []
+        case Resume():
+            return replace(state, hold=Hold.RUNNING), []
+        case Stop():
+            state = replace(state, hold=Hold.STOPPED)
+    return buffered.step(state, event) if state.rules.buffer else _step(state, event)
+
+
+def _step(state: RoundState, event: Event) -> Stepped:
+    """The events of synchronous rounds."""
     match event:
         case Tick(now):
             return _tick(state, now)
@@ -196,49 +123,21 @@ def step(state: RoundState, event: Event) -> Stepped:
             return _gave_up(state, device, round_number)
         case Fused(round_number, accuracies):
             return _fused(state, round_number, accuracies)
-        case ModelsReady():
-            return (replace(state, phase=state.then) if state.phase is Phase.STARTING else state), []
-        case BrokerConnected(now):
-            return forget_presence(state, now + SETTLE_S), []
-        case BrokerLost():
-            return forget_presence(state, math.inf), []
-        case StateHeard() | AboutHeard() | Muted() | Revoked() | Allowed() | Throttled():
-            return _device(state, event)
-        case SetAside(device, reason):
-            return _withdraw(state, device, reason) if state.phase is Phase.FUSING else (state, [])
-        case Unfusable(reason):
-            return _abandon(state, reason) if state.phase is Phase.FUSING else (state, [])
-        case RolledBack() | Skip():
-            reason = "skipped by the operator" if isinstance(event, Skip) else "rolled back"
-            return _abandon(state, reason) if state.in_round else (state, [])
-        case Reloaded():
-            return (state if state.in_round else _reloaded(state, event)), []
-        case Pause():
-            return replace(state, hold=Hold.PAUSED), []
-        case Resume():
-            return replace(state, hold=Hold.RUNNING), []
+        case SetAside(device, reason) if state.phase is Phase.FUSING:
+            return _withdraw(state, device, reason)
+        case Unfusable(reason) if state.phase is Phase.FUSING:
+            return _abandon(state, reason)
+        case RolledBack() | Skip() if state.in_round:
+            return _abandon(state, "skipped by the operator" if isinstance(event, Skip) else "rolled back")
         case Stop():
-            return _stop(replace(state, hold=Hold.STOPPED))
-
-
-def forget_presence(state: RoundState, settled: float) -> RoundState:
-    """Nobody is online any more; devices that were are waited for until `settled`."""
-    online = {device: seen for device, seen in state.devices.items() if seen.status == "online"}
-    gone = {device: replace(seen, status="unknown") for device, seen in online.items()}
-    waited = frozenset(device for device, seen in gone.items() if not seen.revoked)
-    return replace(state, devices={**state.devices, **gone}, unheard=state.unheard | waited, settled=settled)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether an update can be accepted: it counts, it is kept although late, or the reason against it."""
-
-    refused: RefusalReason | None = None
-    late: bool = False
+            return _stop(state)
+    return state, []
 
 
 def judge(state: RoundState, device: str, round_number: int) -> Verdict:
     """The verdict on a valid update of `device` for round `round_number`."""
+    if state.rules.buffer:
+        return buffered.judge(state, device, round_number)
     if round_number > state.round:
         return Verdict(RefusalReason.NOT_OPENED)
     if round_number < state.round or state.phase is not Phase.COLLECTING:
@@ -250,30 +149,6 @@ def judge(state: RoundState, device: str, round_number: int) -> Verdict:
     if device in state.answered:
         return Verdict(RefusalReason.ALREADY_COUNTED)
     return Verdict()
-
-
-def eligible(state: RoundState, now: float) -> dict[str, str]:
-    """The devices that a round may invite, and their prototypes."""
-    known = state.rules.prototypes
-    return {
-        device: seen.prototype
-        for device, seen in sorted(state.devices.items())
-        if seen.status == "online"
-        and not (seen.revoked or seen.waiting)
-        and not (seen.throttled and state.rules.throttled == "leave-out")
-        and seen.muted_until <= now
-        and seen.prototype in known
-    }  # fmt: skip
-
-
-def why_done(rules: Rules, completed: int, accuracies: Mapping[str, float]) -> str:
-    """Why no further round is opened, or an empty string."""
-    if completed >= rules.rounds:
-        return f"all {rules.rounds} rounds are done"
-    target = rules.target_accuracy
-    if completed and target is not None and all(accuracies.get(name, -1.0) >= target for name in rules.prototypes):
-        return f"target accuracy {target:g} reached"
-    return ""
 
 
 def _reloaded(state: RoundState, event: Reloaded) -> RoundState:
@@ -289,10 +164,6 @@ def _reloaded(state: RoundState, event: Reloaded) -> RoundState:
 
 
 def _tick(state: RoundState, now: float) -> Stepped:
-    if state.unheard and now >= state.settled:
-        missed = Missed(tuple(sorted(state.unheard)))
-        state, actions = _tick(replace(state, unheard=frozenset()), now)
-        return state, [missed, *actions]
     if state.phase is Phase.COLLECTING and not state.awaited and len(state.answered) >= state.needed:
         return _fuse(state)  # possible after a restart
     if state.phase is Phase.COLLECTING and state.hold is Hold.STOPPED:
@@ -387,7 +258,11 @@ def _device(state: RoundState, event: StateHeard | AboutHeard | Muted | Revoked 
             state = replace(state, unheard=state.unheard - {event.device})
             seen = replace(seen, revoked=isinstance(event, Revoked))
     state = replace(state, devices={**state.devices, event.device: seen})
-    return _revoked(state, event.device) if isinstance(event, Revoked) else (state, [])
+    if not isinstance(event, Revoked):
+        return state, []
+    if state.rules.buffer:
+        return buffered.withdraw(state, event.device, "revoked")
+    return _revoked(state, event.device)
 
 
 def _revoked(state: RoundState, device: str) -> Stepped:
@@ -424,13 +299,8 @@ def _end(state: RoundState, reason: str) -> Stepped:
 
 
 def _fuse(state: RoundState) -> Stepped:
-    return _enter(state, Phase.FUSING), [Fuse(state.round)]
+    return enter(state, Phase.FUSING), [Fuse(state.round)]
 
 
 def _abandon(state: RoundState, reason: str) -> Stepped:
-    return replace(_enter(state, Phase.WAITING), deadline=math.inf), [Abandon(state.round, reason)]
-
-
-def _enter(state: RoundState, phase: Phase) -> RoundState:
-    """Set the next phase of the round; while a model is built, the phase after that."""
-    return replace(state, then=phase) if state.phase is Phase.STARTING else replace(state, phase=phase)
+    return replace(enter(state, Phase.WAITING), deadline=math.inf), [Abandon(state.round, reason)]

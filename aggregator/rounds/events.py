@@ -7,22 +7,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from aggregator.rounds.engine import Rules
+    from aggregator.rounds.state import Rules
 
 __all__ = [
     "Abandon",
     "AboutHeard",
     "Action",
     "Allowed",
+    "AskAgain",
     "BrokerConnected",
     "BrokerLost",
     "Close",
+    "DropBuffer",
+    "EndJobs",
     "Event",
     "Extend",
     "Finish",
     "Fuse",
     "Fused",
     "GaveUp",
+    "Give",
+    "GivenJob",
+    "Lapse",
     "Later",
     "Missed",
     "ModelsReady",
@@ -128,10 +134,11 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An update that counts for the open round is durable."""
+    """An update that counts is durable; `job` is the one that it answers, in asynchronous rounds."""
 
     device: str
     round: int
+    job: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +230,17 @@ class Later:
     deadline: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenJob:
+    """A job of an asynchronous round."""
+
+    number: int  # in the order in which they were given, from 1
+    round: int  # the open one at that time
+    version: int  # fusions before it
+    prototype: str
+    deadline: float
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Open this round and send its jobs."""
@@ -260,9 +278,13 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Accept no more updates and fuse; if fusing has begun, restart it with the remaining updates."""
+    """Accept no more updates and fuse; if fusing has begun, restart it with the remaining updates.
+
+    `take`: the oldest updates of the buffer, which become those of the round.
+    """
 
     round: int
+    take: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,4 +308,43 @@ class Finish:
     reason: str
 
 
-Action: TypeAlias = Open | Extend | Abandon | Withdraw | Fuse | Close | Missed | Finish
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Give this device a job against the newest model of its prototype."""
+
+    device: str
+    job: GivenJob
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """The deadlines of these jobs have passed, and others need their places; their updates still count."""
+
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndJobs:
+    """Updates of these jobs are no longer taken."""
+
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropBuffer:
+    """Fuse none of the updates in the buffer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Devices that gave up jobs of this round may get others, and again at the deadline."""
+
+    round: int
+    deadline: float
+
+
+Action: TypeAlias = (
+    Open | Extend | Abandon | Withdraw | Fuse | Close | Missed | Finish | Give | Lapse | EndJobs | DropBuffer | AskAgain
+)

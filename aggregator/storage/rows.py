@@ -11,7 +11,18 @@ import msgspec
 from wire.messages import DataState, Hyper
 from wire.refusals import RefusalReason
 
-__all__ = ["Answer", "Command", "DeviceRow", "Invitation", "ModelRow", "Refusal", "RoundRow", "UpdateRow", "data_text"]
+__all__ = [
+    "Answer",
+    "Command",
+    "DeviceRow",
+    "Invitation",
+    "JobRow",
+    "ModelRow",
+    "Refusal",
+    "RoundRow",
+    "UpdateRow",
+    "data_text",
+]
 
 _SEPARATOR = "\x1f"  # between the text and the code of a refusal; never part of a text
 _FAILED = "error: "  # prefix of the answer to a failed command
@@ -68,6 +79,8 @@ class RoundRow:
     extended: bool = False
     closed: float | None = None
     reason: str = ""  # of an abandoned one
+    buffer: int = 0  # updates that an asynchronous one fuses; 0: it is synchronous
+    staleness: float = 0.0  # exponent of the weights of stale updates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +90,23 @@ class Invitation:
     device: str
     prototype: str
     model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job of an asynchronous round: what a device was asked to train from, and whether it still may answer."""
+
+    number: int
+    round: int
+    version: int  # fusions before it was given
+    device: str
+    prototype: str
+    model: str
+    side_artifact: str | None
+    given: float
+    deadline: float
+    turn: int = 0  # jobs that the device was given before in this round
+    state: str = "open"  # open, lapsed (its place is taken), answered or ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +126,7 @@ class UpdateRow:
     late: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
     excluded: str = ""  # why it was excluded from its round
+    job: int = 0  # number of the job that it answers; 0: an invitation to `round`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ service opens it, after saving a copy in the same folder; a newer one is refused
     2   updates.excluded
     3   models.metrics: `accuracy` is that at the prototype's own precision, `accuracy_float` that with float weights
     4   devices.compute, devices.data
+    5   asynchronous rounds: jobs, rounds.buffer and staleness; updates are numbered in the order of acceptance, and
+        have the `job` that they answer (0: an invitation) and the round in which they are `counted`
 """
 
 from __future__ import annotations
@@ -20,7 +22,31 @@ from core.errors import ConfigError
 
 __all__ = ["SCHEMA", "connect"]
 
-SCHEMA = 4
+SCHEMA = 5
+_JOBS = """
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY, round INTEGER NOT NULL REFERENCES rounds, version INTEGER NOT NULL,
+    device TEXT NOT NULL, prototype TEXT NOT NULL, model TEXT NOT NULL, side_artifact TEXT, turn INTEGER NOT NULL,
+    given REAL NOT NULL, deadline REAL NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'lapsed', 'answered', 'ended'))
+);
+CREATE INDEX jobs_by_state ON jobs (state, device) WHERE state IN ('open', 'lapsed');
+CREATE INDEX jobs_by_round ON jobs (round, device);
+CREATE INDEX jobs_by_device ON jobs (device, number);
+CREATE INDEX jobs_by_model ON jobs (model);
+"""
+_UPDATES = """
+CREATE TABLE updates (
+    number INTEGER PRIMARY KEY, device TEXT NOT NULL, round INTEGER NOT NULL REFERENCES rounds, transfer TEXT NOT NULL,
+    digest TEXT NOT NULL, size INTEGER NOT NULL, prototype TEXT NOT NULL, kind TEXT NOT NULL,
+    num_examples INTEGER NOT NULL, nonce BLOB NOT NULL, received REAL NOT NULL, late INTEGER NOT NULL,
+    metrics TEXT NOT NULL, excluded TEXT NOT NULL, job INTEGER NOT NULL, counted INTEGER REFERENCES rounds,
+    UNIQUE (device, transfer), UNIQUE (device, nonce)
+);
+CREATE UNIQUE INDEX one_update_of_a_job ON updates (device, round, job);
+CREATE INDEX updates_by_round ON updates (round);
+CREATE INDEX updates_by_fusion ON updates (counted);
+"""
 #: Statements that make a journal of schema n + 1 from one of schema n, by n. Never change one that was released.
 MIGRATIONS = {
     1: """
@@ -38,8 +64,22 @@ WHERE json_extract(metrics, '$.accuracy_quantized') IS NOT NULL;
 ALTER TABLE devices ADD COLUMN compute TEXT NOT NULL DEFAULT '';
 ALTER TABLE devices ADD COLUMN data TEXT NOT NULL DEFAULT '';
 """,
+    4: f"""
+ALTER TABLE rounds ADD COLUMN buffer INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE rounds ADD COLUMN staleness REAL NOT NULL DEFAULT 0;
+{_JOBS}
+ALTER TABLE updates RENAME TO updates_before;
+DROP INDEX updates_by_round;
+{_UPDATES}
+INSERT INTO updates (device, round, transfer, digest, size, prototype, kind, num_examples, nonce, received, late,
+    metrics, excluded, job, counted)
+    SELECT device, round, transfer, digest, size, prototype, kind, num_examples, nonce, received, late, metrics,
+        excluded, 0, CASE WHEN late THEN NULL ELSE round END
+    FROM updates_before ORDER BY received, device;
+DROP TABLE updates_before;
+""",
 }
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE devices (
     id TEXT PRIMARY KEY, prototype TEXT, board TEXT NOT NULL DEFAULT '', examples INTEGER NOT NULL DEFAULT 0,
@@ -51,21 +91,16 @@ CREATE TABLE devices (
 CREATE TABLE rounds (
     number INTEGER PRIMARY KEY, phase TEXT NOT NULL CHECK (phase IN ('open', 'fusing', 'closed', 'abandoned')),
     deadline REAL NOT NULL, "update" TEXT NOT NULL, bits INTEGER, hyper BLOB NOT NULL, recipe TEXT NOT NULL,
-    opened REAL NOT NULL, extended INTEGER NOT NULL DEFAULT 0, closed REAL, reason TEXT NOT NULL DEFAULT ''
+    opened REAL NOT NULL, extended INTEGER NOT NULL DEFAULT 0, closed REAL, reason TEXT NOT NULL DEFAULT '',
+    buffer INTEGER NOT NULL DEFAULT 0, staleness REAL NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX one_round_at_a_time ON rounds (phase IN ('open', 'fusing')) WHERE phase IN ('open', 'fusing');
 CREATE TABLE invitations (
     round INTEGER NOT NULL REFERENCES rounds, device TEXT NOT NULL, prototype TEXT NOT NULL, model TEXT NOT NULL,
     PRIMARY KEY (round, device)
 ) WITHOUT ROWID;
-CREATE TABLE updates (
-    device TEXT NOT NULL, round INTEGER NOT NULL REFERENCES rounds, transfer TEXT NOT NULL, digest TEXT NOT NULL,
-    size INTEGER NOT NULL, prototype TEXT NOT NULL, kind TEXT NOT NULL, num_examples INTEGER NOT NULL,
-    nonce BLOB NOT NULL, received REAL NOT NULL, late INTEGER NOT NULL, metrics TEXT NOT NULL,
-    excluded TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (device, round), UNIQUE (device, transfer), UNIQUE (device, nonce)
-) WITHOUT ROWID;
-CREATE INDEX updates_by_round ON updates (round);
+{_JOBS}
+{_UPDATES}
 CREATE TABLE refusals (
     device TEXT NOT NULL, transfer TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL, time REAL NOT NULL,
     PRIMARY KEY (device, transfer)

@@ -86,6 +86,8 @@ def _unreadable(journal: Journal) -> Iterator[str]:
         updates = [row for r in rounds for late in (False, True) for row in journal.updates(r.number, late=late)]
         named = [*(m.digest for m in journal.models()), *(u.digest for u in updates)]
         named += [i.model for r in rounds for i in journal.invitations(r.number)]
+        named += [j.model for j in journal.jobs("open", "lapsed", "answered", "ended")]
+        named += [row.digest for row in journal.buffer()]
         journal.devices()
         int(journal.get("epoch", "0"))
         for (value,) in journal.db.execute("SELECT value FROM meta WHERE key LIKE '%:%'"):

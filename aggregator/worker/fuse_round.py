@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from aggregator.evaluate import mean_train_loss, score_state
 from aggregator.fusion.generator.side_artifact import SideArtifact
 from aggregator.fusion.pipeline.round import fuse_round
+from aggregator.fusion.staleness import discount, moved
 from aggregator.fusion.types import Fused, Group, Memory, Received, Server
 from aggregator.recipes.catalogue import Recipe
 from aggregator.storage.artifacts import open_artifact, seal_artifact
@@ -36,11 +37,19 @@ from wire.keys import Ed25519PrivateKey
 from wire.messages import ModelHeader, Task
 from wire.tensors import encode
 
-__all__ = ["Fuser", "StoredGroup", "round_groups"]
+__all__ = ["Fuser", "Start", "StoredGroup", "round_groups"]
 
 PARENTS = 900  # limit of a header; the journal has all of them
 PARENTS_WITH_TASK = 300  # beside the names of classes
 State = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The model that a stale update started from, and the part of the update that counts."""
+
+    model: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +60,7 @@ class StoredGroup:
     base: str  # the published model
     rows: Sequence[UpdateRow]
     late: Sequence[tuple[UpdateRow, str]] = ()  # of an earlier round, each with the model that it started from
+    stale: Mapping[str, Start] = field(default_factory=dict)  # by device: updates that started from older models
     unchanged: bool = False  # add the published model, as if a device had sent it back; see examine.py
 
 
@@ -148,7 +158,14 @@ class Fuser:
 
     def _group(self, group: StoredGroup, bases: _Bases, *, label_counts: bool) -> Group:
         base = bases[group.base]
-        updates: list[Received] = [received(row, self.blobs, base, label_counts=label_counts) for row in group.rows]
+
+        def read(row: UpdateRow) -> Received:
+            start = group.stale.get(row.device)
+            began = base if start is None else bases[start.model]
+            update = received(row, self.blobs, began, label_counts=label_counts)
+            return update if start is None else _moved(update, began, base, start.share)
+
+        updates: list[Received] = [read(row) for row in group.rows]
         updates += [received(row, self.blobs, bases[digest], late=True) for row, digest in group.late]
         if group.unchanged:
             updates.append(Received(device="unchanged", num_examples=1, state=lambda: unpack(base)))
@@ -193,6 +210,13 @@ class Fuser:
         return self.blobs.put(seal_artifact(header, body, key=self.key, fleet=self.fleet)), header
 
 
+def _moved(
+    update: Received, began: Mapping[str, NDArray[Any]], current: Mapping[str, NDArray[Any]], share: float
+) -> Received:
+    """A stale update as it is fused."""
+    return replace(update, state=lambda: moved(update.state(), unpack(began), unpack(current), share))
+
+
 def _train_loss(rows: Sequence[UpdateRow], fused: Fused) -> dict[str, float]:
     reported = [(r.metrics.get("train_loss", math.nan), fused.counted(r.device, r.num_examples)) for r in rows]
     loss = mean_train_loss(reported)
@@ -217,7 +241,21 @@ def round_groups(journal: Journal, round_number: int, spec: Callable[[str], Prot
     for row, model in journal.late_teachers(round_number):
         late[row.prototype].append((row, model))
     current = journal.current()
-    return [
-        StoredGroup(spec=spec(name), base=bases.get(name) or current[name].digest, rows=rows[name], late=late[name])
-        for name in sorted({*rows, *late})
-    ]
+    groups = []
+    for name in sorted({*rows, *late}):
+        base = bases.get(name) or current[name].digest
+        stale = _starts(journal, round_number, base, rows[name])
+        groups.append(StoredGroup(spec=spec(name), base=base, rows=rows[name], late=late[name], stale=stale))
+    return groups
+
+
+def _starts(journal: Journal, round_number: int, base: str, rows: Sequence[UpdateRow]) -> dict[str, Start]:
+    """The updates of an asynchronous round that were trained from another model than the one that is current."""
+    row, staleness = journal.round(round_number), journal.staleness(round_number)
+    exponent = 0.0 if row is None else row.staleness
+    found = {}
+    for update in rows:
+        job = journal.job(update.job) if update.job else None
+        if job is not None and job.model != base:
+            found[update.device] = Start(job.model, discount(staleness[update.device], exponent))
+    return found

@@ -2,9 +2,8 @@
 
 M devices train at any time, each from the model that was current when it started. An update goes to a buffer and frees
 a place for another device; when the buffer holds K updates, they are fused and the model's version increases by one.
-An update that started at version v and is fused into version t is tau = t - v versions stale, and counts as
-
-    w_t + s(tau) (w_k - w_v),   s(tau) = 1 / sqrt(1 + tau)
+An update that started at version v and is fused into version t is tau = t - v versions stale; what it counts then is
+specified in `aggregator/fusion/staleness.py`, which the service uses too.
 
 The duration of a device's training does not depend on its result, so the order of all updates is known in advance.
 """
@@ -21,7 +20,7 @@ import numpy as np
 from core.errors import ConfigError
 from core.seeds import derive_seed
 
-__all__ = ["Arrival", "Flush", "discount", "flushes"]
+__all__ = ["Arrival", "Flush", "flushes"]
 
 #: (device, how often it was invited, start time) -> arrival time of its update; infinity: never
 Finish = Callable[[str, int, float], float]
@@ -52,19 +51,20 @@ class Flush:
         return self.number - 1 - arrival.version
 
 
-def discount(staleness: int) -> float:
-    """s(tau) = 1 / sqrt(1 + tau).
-
-    >>> discount(0), discount(3)
-    (1.0, 0.5)
-    """
-    return 1 / math.sqrt(1 + staleness)
-
-
 def flushes(
-    devices: Sequence[str], finish: Finish, *, concurrency: int, buffer: int, patience: float, seed: int = 0
+    devices: Sequence[str],
+    finish: Finish,
+    *,
+    concurrency: int,
+    buffer: int,
+    patience: float,
+    seed: int = 0,
+    max_staleness: float = math.inf,
 ) -> Iterator[Flush]:
-    """Yield full buffers, endlessly; a device without an update after `patience` seconds loses its place."""
+    """Yield full buffers, endlessly; a device without an update after `patience` seconds loses its place.
+
+    Updates that are more than `max_staleness` versions old are not used.
+    """
     if not 1 <= concurrency <= len(devices):
         raise ConfigError(f"{concurrency} devices at a time; give 1 to {len(devices)}, as many as there are")
     if buffer < 1:
@@ -91,7 +91,7 @@ def flushes(
     while True:
         now, _, device, arrival = heapq.heappop(queue)
         idle.append(device)
-        if arrival is not None:
+        if arrival is not None and version - arrival.version <= max_staleness:
             waiting.append(arrival)
             if len(waiting) == buffer:
                 version += 1

@@ -36,6 +36,10 @@ class VirtualTime:
         Annotated[str, in_time("TOML file with speed and power of boards, or a folder of profiles.", kind=Path)] | None
     ) = None
     buffer: Annotated[int, in_time("Fuse whenever this many updates have arrived (FedBuff); 0 is off.", SOME)] = 0
+    staleness: Annotated[
+        float, in_time("With --buffer: a of the weight (1 + tau)^-a of an update tau versions old.", Range(0, 10))
+    ] = 0.5
+    max_staleness: Annotated[int, in_time("With --buffer: versions; older updates are not used.", SOME)] | None = None
     concurrency: Annotated[
         int, in_time("With --buffer: devices in training at any time; 0: as many as a round invites.", SOME)
     ] = 0
@@ -51,6 +55,9 @@ class VirtualTime:
         if self.concurrency and not self.buffer:
             with about("concurrency"):
                 raise ConfigError("--concurrency requires --buffer")
+        if not self.buffer and (self.staleness, self.max_staleness) != (0.5, None):
+            with about("staleness", "max_staleness"):
+                raise ConfigError("--staleness and --max-staleness require --buffer")
         known = self._known() if self.boards else {}
         with about("devices"):
             for board in self.boards:

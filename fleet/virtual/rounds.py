@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aggregator.rounds.engine import Phase, RoundState, Rules, Seen, step
+from aggregator.rounds.engine import step
 from aggregator.rounds.events import Abandon, Action, Stored, Tick
+from aggregator.rounds.state import Phase, RoundState, Rules, Seen
 
 __all__ = ["Collected", "collect"]
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from aggregator.fusion.staleness import discount, moved
 from aggregator.fusion.types import Received
 from aggregator.recipes.catalogue import PERSONAL
-from aggregator.rounds.engine import Rules
 from aggregator.rounds.sampling import share_of
+from aggregator.rounds.state import Rules
 from core.errors import ConfigError
 from fleet.data import Dataset
 from fleet.results.run_file import RoundResult
@@ -27,7 +28,7 @@ from fleet.simulation.device import SimulatedDevice
 from fleet.simulation.received import Sent
 from fleet.simulation.round_message import Artifact
 from fleet.simulation.simulation import Group, OnDevice, Simulation
-from fleet.virtual.buffered import Flush, discount, flushes
+from fleet.virtual.buffered import Flush, flushes
 from fleet.virtual.hardware import Trip, Usage, usage, waiting
 from fleet.virtual.rounds import Collected, collect
 from fleet.virtual.work import forward_flops, training_flops
@@ -160,6 +161,7 @@ class VirtualSimulation(Simulation):
             buffer=self.virtual.buffer,
             patience=self.virtual.deadline_s,
             seed=self.config.seed,
+            max_staleness=math.inf if self.virtual.max_staleness is None else self.virtual.max_staleness,
         )
 
     def _collect(self, round_number: int, published: dict[str, Artifact], on_device: OnDevice) -> list[Sent]:
@@ -175,7 +177,7 @@ class VirtualSimulation(Simulation):
             self._chosen = {device for device, began in latest.items() if began == version}
             began = self._versions[version]
             made = super()._collect(round_number, dict(began), on_device)
-            stale = discount(round_number - 1 - version)
+            stale = discount(round_number - 1 - version, self.virtual.staleness)
             sent += [replace(s, update=_moved(s, began, published, stale)) for s in made]
         self._chosen = {arrival.device for arrival in flush.arrivals}
         self._versions = {version: kept for version, kept in self._versions.items() if version >= flush.oldest}
@@ -200,10 +202,6 @@ def _moved(sent: Sent, began: Mapping[str, Artifact], current: Mapping[str, Arti
         return update
 
     def state() -> dict[str, torch.Tensor]:
-        now, then, trained = unpack(current[name].tensors), unpack(began[name].tensors), update.state()
-        return {
-            key: now[key] + share * (value - then[key]) if value.is_floating_point() else value
-            for key, value in trained.items()
-        }
+        return moved(update.state(), unpack(began[name].tensors), unpack(current[name].tensors), share)
 
     return replace(update, state=state)

@@ -9,6 +9,7 @@ import pytest
 from aggregator.conductor import Conductor
 from aggregator.config.fleet import load_fleet_config
 from aggregator.downlink.publisher import Publisher
+from aggregator.rounds.events import AboutHeard, StateHeard, Tick
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.worker.supervisor import WorkerProcess
@@ -52,4 +53,32 @@ def conductor(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
     publisher = Publisher(lambda *_: True, key=key_of(AGGREGATOR), fleet=FLEET, blobs=blobs, journal=journal)
     worker = WorkerProcess({}, lambda: None)
     yield Conductor(config, journal=journal, blobs=blobs, worker=worker, publisher=publisher, clock=lambda: 5.0)
+    worker.close()
+
+
+@pytest.fixture
+def asynchronous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conductor]:
+    """Asynchronous rounds with a buffer of two; a, b and c are online and have jobs. The worker never answers."""
+    monkeypatch.setattr(sys, "executable", "/bin/cat")
+    config = load_fleet_config(
+        write_fleet(
+            tmp_path,
+            BrokerConfig(),
+            ["a", "b", "c"],
+            round='!mode = "async"\nbuffer = 2\nmax_staleness = 3\ndeadline_s = 100',
+            prototypes='!names = ["mlp:fp32"]',
+        ),
+        environ={},
+    )
+    config.state.mkdir()
+    journal, blobs = Journal(config.state / "journal.db"), Blobs(config.state / "blobs")
+    journal.add_model(a_model(digest=blobs.put(b"first"), size=5))
+    publisher = Publisher(lambda *_: True, key=key_of(AGGREGATOR), fleet=FLEET, blobs=blobs, journal=journal)
+    worker = WorkerProcess({}, lambda: None)
+    made = Conductor(config, journal=journal, blobs=blobs, worker=worker, publisher=publisher, clock=lambda: 5.0)
+    for device in "abc":
+        made.feed(AboutHeard(device, "mlp:fp32"))
+        made.feed(StateHeard(device, "online", 1))
+    made.feed(Tick(5.0))
+    yield made
     worker.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.storage.rows import Invitation, ModelRow, RoundRow, UpdateRow
+from aggregator.storage.rows import Invitation, JobRow, ModelRow, RoundRow, UpdateRow
 from wire.ids import digest_of
 from wire.messages import Hyper
 
@@ -44,6 +44,11 @@ def an_update(device: str = "a", number: int = 1, **changes: object) -> UpdateRo
 def a_model(name: str = "m", prototype: str = "mlp:fp32", number: int = 0, **changes: object) -> ModelRow:
     facts: dict = {"origin": "start", "recipe": "start", "parents": (), "metrics": {}, "size": 100, "created": 3.0}
     return ModelRow(**{"digest": digest(name), "prototype": prototype, "round": number, **facts, **changes})
+
+
+def a_job(number: int, device: str = "a", **changes: object) -> JobRow:
+    facts = {"round": 1, "version": 0, "prototype": "mlp:fp32", "model": digest("old"), "side_artifact": None}
+    return JobRow(**{"number": number, "device": device, "given": 1.0, "deadline": 9.0, **facts, **changes})
 
 
 def asked(*devices: str, prototype: str = "mlp:fp32", model: str = "m") -> list[Invitation]:

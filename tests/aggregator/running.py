@@ -88,8 +88,14 @@ class Aggregator:
 class Devices:
     """Scripted devices that run while the block runs; the i-th has the i-th prototype."""
 
-    def __init__(self, broker: BrokerConfig, names: list[str], prototypes: tuple[str, ...] = ("mlp:fp32", "cnn:w1")):
-        self.all = [Device(name, prototypes[i % len(prototypes)], broker) for i, name in enumerate(names)]
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        names: list[str],
+        prototypes: tuple[str, ...] = ("mlp:fp32", "cnn:w1"),
+        kind: type[Device] = Device,
+    ) -> None:
+        self.all = [kind(name, prototypes[i % len(prototypes)], broker) for i, name in enumerate(names)]
 
     def __enter__(self) -> list[Device]:
         for device in self.all:

@@ -99,13 +99,13 @@ class Device(threading.Thread):
         self.answers: list[Ack] = []
         self.instructions: list[Job | Offer | None] = []
         self.make = make_update
-        self.finished: set[int] = set()
+        self.finished: set[tuple[int, int]] = set()  # round and seed of jobs
         self.busy = True  # False: takes jobs, sends nothing
         self.one_topic = False  # True: as the access list of a provisioned broker wants it
         self._models: dict[str, bytes] = {}
         self._fetching: dict[str, Receiver | None] = {}
         self._stores: dict[str, bytearray] = {}
-        self._sending: tuple[Sender, int] | None = None
+        self._sending: tuple[Sender, tuple[int, int]] | None = None
         self._quiet = time.monotonic()
         self._probing = False
         self._ending = False
@@ -189,7 +189,7 @@ class Device(threading.Thread):
         self.answers.append(ack)
         if self._sending is None or ack.transfer != transfer_id(self._sending[0].content.digest):
             return
-        sender, number = self._sending
+        sender, job = self._sending
         if isinstance(ack, Missing):
             if self._probing:
                 sender.reconnected()  # what was in flight before the probe is lost
@@ -199,7 +199,7 @@ class Device(threading.Thread):
                 sender.acked(n)  # what is in flight and lacking may still come
             sender.resend(ack.ranges)
         elif isinstance(ack, Accepted | Rejected):
-            self.finished.add(number)
+            self.finished.add(job)
             self._sending = None
 
     def _model_chunk(self, digest: str, payload: bytes) -> None:
@@ -231,16 +231,22 @@ class Device(threading.Thread):
         """The payload of an artifact, once it was fetched."""
         return self._models.get(digest)
 
+    @property
+    def asked(self) -> bool:
+        """Whether the newest instruction is a job that was not answered."""
+        latest = self.instructions[-1] if self.instructions else None
+        return isinstance(latest, Job) and (latest.round, latest.hyper.seed) not in self.finished
+
     def _go_on(self) -> None:
         latest = self.instructions[-1] if self.instructions else None
         if latest is not None and latest.model not in self._models:
             if latest.model not in self._fetching:
                 self._fetching[latest.model] = None
                 self._subscribe(latest.model)
-        elif isinstance(latest, Job) and self.busy and self._sending is None and latest.round not in self.finished:
+        elif latest is not None and self.busy and self._sending is None and self.asked:
             sealed = self.make(self.device, latest, self._models[latest.model])
             content = content_of(sealed, chunk_size=self.chunk_size)
-            self._sending = Sender(content, MemoryStorage(sealed), window=6), latest.round
+            self._sending = Sender(content, MemoryStorage(sealed), window=6), (latest.round, latest.hyper.seed)
             self._quiet = time.monotonic()
         self._send()
 

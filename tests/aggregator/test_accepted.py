@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from aggregator.fusion.types import Memory, Server
 from aggregator.intake.checks import Asked, check_update
 from aggregator.recipes.catalogue import RECIPES, Recipe
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.storage.artifacts import open_artifact, published_tensors
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.rows import UpdateRow

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from aggregator.conductor import Conductor
-from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import Stored, Tick
+from aggregator.rounds.state import Phase
 from core.local_defaults import MOMENTUM, auto_lr
 from tests.aggregator.journals import an_update
 

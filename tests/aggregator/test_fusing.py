@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aggregator.conductor import Conductor
-from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import Stop, Stored
+from aggregator.rounds.state import Phase
 from tests.aggregator.journals import an_update
 
 pytestmark = pytest.mark.light

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from aggregator.failed_installs import failed_installs
-from aggregator.rounds.engine import Seen
 from aggregator.rounds.restore import restore
+from aggregator.rounds.state import Seen
 from aggregator.service import Service
 from tests.aggregator.journals import HYPER
 from tests.aggregator.running import Aggregator, wait_until

@@ -14,8 +14,8 @@ from aggregator.config.fleet import load_fleet_config
 from aggregator.downlink.publisher import Publisher
 from aggregator.intake.transfers import Uploads
 from aggregator.operator_commands import run_command
-from aggregator.rounds.engine import Hold, Phase
 from aggregator.rounds.events import AboutHeard, StateHeard
+from aggregator.rounds.state import Hold, Phase
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import Answer

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aggregator.config.fleet import FleetConfig, load_fleet_config
-from aggregator.rounds.engine import Phase
 from aggregator.rounds.events import Skip
+from aggregator.rounds.state import Phase
 from aggregator.service import Service
 from tests.aggregator.running import Aggregator, Devices, wait_until
 from tests.aggregator.scripted import write_fleet
@@ -103,6 +103,7 @@ def test_more_rounds_open_again_what_was_done(service: Service, write: Callable[
         ({"task": "!input_shape = [1, 4, 4]\nclasses = 3\nlatent = 8"}, "[task] cannot change at run time; restart"),
         ({"fleet": '!id = "other"\nseed = 3', "broker": "keepalive_s = 7"}, "[fleet], [broker] cannot change"),
         ({"monitor": 'metrics = "127.0.0.1:1"'}, "[monitor] cannot change"),
+        ({"round": '!mode = "async"\nbuffer = 2'}, "[round] mode cannot change at run time; restart the aggregator"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_in_one_line_and_changes_nothing(

@@ -14,6 +14,8 @@ import numpy as np
 
 from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
+from core.config_keys import read_toml
+from core.toml_writer import toml_text
 from edge_agent.training.params import LocalTraining
 from fleet.data import Dataset
 from fleet.mqtt.fleet import MqttSimulation
@@ -22,6 +24,7 @@ from fleet.simulation.simulation import Simulation
 from models.build import build
 from quant.onnx.export import export_onnx
 from quant.pack import load_packed, pack_state
+from tests.aggregator.replayed import accepted, replay
 from transport.config import BrokerConfig
 from wire.tensors import Tensor, decode, encode
 
@@ -98,6 +101,37 @@ def make_light(simulation: MqttSimulation, device: str, **model: str) -> None:
     path.write_text(
         path.read_text().replace("[train]", '[train]\nmode = "light"').replace("[model]", f"[model]\n{keys}")
     )
+
+
+def make_asynchronous(simulation: MqttSimulation, **rules: object) -> None:
+    """Let the aggregator have asynchronous rounds, with these keys in [round]; all updates are kept."""
+    path = simulation.folder / "aggregator" / "fleet.toml"
+    tables = read_toml(path)
+    tables["round"] |= {"mode": "async", **rules}
+    tables["state"]["keep_rounds"] = 1000
+    path.write_text(toml_text(tables))
+
+
+def assert_as_replayed(simulation: MqttSimulation, buffer: int) -> list[tuple[str, int]]:
+    """Every model is what virtual time makes of the accepted updates, bit by bit, and each answers a job of its own.
+
+    Returns device and job of the updates, in the order in which they were accepted.
+    """
+    blobs = Blobs(simulation.state / "blobs")
+    with simulation.journal() as journal:
+        assert journal is not None
+        closed = [row.number for row in reversed(journal.rounds()) if row.phase == "closed"]
+        digests = {(m.round, m.prototype): m.digest for m in journal.models() if m.origin == "fused"}
+        order = accepted(journal)
+    spec = simulation.simulation.groups[0].model.spec
+    versions = replay(simulation.state, (spec.input_shape, spec.classes, simulation.config.latent), buffer)
+    assert len(versions) == len(closed) > 0
+    for version, models in versions.items():
+        number = closed[version - 1]
+        found = {name: decode(open_artifact(blobs.read(digests[number, name]))[1]) for name in models}
+        assert_equal(found, models)
+    assert len({job for _, job in order}) == len(order)
+    return order
 
 
 def finals(simulation: MqttSimulation) -> dict[str, dict[str, Tensor]]:

@@ -19,7 +19,17 @@ import pytest
 from fleet.mqtt.fleet import MqttSimulation
 from tests.brokers import Broker
 from tests.brokers import broker as broker
-from tests.e2e.fleets import assert_equal, completed, config, finals, fleet, undisturbed, updates_by_round
+from tests.e2e.fleets import (
+    assert_as_replayed,
+    assert_equal,
+    completed,
+    config,
+    finals,
+    fleet,
+    make_asynchronous,
+    undisturbed,
+    updates_by_round,
+)
 
 ROUNDS = 20
 TIMEOUT_S = 900.0
@@ -108,9 +118,12 @@ class Havoc:
 
 
 @pytest.mark.slow
-def test_twenty_rounds_in_which_everything_is_killed(tmp_path: Path, broker: Broker) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_twenty_rounds_in_which_everything_is_killed(tmp_path: Path, broker: Broker, mode: str) -> None:
     settings = config(ROUNDS, devices=3, prototypes=("mlp:fp32", "cnn:w1"))
     with fleet(settings, tmp_path / "fleet", broker.config) as simulation:
+        if mode == "async":
+            make_asynchronous(simulation, buffer=3)
         simulation.start_aggregator()
         for device in simulation.devices:
             simulation.start_agent(device.id)
@@ -124,6 +137,9 @@ def test_twenty_rounds_in_which_everything_is_killed(tmp_path: Path, broker: Bro
             for name in list(simulation.processes.running):
                 assert not simulation.processes.ended(name), f"{name}: {simulation.processes.last_line(name)}"
         assert all(havoc.done[kind] >= 2 for kind in KINDS), havoc.done
+        if mode == "async":
+            assert len(assert_as_replayed(simulation, 3)) >= 3 * ROUNDS
+            return
         everybody = sorted(device.id for device in simulation.devices)
         assert updates_by_round(simulation) == dict.fromkeys(range(1, ROUNDS + 1), everybody)
         with simulation.journal() as journal:

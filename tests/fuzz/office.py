@@ -15,7 +15,7 @@ from aggregator.intake.access import Gate
 from aggregator.intake.checks import Asked, check_update
 from aggregator.intake.transfers import Uploads
 from aggregator.recipes.catalogue import find_recipe
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.service import Service
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal

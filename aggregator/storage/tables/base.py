@@ -74,7 +74,7 @@ class Table:
 
 
 #: Columns that are not part of any record.
-_HIDDEN = {"invitations": ("round",), "models": ("retained",)}
+_HIDDEN = {"invitations": ("round",), "models": ("retained",), "updates": ("number", "counted")}
 
 
 def _visible(row: Sequence[Any], cursor: sqlite3.Cursor, table: str) -> list[Any]:

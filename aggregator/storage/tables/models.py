@@ -7,13 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from aggregator.storage.rows import ModelRow
-from aggregator.storage.tables.base import Table, columns_of, read_json
+from aggregator.storage.tables.base import columns_of, read_json
+from aggregator.storage.tables.jobs import JobTable
 from wire.ranges import to_ranges
 
 __all__ = ["ModelTable"]
 
 
-class ModelTable(Table):
+#: Updates whose blobs are in use: of the newest rounds, or in the buffer of an asynchronous one.
+_KEPT = "round >= :oldest OR counted >= :oldest OR (counted IS NULL AND late = 0 AND excluded = '')"
+
+
+class ModelTable(JobTable):
     """Models by digest, numbered in their order."""
 
     def add_model(self, row: ModelRow) -> None:
@@ -67,7 +72,8 @@ class ModelTable(Table):
 
     def named_blobs(self, keep_rounds: int) -> set[str]:
         """All blobs in use: models that are not pruned, and the updates of the newest rounds."""
-        updates = self.db.execute("SELECT digest FROM updates WHERE round >= ?", (self._newest() - keep_rounds,))
+        oldest = self._newest() - keep_rounds
+        updates = self.db.execute(f"SELECT digest FROM updates WHERE {_KEPT}", {"oldest": oldest})
         pruned = self.pruned()
         models = self.db.execute("SELECT digest, number FROM models").fetchall()
         return {row[0] for row in updates} | {digest for digest, number in models if number not in pruned}
@@ -76,7 +82,7 @@ class ModelTable(Table):
         """Models that no policy may prune: current ones, and those that devices of the newest rounds started from."""
         invited = self.db.execute("SELECT model FROM invitations WHERE round >= ?", (self._newest() - keep_rounds,))
         current = self.db.execute("SELECT digest FROM current")
-        return {row[0] for row in (*invited, *current)}
+        return {row[0] for row in (*invited, *current)} | self.needed_bases(keep_rounds)
 
     def pruned(self) -> set[int]:
         """Numbers of models whose blobs were deleted by the policy."""
@@ -98,8 +104,8 @@ class ModelTable(Table):
         """Bytes of the blobs in use: `models`, `updates`."""
         pruned = self.pruned()
         sizes = self.db.execute("SELECT number, size FROM models").fetchall()
-        where = "SELECT coalesce(sum(size), 0) FROM updates WHERE round >= ?"
-        updates = self.db.execute(where, (self._newest() - keep_rounds,)).fetchone()[0]
+        where = f"SELECT coalesce(sum(size), 0) FROM updates WHERE {_KEPT}"
+        updates = self.db.execute(where, {"oldest": self._newest() - keep_rounds}).fetchone()[0]
         return {"models": sum(size for number, size in sizes if number not in pruned), "updates": int(updates)}
 
     def _newest(self) -> int:

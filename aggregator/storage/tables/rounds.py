@@ -41,9 +41,10 @@ class RoundTable(Table):
         """The newest round, open or not."""
         return next(iter(self.rounds(1)), None)
 
-    def completed(self) -> int:
-        """Number of fused rounds."""
-        return int(self.db.execute("SELECT count(*) FROM rounds WHERE phase = 'closed'").fetchone()[0])
+    def completed(self, before: int = 2**62) -> int:
+        """Number of fused rounds with a smaller number than `before`."""
+        fused = "SELECT count(*) FROM rounds WHERE phase = 'closed' AND number < ?"
+        return int(self.db.execute(fused, (before,)).fetchone()[0])
 
     def outcomes(self) -> dict[str, int]:
         """How many rounds there are of every phase."""
@@ -82,13 +83,6 @@ class RoundTable(Table):
     def invitations(self, number: int) -> list[Invitation]:
         """The invitations of a round, by device."""
         return [Invitation(**row) for row in self._rows("invitations", "round = ? ORDER BY device", number)]
-
-    def withdraw(self, number: int, device: str, reason: str) -> None:
-        """Withdraw an invitation, and the update that answered it."""
-        self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
-        self.db.execute(
-            "UPDATE updates SET late = 1, excluded = ? WHERE round = ? AND device = ?", (reason, number, device)
-        )
 
 
 def _round(row: Mapping[str, Any]) -> RoundRow:

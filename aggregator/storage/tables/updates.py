@@ -9,32 +9,78 @@ from typing import Any
 from aggregator.storage.rows import Refusal, UpdateRow
 from aggregator.storage.tables.base import columns_of, read_json
 from aggregator.storage.tables.devices import DeviceTable
+from aggregator.storage.tables.jobs import JobTable
 from aggregator.storage.tables.rounds import RoundTable
 from wire.refusals import RefusalReason
 
 __all__ = ["REPORTS", "UpdateTable"]
 
+_WAITS = "counted IS NULL AND late = 0 AND excluded = ''"  # in the buffer
 #: Refusals kept per device: enough to answer again, too few to fill a disk.
 REFUSALS = 200
 REPORTS = 500  # rounds whose reports are kept
 
 
-class UpdateTable(DeviceTable, RoundTable):
+class UpdateTable(DeviceTable, RoundTable, JobTable):
     """Updates by round and device, refusals by device and transfer, reports by round."""
 
     def add_update(self, row: UpdateRow) -> None:
-        """Add an update whose blob is on the disk."""
-        self._insert("updates", {**columns_of(row), "metrics": json.dumps(dict(row.metrics), sort_keys=True)})
+        """Add an update whose blob is on the disk; that of a job waits in the buffer."""
+        metrics = json.dumps(dict(row.metrics), sort_keys=True)
+        counted = None if row.late or row.job else row.round
+        self._insert("updates", {**columns_of(row), "metrics": metrics, "counted": counted})
+        self.set_jobs([row.job], "answered")
         self.count(row.device, "late" if row.late else "accepted")
 
     def updates(self, number: int, *, late: bool = False) -> list[UpdateRow]:
-        """The updates that count for a round (or came late for it), in the order of their device ids."""
-        rows = self._rows("updates", "round = ? AND late = ? AND excluded = '' ORDER BY device", number, int(late))
-        return [UpdateRow(**{**row, "late": late, "metrics": read_json(row["metrics"])}) for row in rows]
+        """The updates that count for a round (or came late for it), in the order of their device ids.
+
+        Of two of one device, in an asynchronous round, the later one counts.
+        """
+        of_round = "round = ? AND late = 1" if late else "counted = ? AND late = 0"
+        rows = self._rows("updates", f"{of_round} AND excluded = '' ORDER BY device, number", number)
+        return list({row["device"]: _update(row) for row in rows}.values())
+
+    def buffer(self) -> list[UpdateRow]:
+        """The updates that wait for a fusion, in the order in which they were accepted."""
+        return [_update(row) for row in self._rows("updates", f"{_WAITS} ORDER BY number")]
+
+    def count_updates(self, number: int) -> int:
+        """How many updates a round has fused, or fuses, two of one device included."""
+        where = "SELECT count(*) FROM updates WHERE counted = ? AND late = 0 AND excluded = ''"
+        return int(self.db.execute(where, (number,)).fetchone()[0])
+
+    def take(self, number: int, count: int) -> None:
+        """The oldest `count` updates of the buffer are those of round `number` from now on."""
+        oldest = f"SELECT number FROM updates WHERE {_WAITS} ORDER BY number LIMIT ?"
+        self.db.execute(f"UPDATE updates SET counted = ? WHERE number IN ({oldest})", (number, count))
+
+    def drop_buffer(self, reason: str) -> None:
+        """No update that waits is fused."""
+        self.db.execute(f"UPDATE updates SET excluded = ? WHERE {_WAITS}", (reason,))
+
+    def withdraw(self, number: int, device: str, reason: str) -> None:
+        """Withdraw a device's invitation to a round, or its jobs, and its updates that are not fused yet."""
+        self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
+        self.end_jobs_of(device)
+        unfused = "CASE job WHEN 0 THEN round ELSE coalesce(counted, ?) END = ? AND excluded = ''"
+        self.db.execute(
+            f"UPDATE updates SET late = 1, excluded = ? WHERE device = ? AND {unfused}",
+            (reason, device, number, number),
+        )
+
+    def staleness(self, number: int) -> dict[str, int]:
+        """tau of the updates of an asynchronous round: fusions between the model that they were trained from and it."""
+        version = self.completed(number)
+        jobs = "SELECT u.device, j.version FROM updates u JOIN jobs j ON j.number = u.job"
+        rows = self.db.execute(f"{jobs} WHERE u.counted = ? AND u.excluded = '' ORDER BY u.device, u.number", (number,))
+        return {device: version - began for device, began in rows}
 
     def update_sizes(self) -> dict[int, int]:
         """Bytes of the updates that count for each round."""
-        sizes = "SELECT round, sum(size) FROM updates WHERE late = 0 AND excluded = '' GROUP BY round"
+        sizes = (
+            "SELECT counted, sum(size) FROM updates WHERE counted > 0 AND late = 0 AND excluded = '' GROUP BY counted"
+        )
         return dict(self.db.execute(sizes).fetchall())
 
     def newest_metrics(self) -> dict[str, dict[str, float]]:
@@ -67,8 +113,9 @@ class UpdateTable(DeviceTable, RoundTable):
 
     def excluded(self, number: int) -> dict[str, str]:
         """The devices whose updates were removed from a round, and why."""
-        where = "SELECT device, excluded FROM updates WHERE round = ? AND excluded != '' ORDER BY device"
-        return dict(self.db.execute(where, (number,)).fetchall())
+        where = "(counted = ? OR counted IS NULL AND round = ?) AND excluded != ''"
+        rows = self.db.execute(f"SELECT device, excluded FROM updates WHERE {where} ORDER BY device", (number, number))
+        return dict(rows.fetchall())
 
     def add_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Store the fusion report of a round; those of the newest rounds are kept."""
@@ -127,3 +174,7 @@ class UpdateTable(DeviceTable, RoundTable):
     def refusals(self, last: int = 100) -> list[Refusal]:
         """The newest refusals."""
         return [Refusal.read(row) for row in self._rows("refusals", f"1 ORDER BY time DESC LIMIT {int(last)}")]
+
+
+def _update(row: Mapping[str, Any]) -> UpdateRow:
+    return UpdateRow(**{**row, "late": bool(row["late"]), "metrics": read_json(row["metrics"])})

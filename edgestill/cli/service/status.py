@@ -74,9 +74,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     if last is not None:
         late = f", {last['late']} late" if last["late"] else ""
         reason = f" ({one_line(last['reason'])})" if last["reason"] else ""
-        lines.append(
-            f"round {last['number']} {last['phase']}{reason}: {last['answered']} of {last['invited']} answered{late}"
-        )
+        lines.append(f"round {last['number']} {last['phase']}{reason}: {last['progress']}{late}")
         lines += [
             f"excluded from round {last['number']}: {d}: {one_line(why)}"
             for d, why in list(last["excluded"].items())[:3]

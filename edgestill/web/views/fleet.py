@@ -157,9 +157,10 @@ def device(config: FleetConfig, name: str) -> dict[str, Any]:
 
 
 def _history(journal: Journal, row: Any, name: str) -> dict[str, Any] | None:
-    if name not in {asked.device for asked in journal.invitations(row.number)}:
-        return None
     update = next((u for u in journal.updates(row.number) if u.device == name), None)
+    asked = {asked.device for asked in journal.invitations(row.number)} | journal.failures(row.number).keys()
+    if update is None and name not in asked:
+        return None
     fused = journal.report(row.number).get("devices", {}).get(name, {})
     return {
         "round": row.number,

@@ -1,4 +1,4 @@
-"""Every invited device of the newest round, and how far it is."""
+"""Every device of the newest round, invited or in training, and how far it is."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ def live_round(
     with closing(Journal(config.state / "journal.db", read_only=True)) as journal:
         invited = [row.device for row in journal.invitations(last["number"])]
         updates = {row.device: row for row in journal.updates(last["number"])}
+        jobs = {job.device: job.round for job in journal.jobs("open")} if last["buffer"] else {}
+        if last["buffer"]:  # those who train, then those who wait for the fusion
+            updates |= {row.device: row for row in journal.buffer() if last["phase"] == "open"}
+            invited = [*sorted(jobs), *sorted(updates.keys() - jobs.keys())]
     refused = {r["device"]: r["reason"] for r in facts["refusals"] if r["round"] == last["number"]}
     shown = []
     for name in invited:
         row = by.get(name, {"state": "unknown", "telemetry": {}})
-        update = updates.get(name)
+        update = None if name in jobs else updates.get(name)
         if update is not None:
             stage: Stage = "accepted", f"{update.size:,} bytes, {update.num_examples:,} examples", None
         elif name in last["failed"]:
@@ -42,10 +46,10 @@ def live_round(
             stage = "uploading", f"{sent[0]:,} of {sent[1]:,} bytes", _part(*sent)
         elif name in refused:
             stage = "refused", refused[name], None
-        elif last["phase"] != "open":
+        elif last["phase"] != "open" and name not in jobs:
             stage = "no answer", "", None
         else:
-            stage = stage_of(row["telemetry"], last["number"])
+            stage = stage_of(row["telemetry"], jobs.get(name, last["number"]))
         word, note, part = stage
         shown.append({"device": name, "state": row["state"], "stage": word, "note": note, "part": part})
     return shown

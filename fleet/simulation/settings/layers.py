@@ -31,7 +31,10 @@ NEEDED: tuple[tuple[str, Callable[[Any], bool], tuple[str, ...]], ...] = (
     (
         "virtual_clock",
         bool,
-        ("deadline", "quorum", "availability", "dropout", "trace", "hardware", "buffer", "concurrency"),
+        (
+            *("deadline", "quorum", "availability", "dropout", "trace", "hardware"),
+            *("buffer", "concurrency", "staleness", "max_staleness"),
+        ),
     ),
 )
 

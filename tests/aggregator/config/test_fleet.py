@@ -13,6 +13,7 @@ from core.errors import ConfigError
 from core.local_defaults import auto_lr
 from edge_agent.child.inputs import local_training
 from edge_agent.training.params import DEFAULTS, LocalTraining
+from fleet.virtual.config import VirtualTime
 from tests.aggregator.scripted import key_of, write_fleet
 from transport.config import BrokerConfig
 from wire.keys import public_key_hex
@@ -179,3 +180,36 @@ def test_a_device_may_send_four_updates_a_minute_unless_told_otherwise(tmp_path:
     limits = load_fleet_config(written(tmp_path), ["limits.update_mb=10"], environ={}).limits
     assert (limits.mb_per_minute, limits.bytes_per_minute, limits.update_chunks) == (40, 40_000_000, 153)
     assert load_fleet_config(written(tmp_path), ["limits.mb_per_minute=64"], environ={}).limits.mb_per_minute == 64
+
+
+ASYNC = 'mode = "async"\nbuffer = 3'
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"round": 'mode = "async"'}, r"\[round\]: 'mode' is 'async' without 'buffer'; give buffer = 10"),
+        ({"round": "buffer = 3"}, "'buffer', 'concurrency' and 'max_staleness' are of asynchronous rounds; give mode"),
+        ({"round": f'{ASYNC}\nlate = "keep"'}, "asynchronous rounds have no late updates; leave late out"),
+        ({"round": f"{ASYNC}\nstaleness = -1"}, "staleness"),
+        (
+            {"round": ASYNC, "fusion": 'recipe = "feddistill"'},
+            r"\[round\]: recipe feddistill has devices send logits, asynchronous rounds need models; give mode =",
+        ),
+        (
+            {"round": ASYNC, "fusion": 'recipe = "local"'},
+            "recipe local has devices send none, asynchronous rounds need",
+        ),
+    ],
+)
+def test_what_cannot_be_asynchronous_is_refused_in_one_line(tmp_path: Path, tables: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as refused:
+        load_fleet_config(written(tmp_path, **tables), environ={})
+    assert "\n" not in str(refused.value)
+
+
+def test_the_settings_of_asynchronous_rounds_have_the_names_and_defaults_of_virtual_time(tmp_path: Path) -> None:
+    own = load_fleet_config(written(tmp_path, round=ASYNC), environ={}).round
+    virtual = VirtualTime(boards=(), buffer=3)
+    for name in ("buffer", "concurrency", "staleness", "max_staleness"):
+        assert getattr(own, name) == getattr(virtual, name), name

@@ -12,7 +12,7 @@ import pytest
 from aggregator.intake.acceptance import BATCH, Desk
 from aggregator.intake.checks import Asked
 from aggregator.intake.transfers import Uploads
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.journal import Journal
 from aggregator.storage.rows import UpdateRow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator.intake.checks import Asked, check_update, read_state
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from aggregator.tensor_checks import Published
 from core.errors import DeviceError
 from edge_agent.training.label_privacy import told_counts, told_examples

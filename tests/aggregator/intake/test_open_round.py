@@ -6,7 +6,7 @@ import pytest
 
 from aggregator.conductor import Conductor
 from aggregator.intake import open_round
-from aggregator.rounds.engine import Verdict
+from aggregator.rounds.state import Verdict
 from core.errors import DeviceError, StorageError
 from tests.aggregator.journals import digest
 from wire.refusals import RefusalReason

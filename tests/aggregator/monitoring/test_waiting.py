@@ -98,3 +98,20 @@ def test_only_some_devices_are_named() -> None:
 )
 def test_every_phase_says_what_holds_it(changes: dict[str, Any], told: str) -> None:
     assert waiting_for({**facts("waiting"), **changes}, NOW) == told
+
+
+def test_an_asynchronous_round_tells_its_buffer_and_who_trains() -> None:
+    row = {"number": 4, "phase": "open", "awaited": ["a", "b"], "invited": 5, "answered": 3, "buffer": 5}
+    devices = [device("a"), device("b", "lost")]
+    told = waiting_for(facts("collecting", round=row, devices=devices), NOW)
+    assert told == (
+        "3 of 5 updates in the buffer; 2 devices train: a (online, last heard of 5 min ago), b (lost, last heard of 5"
+        " min ago)"
+    )
+    told = waiting_for(facts("collecting", round={**row, "awaited": []}, devices=devices[1:]), NOW)
+    assert told == (
+        "3 of 5 updates in the buffer, nobody trains; waiting for devices: 0 online, 3 needed; b (lost, last heard of 5"
+        " min ago)"
+    )
+    told = waiting_for(facts("fusing", round={**row, "answered": 5}), NOW)
+    assert told == "fusing 5 updates of round 4"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.rounds.engine import SETTLE_S, Hold, Phase, RoundState, Rules, Verdict, eligible, judge, step
+from aggregator.rounds.engine import judge, step
 from aggregator.rounds.events import (
     Abandon,
     AboutHeard,
@@ -37,6 +37,7 @@ from aggregator.rounds.events import (
     Unfusable,
     Withdraw,
 )
+from aggregator.rounds.state import SETTLE_S, Hold, Phase, RoundState, Rules, Verdict, eligible
 from core.errors import RoundError
 from wire.refusals import RefusalReason
 

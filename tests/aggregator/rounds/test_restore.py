@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.rounds.engine import Hold, Phase, Rules, Seen
 from aggregator.rounds.restore import GRACE, restore
+from aggregator.rounds.state import Hold, Phase, Rules, Seen
 from aggregator.storage.journal import Journal
 from tests.aggregator.journals import a_model, a_round, an_update, asked
 

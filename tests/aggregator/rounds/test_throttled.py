@@ -8,9 +8,10 @@ import pytest
 
 from aggregator.config.fleet import load_fleet_config
 from aggregator.downlink.instructions import instructions
-from aggregator.rounds.engine import Phase, RoundState, eligible, step
+from aggregator.rounds.engine import step
 from aggregator.rounds.events import Extend, Fuse, Later, Open, StateHeard, Stored, Throttled, Tick
 from aggregator.rounds.restore import restore, rules_of
+from aggregator.rounds.state import Phase, RoundState, eligible
 from aggregator.storage.journal import Journal
 from tests.aggregator.journals import a_model, a_round, asked
 from tests.aggregator.rounds.test_engine import after, waiting

@@ -32,7 +32,7 @@ def test_it_writes_ahead_and_waits_for_the_disk(journal: Journal) -> None:
 
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path, journal: Journal) -> None:
     journal.db.execute("PRAGMA user_version = 99")
-    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 4; use the newer version"):
+    with pytest.raises(ConfigError, match="schema 99, this edgestill reads 5; use the newer version"):
         Journal(tmp_path / "journal.db")
 
 

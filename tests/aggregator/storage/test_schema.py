@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.rounds.engine import Phase, Rules
 from aggregator.rounds.restore import restore
+from aggregator.rounds.state import Phase, Rules
 from aggregator.storage.journal import Journal
 from aggregator.storage.schema import MIGRATIONS, SCHEMA, connect
 from core.errors import ConfigError
@@ -89,7 +89,7 @@ def test_the_open_round_is_found_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.light
 def test_commands_that_only_read_do_not_migrate(tmp_path: Path) -> None:
     path = unpack_schema_1(tmp_path) / "journal.db"
-    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 4 when this edgestill's aggregator is"):
+    with pytest.raises(ConfigError, match="a journal of schema 1; it becomes 5 when this edgestill's aggregator is"):
         Journal(path, read_only=True)
 
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from core.errors import ConfigError
-from fleet.virtual.buffered import Flush, discount, flushes
+from fleet.virtual.buffered import Flush, flushes
 
 
 def first(count: int, devices: str, seconds: dict[str, float], **how: float) -> list[Flush]:
@@ -19,6 +19,7 @@ def first(count: int, devices: str, seconds: dict[str, float], **how: float) -> 
         buffer=int(how["buffer"]),
         patience=how.get("patience", 1e9),
         seed=int(how.get("seed", 0)),
+        max_staleness=how.get("max_staleness", math.inf),
     )
     return list(itertools.islice(made, count))
 
@@ -57,8 +58,11 @@ def test_a_device_that_is_not_heard_of_gives_up_its_place() -> None:
     assert times[-1] > 30  # b was waited for at least once
 
 
-def test_old_updates_count_less() -> None:
-    assert [discount(tau) for tau in (0, 3, 8)] == [1.0, 0.5, pytest.approx(1 / 3)]
+def test_updates_that_are_too_old_are_not_used() -> None:
+    """b answers after 35 s, when a has made three versions of one update each: too late for 2, in time for 3."""
+    for most, used in ((2, {"a"}), (3, {"a", "b"})):
+        made = first(5, "ab", {"a": 10, "b": 35}, buffer=1, max_staleness=most)
+        assert {x.device for flush in made for x in flush.arrivals} == used
 
 
 def test_what_cannot_run_is_refused() -> None:

@@ -17,6 +17,7 @@ from fleet.virtual.config import VirtualTime
         ({"quorum": 1.1}, "quorum"),
         ({"buffer": -1}, "--buffer -1; give at least 0"),
         ({"concurrency": 4}, "--concurrency requires --buffer"),
+        ({"staleness": 1.0}, "--staleness and --max-staleness require --buffer"),
         ({"boards": ("pi-nonsense",)}, "pi-nonsense"),
         ({"availability": 0.0}, "availab"),
         ({"dropout": 1.5}, "drop"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from aggregator.rounds.engine import Rules
+from aggregator.rounds.state import Rules
 from fleet.virtual.rounds import Collected, collect
 
 THERE = {"a": "cnn:fp32", "b": "cnn:fp32", "c": "cnn:fp32", "d": "cnn:fp32"}

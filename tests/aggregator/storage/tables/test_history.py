@@ -6,7 +6,7 @@ import pytest
 
 from aggregator.storage.journal import Journal
 from aggregator.storage.state_check import problems_of
-from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
+from tests.aggregator.journals import a_job, a_model, a_round, an_update, asked, digest
 
 pytestmark = pytest.mark.light
 PHASES = ("closed", "abandoned", "closed", "closed", "open")
@@ -45,6 +45,45 @@ def test_an_open_round_stays_however_old_it_is(journal: Journal) -> None:
     journal.open_round(a_round(1, "open"), asked("a"))
     assert journal.forget(0) == 0
     assert [row.number for row in journal.rounds()] == [1]
+
+
+def asynchronous(journal: Journal) -> None:
+    """Four fused rounds of a buffer of one, the fifth open; each update answers a job of the round that fused it."""
+    journal.note_device("a", prototype="mlp:fp32")
+    for number in range(1, 6):
+        journal.open_round(a_round(number, "open" if number == 5 else "closed", buffer=1), [])
+        journal.give_job(a_job(number, round=number, version=number - 1, model=digest(f"m{number}")))
+        if number < 5:
+            journal.add_update(an_update("a", number, job=number))
+            journal.take(number, 1)
+
+
+def test_jobs_go_with_their_round_and_staleness_counts_what_was_forgotten(journal: Journal) -> None:
+    asynchronous(journal)
+    journal.set_jobs([5], "answered")
+    journal.add_update(an_update("a", 5, job=5))
+    journal.take(5, 1)
+    assert journal.forget(1) == 4
+    assert [row.number for row in journal.jobs("open", "answered")] == [5]
+    assert (journal.completed(), journal.staleness(5)) == (4, {"a": 0})
+
+
+def test_a_round_stays_while_a_device_may_answer_its_job(journal: Journal) -> None:
+    asynchronous(journal)
+    journal.give_job(a_job(6, "b", round=3))
+    journal.set_jobs([6], "lapsed")
+    assert (journal.forget(1), [row.number for row in journal.rounds()]) == (2, [5, 4, 3])
+    journal.set_jobs([6], "ended")
+    assert journal.forget(1) == 2
+
+
+def test_a_round_stays_while_an_update_of_it_is_not_fused_or_only_by_a_later_one(journal: Journal) -> None:
+    asynchronous(journal)
+    journal.give_job(a_job(6, "b", round=2))
+    journal.add_update(an_update("b", 2, job=6))
+    assert (journal.forget(1), [row.number for row in journal.rounds()]) == (1, [5, 4, 3, 2])
+    journal.take(5, 1)
+    assert (journal.forget(1), len(journal.updates(5))) == (0, 1)
 
 
 def test_only_models_without_a_blob_go_and_not_those_that_the_broker_holds(journal: Journal) -> None:
