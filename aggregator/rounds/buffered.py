@@ -33,7 +33,7 @@ that it would start from is about to be replaced; updates are accepted in every 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from aggregator.rounds.events import (
@@ -78,8 +78,8 @@ def step(state: RoundState, event: Event) -> Stepped:
             return _stored(state, device, round_number, job)
         case GaveUp(device, round_number):
             return _gave_up(state, device, round_number)
-        case Fused(round_number):
-            return _fused(state, event, round_number)
+        case Fused(round_number, accuracies):
+            return _fused(state, round_number, accuracies)
         case SetAside(device, reason) if state.phase is Phase.FUSING:
             return withdraw(state, device, reason)
         case Unfusable(reason) if state.phase is Phase.FUSING:
@@ -185,8 +185,12 @@ def _places(state: RoundState, now: float) -> int:
 
 
 def _make_room(state: RoundState, now: float) -> Stepped:
-    """As many jobs lapse as there are idle devices without a place, those with the oldest deadline first."""
-    wanting = len(_idle(state, now)) - (_places(state, now) - len(state.working))
+    """As many jobs lapse as there are idle devices without a place, those with the oldest deadline first.
+
+    A device that owes an update pushes out nobody: it still works on that.
+    """
+    rested = _idle(state, now).keys() - state.lapsed.keys()
+    wanting = len(rested) - (_places(state, now) - len(state.working))
     late = sorted((job.deadline, device) for device, job in state.working.items() if job.deadline <= now)
     devices = [device for _, device in late[: max(wanting, 0)]]
     if not devices:
@@ -200,10 +204,13 @@ def _make_room(state: RoundState, now: float) -> Stepped:
 
 
 def _give(state: RoundState, now: float) -> Stepped:
-    """Jobs for idle devices, drawn by seed and number of the job; those that still owe an update come last."""
+    """Jobs for idle devices, drawn by seed and number of the job.
+
+    Those that still owe an update come last, and only if there is a newer model: another job would interrupt the first.
+    """
     idle, free = _idle(state, now), _places(state, now) - len(state.working)
     rested = [device for device in idle if device not in state.lapsed]
-    owing = [device for device in idle if device in state.lapsed]
+    owing = [device for device in idle if device in state.lapsed and state.lapsed[device].version < state.completed]
     chosen: list[str] = []
     for devices in (rested, owing):
         count = min(len(devices), max(free, 0) - len(chosen))
@@ -267,8 +274,7 @@ def _gave_up(state: RoundState, device: str, round_number: int) -> Stepped:
     return state, [EndJobs((job.number,))]
 
 
-def _without(jobs: object, device: str) -> dict[str, GivenJob]:
-    assert isinstance(jobs, dict)
+def _without(jobs: Mapping[str, GivenJob], device: str) -> dict[str, GivenJob]:
     return {name: job for name, job in jobs.items() if name != device}
 
 
@@ -281,11 +287,11 @@ def _fuse(state: RoundState, count: int) -> Stepped:
     return enter(state, Phase.FUSING), [Fuse(state.round, len(chosen))]
 
 
-def _fused(state: RoundState, event: Fused, round_number: int) -> Stepped:
+def _fused(state: RoundState, round_number: int, accuracies: Mapping[str, float]) -> Stepped:
     if state.phase is not Phase.FUSING or round_number != state.round:
         raise RoundError(f"round {round_number} was fused while round {state.round} is {state.phase.value}")
     completed = state.completed + 1
-    done = why_done(state.rules, completed, event.accuracies)
+    done = why_done(state.rules, completed, accuracies)
     state = replace(state, phase=Phase.WAITING, completed=completed, done=done, deadline=math.inf, answered=frozenset())
     state, ended = _end_jobs(state) if done else (state, [])
     return state, [Close(round_number), *ended, *([Finish(done)] if done else [])]

@@ -63,11 +63,10 @@ class UpdateTable(DeviceTable, RoundTable, JobTable):
         """Withdraw a device's invitation to a round, or its jobs, and its updates that are not fused yet."""
         self.db.execute("DELETE FROM invitations WHERE round = ? AND device = ?", (number, device))
         self.end_jobs_of(device)
-        unfused = "CASE job WHEN 0 THEN round ELSE coalesce(counted, ?) END = ? AND excluded = ''"
-        self.db.execute(
-            f"UPDATE updates SET late = 1, excluded = ? WHERE device = ? AND {unfused}",
-            (reason, device, number, number),
-        )
+        fusing = "counted IS NULL OR counted IN (SELECT number FROM rounds WHERE phase = 'fusing')"
+        unfused = f"(job = 0 AND round = ? OR job > 0 AND ({fusing})) AND excluded = ''"
+        statement = f"UPDATE updates SET late = 1, excluded = ? WHERE device = ? AND {unfused}"
+        self.db.execute(statement, (reason, device, number))
 
     def staleness(self, number: int) -> dict[str, int]:
         """tau of the updates of an asynchronous round: fusions between the model that they were trained from and it."""

@@ -16,8 +16,9 @@ from aggregator.config.fleet import FleetConfig, load_fleet_config
 from aggregator.monitoring.collector import fleet_registry
 from aggregator.monitoring.live import Live, Snapshot
 from aggregator.storage.journal import Journal
+from aggregator.storage.rows import JobRow
 from core.settings import replace
-from tests.aggregator.journals import a_model, a_round, an_update, asked
+from tests.aggregator.journals import a_model, a_round, an_update, asked, digest
 from tests.aggregator.scripted import FLEET, write_fleet
 from transport.config import BrokerConfig
 from wire.messages import Metrics
@@ -69,6 +70,22 @@ def samples(config: FleetConfig, live: Live) -> Samples:
 
 def value(found: Samples, name: str, **labels: str) -> float:
     return found[f"edgestill_{name}", frozenset(labels.items())]
+
+
+def test_an_asynchronous_round_has_its_buffer_its_jobs_and_the_last_deadline(config: FleetConfig, live: Live) -> None:
+    with closing(Journal(config.state / "journal.db")) as journal, journal.transaction():
+        journal.set_round(3, phase="closed", closed=910.0, buffer=1)
+        journal.open_round(a_round(4, opened=920.0, deadline=930.0, buffer=5), [])
+        for number, device in enumerate(("pi-0", "pi-1", "pi-2"), start=1):
+            job = {"version": 0, "prototype": "cnn:w1", "model": digest("new"), "side_artifact": None, "given": 1.0}
+            journal.give_job(JobRow(number=number, round=3, device=device, deadline=2000.0 + number, **job))
+        journal.add_update(an_update("pi-2", 3, job=3))
+        journal.take(3, 1)
+        journal.add_update(an_update("pi-1", 3, job=2))
+    found = samples(config, live)
+    about_round = ("invited", "answered", "deadline_timestamp_seconds", "staleness_versions")
+    assert [value(found, f"round_{name}") for name in about_round] == [5, 1, 2001, 1]
+    assert value(found, "jobs_open") == 1
 
 
 def test_rounds_devices_and_updates_are_counted_from_the_journal(config: FleetConfig, live: Live) -> None:

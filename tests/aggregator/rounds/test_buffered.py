@@ -205,16 +205,17 @@ def test_the_update_of_a_lapsed_job_still_counts() -> None:
     assert (actions, state.buffer, state.lapsed) == ([], (slow,), {})
 
 
-def test_a_device_that_owes_an_update_is_asked_last() -> None:
-    state = collecting("ab", concurrency=1, min_devices=1, buffer=9)
+def test_a_device_that_owes_an_update_is_asked_last_and_only_with_a_newer_model() -> None:
+    state = collecting("ab", concurrency=1, min_devices=1, rounds=9)
     (slow,) = state.working
     state, _ = after(state, Tick(1100.0))
-    for now in (1101.0, 1102.0, 1103.0):
-        (fast,) = state.working
-        assert fast != slow
-        state = answered(state, fast, now=now)
-    state, actions = after(state, StateHeard(fast, "lost", 2), Tick(1500.0))
-    assert slow in given(actions)
+    (fast,) = state.working
+    state, actions = after(answered(state, fast, now=1101.0), Tick(1102.0))
+    assert set(state.working) == {fast}
+    state, actions = after(replace(state, deadline=1150.0), GaveUp(fast, 1), Tick(1103.0))
+    assert (actions, state.working) == ([], {})  # it trains from the newest model
+    state, _ = after(state, stored(state, slow), Fused(1, {}), Tick(1104.0))
+    assert set(state.working) <= {fast, slow} != set()
 
 
 def test_a_lapsed_job_ends_after_another_deadline() -> None:

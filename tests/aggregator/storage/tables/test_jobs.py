@@ -69,6 +69,7 @@ def test_staleness_counts_fusions_since_the_job(journal: Journal) -> None:
 
 
 def test_a_withdrawn_device_has_no_job_and_no_update_left_that_is_not_fused(journal: Journal) -> None:
+    journal.set_round(2, phase="fusing")
     for number in (1, 2, 3):
         journal.give_job(a_job(number))
         if number < 3:
@@ -76,7 +77,7 @@ def test_a_withdrawn_device_has_no_job_and_no_update_left_that_is_not_fused(jour
             journal.take(number, 1)
     journal.withdraw(2, "a", "revoked")
     assert (journal.jobs("open"), journal.updates(2), journal.excluded(2)) == ([], [], {"a": "revoked"})
-    assert [row.job for row in journal.updates(1)] == [1]
+    assert [row.job for row in journal.updates(1)] == [1]  # that is fused
 
 
 def test_a_dropped_buffer_is_not_fused(journal: Journal) -> None:
