@@ -47,6 +47,7 @@ from wire.chunks import DEFAULT_CHUNK
 from wire.ids import AGGREGATOR
 from wire.keys import save_private_key, save_public_key
 from wire.messages import Job
+from wire.refusals import RefusalReason
 
 selenium = pytest.importorskip("selenium")
 from selenium import webdriver  # noqa: E402
@@ -121,6 +122,8 @@ EXPLAINED = {
     r"update from 'sim-3' refused: ": "it sends tensors of another shape, on purpose",
     r"round \d+: below the quorum at the deadline": "devices were lost in this round",
     r"round \d+: \d of \d devices lost: ": "the same: named with the reason",
+    r"refused: late: round \d+ is closed": "a device was slower than the deadline, on a busy machine",
+    r"capped by \[fusion\] max_examples_ratio": "real agents have 120 samples, scripted ones a dozen",
     r"round \d+ goes on without 'sim-2': revoked": "it was revoked",
     r"round \d+ abandoned: ": "too few devices were left in the round",
 }
@@ -295,10 +298,11 @@ def test_weeks_of_a_fleet(soak: Soak) -> None:
     print({name: {n: round(mb, 1) for n, mb in seen.items() if n % 50 < 2} for name, seen in soak.memory.items()})  # noqa: T201
     if ROUNDS >= LEAST:
         assert growth(soak) == {}
-    assert unexplained(soak) == []
+    assert "\n".join(unexplained(soak)) == ""
 
     with closing(soak.fleet.journal()) as journal:
-        assert {refusal.device for refusal in journal.refusals()} == {BAD}
+        refused = {refusal.device for refusal in journal.refusals() if refusal.why is not RefusalReason.LATE}
+        assert refused == {BAD}
         assert [row.id for row in journal.devices() if row.status == "lost"] == ["gone"]
         assert journal.completed() >= ROUNDS
         assert len(journal.rounds()) <= 62

@@ -124,7 +124,7 @@ def test_without_the_fleets_machine_nothing_is_changed_and_its_address_is_told(b
         )
         assert board.run().returncode == 0
     assert board.status["phase"] == "refused"
-    assert board.status["reason"].startswith(f"it cannot be installed: {url}/elsewhere: has no {one.file}; ")
+    assert board.status["reason"].startswith(f"{url}/elsewhere: has no {one.file}; ")
     assert board.agent == "old"
 
 
