@@ -14,6 +14,7 @@ prints and draws from it instead; `--quick`: a few rounds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -160,13 +161,12 @@ def _measure(folder: Path, processes: Processes) -> Row:
 
 
 def _size(path: Path) -> float:
-    """Kilobytes of a file, or of all files below a folder; files may vanish meanwhile."""
+    """Kilobytes of a file, or of all files below a folder; files and folders may vanish meanwhile."""
+    files = [path] if path.is_file() else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
     total = 0
-    for file in [path] if path.is_file() else path.rglob("*"):
-        try:
-            total += file.stat().st_size if file.is_file() else 0
-        except OSError:
-            continue
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_size
     return round(total / 1e3, 1)
 
 

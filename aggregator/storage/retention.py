@@ -2,7 +2,7 @@
 
 A model is kept if it is its prototype's current one, one of the `last`, of a round that `every` divides, one of the
 `best` by accuracy at the prototype's own precision, pinned, or needed by a round whose updates are kept. Of the others
-the blob is deleted; the journal keeps the row, for lineage and charts, and the number among the pruned.
+the blob is deleted; the journal keeps the row for a while, for lineage and charts, and the number among the pruned.
 """
 
 from __future__ import annotations

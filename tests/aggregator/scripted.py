@@ -129,6 +129,9 @@ class Device(threading.Thread):
     def leave(self) -> None:
         """Go offline, as an agent does that is stopped."""
         self.say("state", State(status="offline", session=1), retain=True)
+        until = time.monotonic() + 60
+        while self.link.pending() and time.monotonic() < until:
+            time.sleep(0.01)
         self.end()
 
     def say(self, leaf: str, message: object, *, retain: bool = False) -> None:

@@ -73,6 +73,11 @@ EXPECTED = {
         {"rows"},
         {"recipe", "prototype", "devices", "fused", "light", "trained"},
     ),
+    "many_rounds": Output(
+        r"^ +5\.0( +[\d,]+\.\d){8}$",
+        {"growth", "rows"},
+        {"round", "service_mb", "worker_mb", "agent_mb", "models_kb", "journal_kb", "rest_kb", "agent_kb", "logs_kb"},
+    ),
     "matmul_nbits": Output(
         r"^1 x 128 x 64 +\d+\.\d +\d+\.\d +\d+\.\d +\d+\.\d\d$",
         {"rows"},
@@ -104,7 +109,7 @@ EXPECTED = {
         {"name", "parameters", "fp32_bytes", "update_bytes", "ratio", "bits_per_parameter"},
     ),
 }
-BROKER = ("agent_memory", "flood", "mqtt_load", "round_trip")
+BROKER = ("agent_memory", "flood", "many_rounds", "mqtt_load", "round_trip")
 #: All but the quickest few: together they would be a tenth of the suite.
 SLOW = frozenset(SCRIPTS) - {"clipping", "update_size", "fedgen_step"}
 

@@ -16,7 +16,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -38,7 +38,7 @@ from tests.brokers import free_port
 from tests.e2e.provisioned import Fleet, provisioned
 from tests.e2e.test_page import driver, log_in, main, until
 from tests.e2e.test_page import pytestmark as browser_marks
-from tests.e2e.test_page_agents import click
+from tests.e2e.test_page_agents import click, picture
 from tests.e2e.test_upgraded_fleet import Board, stage, update, version
 from tests.firmware_configs.own_board import ARCH, PYTHON
 from transport.config import BrokerConfig, TlsConfig
@@ -47,6 +47,7 @@ from wire.chunks import DEFAULT_CHUNK
 from wire.ids import AGGREGATOR
 from wire.keys import save_private_key, save_public_key
 from wire.messages import Job
+from wire.refusals import RefusalReason
 
 selenium = pytest.importorskip("selenium")
 from selenium import webdriver  # noqa: E402
@@ -119,13 +120,12 @@ mode = "light"
 #: Every line above `info` that may stand in a log, and why.
 EXPLAINED = {
     r"update from 'sim-3' refused: ": "it sends tensors of another shape, on purpose",
-    r"device 'gone'.*lost|'gone'.*lost": "it was killed",
     r"round \d+: below the quorum at the deadline": "devices were lost in this round",
     r"round \d+: \d of \d devices lost: ": "the same: named with the reason",
+    r"refused: late: round \d+ is closed": "a device was slower than the deadline, on a busy machine",
+    r"capped by \[fusion\] max_examples_ratio": "real agents have 120 samples, scripted ones a dozen",
     r"round \d+ goes on without 'sim-2': revoked": "it was revoked",
     r"round \d+ abandoned: ": "too few devices were left in the round",
-    r"edgestill-agent-lost: ": "the will of the killed agent",
-    r"trying again in": "an agent or the page was cut off while it was stopped",
 }
 
 
@@ -160,11 +160,13 @@ class Soak:
         service = self.fleet.children.running["aggregator"].pid
         pids = {"service": service, "agent": self.fleet.children.running["pi-01"].pid}
         for child in Path(f"/proc/{service}/task/{service}/children").read_text().split():
-            line = Path(f"/proc/{child}/cmdline").read_bytes()
-            pids["page" if b"edgestill.web" in line else "worker"] = int(child)
+            with suppress(OSError):  # it has ended meanwhile
+                line = Path(f"/proc/{child}/cmdline").read_bytes()
+                pids["page" if b"edgestill.web" in line else "worker"] = int(child)
         for name, pid in pids.items():
-            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            self.memory.setdefault(name, {})[number] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+            with suppress(OSError):
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                self.memory.setdefault(name, {})[number] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 @pytest.fixture
@@ -224,6 +226,7 @@ def events(soak: Soak) -> dict[int, Callable[[], object]]:
     def join_new() -> None:
         shutil.move(soak.fleet.folder / f"{NEW}.pub", soak.fleet.kits / "_fleet/devices")
         soak.fleet.children.running["aggregator"].send_signal(signal.SIGHUP)
+        wait_until(lambda: "was read again" in soak.fleet.said("aggregator"), 120)
         soak.device(NEW).start()
 
     def set_threads() -> None:
@@ -295,18 +298,24 @@ def test_weeks_of_a_fleet(soak: Soak) -> None:
     print({name: {n: round(mb, 1) for n, mb in seen.items() if n % 50 < 2} for name, seen in soak.memory.items()})  # noqa: T201
     if ROUNDS >= LEAST:
         assert growth(soak) == {}
-    assert unexplained(soak) == []
+    assert "\n".join(unexplained(soak)) == ""
 
     with closing(soak.fleet.journal()) as journal:
-        assert {refusal.device for refusal in journal.refusals()} == {BAD}
+        refused = {refusal.device for refusal in journal.refusals() if refusal.why is not RefusalReason.LATE}
+        assert refused == {BAD}
         assert [row.id for row in journal.devices() if row.status == "lost"] == ["gone"]
         assert journal.completed() >= ROUNDS
         assert len(journal.rounds()) <= 62
     said = soak.fleet.edgestill("status").stdout
     assert re.search(rf"refused: {BAD}, round \d+: ", said)
     assert re.search(r"gone +lost", said)
+    for view in ("devices", "models", "charts"):
+        soak.driver.get(soak.page + view)
+        until(soak.driver, view.title())
+        picture(soak.driver, view)
     soak.driver.get(soak.page)
     until(soak.driver, "1 devices are lost: gone")
+    picture(soak.driver, "overview")
     assert soak.driver.execute_script("return performance.memory.usedJSHeapSize") < 200e6
     look_at_prometheus(soak)
 

@@ -3,11 +3,16 @@
 import json
 import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from firmware_configs.kits.lock import Locked
 from firmware_configs.on_board import upgrade
+from firmware_configs.wheel_server import WheelServer
 from tests.firmware_configs.on_board.upgradable import SITE, Board
 from wire.keys import generate_key
 
@@ -77,6 +82,63 @@ def test_a_wheel_that_neither_travels_nor_is_there_is_named(board: Board) -> Non
     assert board.run().returncode == 0
     assert board.status["reason"] == "it cannot be installed: ERROR: No matching distribution found for msgspec==1.5"
     assert board.agent == "old"
+
+
+@contextmanager
+def kit_serve(board: Board) -> Iterator[tuple[str, list[str]]]:
+    """The server of `edgestill kit serve`: its address, and the lines that it says."""
+    told: list[str] = []
+    with WheelServer(board.store, "127.0.0.1", 0, told.append) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", told
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_what_does_not_travel_is_fetched_from_the_fleets_own_machine(board: Board) -> None:
+    """As with `wheels = "fleet"`: the lock travels alone, not even edgestill's wheel does."""
+    found = [board.wheel("0.3.0"), board.wheel("1.5", name="msgspec")]
+    others = {one.file: {"sha256": one.sha256, "bytes": _size(board, one)} for one in found}
+    others["numpy-2.0-py3-none-any.whl"] = {"sha256": "0" * 64, "bytes": 1}  # the board has it: it is not asked for
+    with kit_serve(board) as (url, told):
+        left_out = ("numpy", "msgspec", "edgestill")
+        board.hand_over(board.bundle(more=[found[1]], left_out=left_out, fetch=url, others=others))
+        assert board.run().returncode == 0
+    assert (board.status["phase"], board.agent) == ("committed", "well"), board.status
+    assert sorted(one.file for one in found if any(one.file in line for line in told)) == sorted(o.file for o in found)
+    assert "--no-index" in (board.current / "pip-words").read_text()
+
+
+def test_without_the_fleets_machine_nothing_is_changed_and_its_address_is_told(board: Board) -> None:
+    one = board.wheel("1.5", name="msgspec")
+    others = {
+        one.file: {"sha256": one.sha256, "bytes": 1},
+        "numpy-2.0-py3-none-any.whl": {"sha256": "0" * 64, "bytes": 1},
+    }
+    with kit_serve(board) as (url, _):
+        board.hand_over(
+            board.bundle(more=[one], left_out=("numpy", "msgspec"), fetch=f"{url}/elsewhere", others=others)
+        )
+        assert board.run().returncode == 0
+    assert board.status["phase"] == "refused"
+    assert board.status["reason"].startswith(f"{url}/elsewhere: has no {one.file}; ")
+    assert board.agent == "old"
+
+
+def test_pip_is_given_an_index_only_where_the_fleet_says_so(board: Board) -> None:
+    board.hand_over(board.bundle(network=True, index="https://wheels.example/jp6"))
+    assert board.run().returncode == 0
+    words = (board.current / "pip-words").read_text()
+    assert "--only-binary=:all: --extra-index-url https://wheels.example/jp6 --requirement" in words
+    assert "--require-hashes" in words
+    assert "--no-index" not in words
+
+
+def _size(board: Board, wheel: Locked) -> int:
+    return (board.store / wheel.sha256 / wheel.file).stat().st_size
 
 
 def test_other_bundles_are_refused_with_their_reason(board: Board) -> None:

@@ -40,6 +40,7 @@ if "venv" in words:
     shutil.copy(here / "bin/python", new / "bin/python")
     (new / "pyvenv.cfg").write_text((here / "pyvenv.cfg").read_text())
 elif "pip" in words:
+    (here / "pip-words").write_text(" ".join(words))
     lock = pathlib.Path(words[words.index("--requirement") + 1]).read_text().splitlines()
     folders = [pathlib.Path(word) for before, word in zip(words, words[1:]) if before == "--find-links"]
     for line in lock:
