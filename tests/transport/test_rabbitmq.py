@@ -25,7 +25,7 @@ class Documented(RabbitMQ):
     def _conf(self) -> str:
         assert self.authority is not None
         cert, key = self.authority.issue("127.0.0.1")
-        conf = f"listeners.tcp = none\nlog.console = true\nlog.file = false\n{block('ini')}"
+        conf = f"listeners.tcp = none\nlog.console = true\nlog.file = false\n{block('conf', 1)}"
         places = {
             "mqtt.listeners.ssl.1 = 8883": f"mqtt.listeners.ssl.1 = 127.0.0.1:{self.port}",
             "/etc/rabbitmq/edgestill/ca.crt": str(self.authority.ca),
@@ -39,7 +39,8 @@ class Documented(RabbitMQ):
 
     def make_users(self) -> None:
         environment = {**self._environment, "PATH": f"{SCRIPTS}:{self._environment['PATH']}"}
-        done = subprocess.run(["sh", "-ec", block("sh")], env=environment, capture_output=True, text=True, check=False)
+        command = ["sh", "-ec", block("bash")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
