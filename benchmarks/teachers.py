@@ -1,7 +1,7 @@
 """Fusing one round by number of teachers: CPU seconds by stage, and peak memory, in one process.
 
     python benchmarks/teachers.py [--json] [--quick] [--teachers 10,30,100] [--recipes fedavg,feddf]
-        [--samples 500] [--steps 50]
+        [--prototypes cnn:fp32,resnet8:fp32] [--samples 500] [--steps 50]
 
 Each row is a process of its own that calls `fuse_round` as the aggregator's worker does, with as many updates of one
 prototype: FedAvg, which reads every update once, and FedDF, whose teachers all answer on the same unlabeled samples
@@ -83,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--teachers", default="10,30,100", help="numbers of updates, separated by commas")
+    parser.add_argument("--prototypes", default=",".join(PROTOTYPES), help="separated by commas")
     parser.add_argument("--recipes", default="fedavg,feddf", help="separated by commas")
     parser.add_argument("--samples", type=int, default=500, help="unlabeled samples")
     parser.add_argument("--steps", type=int, default=50, help="of the student")
@@ -98,7 +99,7 @@ def main() -> None:
     head = ("prototype", "recipe", "teachers", "CPU s", "teach s", "distill", "peak MB")
     print("{:14s} {:8s} {:>8s} {:>7s} {:>8s} {:>8s} {:>8s}".format(*head))
     rows = []
-    for prototype in PROTOTYPES:
+    for prototype in args.prototypes.split(","):
         for recipe in args.recipes.split(","):
             for teachers in args.teachers.split(","):
                 rows.append(in_process(prototype, recipe, teachers, args))

@@ -65,8 +65,8 @@ def test_a_fleet_does_its_rounds_and_every_device_gets_the_last_model(tmp_path: 
             since = dropwhile(lambda i: isinstance(i, Offer) and i.round == 0, device.instructions)
             assert [type(i) for i in since] == [Job, Job, Offer]
             assert device.instructions[-1].model == last[device.prototype]
-            accepted = [a for a in device.answers if isinstance(a, Accepted)]
-            assert [a.round for a in accepted] == [1, 2]
+            accepted = [a.round for a in device.answers if isinstance(a, Accepted)]
+            assert list(dict.fromkeys(accepted)) == [1, 2]  # a device that waits for long asks again
     journal = service.journal()
     assert [(r.number, r.phase) for r in journal.rounds()] == [(2, "closed"), (1, "closed")]
     assert [u.device for u in journal.updates(2)] == NAMES

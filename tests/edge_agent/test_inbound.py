@@ -8,6 +8,7 @@ import errno
 import logging
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
@@ -34,6 +35,7 @@ from tests.edge_agent.scripted import (
     make_offer,
     write_device,
 )
+from transport.retained_check import BY_NAME_S, FIRST_S
 from wire.codec import encode_message
 from wire.envelope import seal
 from wire.ids import AGGREGATOR
@@ -229,3 +231,24 @@ def test_what_is_the_newest_is_written_as_soon_as_the_disk_takes_it(
     service._following.retry_at = 0.0
     service._try_again()
     assert service.store.newest.epoch == EPOCH
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_broker_that_keeps_no_retained_messages_is_one_warning(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(service._broker, "_subscribe", asked.append)
+    topic, online = service._mail.state(State(status="online", session=service._session))
+    for _ in range(2):  # an announcement and its repetition
+        service._receive(topic, online)
+    now = time.monotonic()
+    service._check_broker(now + FIRST_S)
+    assert asked == [[topic]]
+    if kept:
+        service._broker.heard(topic, True, now + FIRST_S)
+    for later in (FIRST_S, 2 * BY_NAME_S, 4 * BY_NAME_S):
+        service._check_broker(now + later + 1)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == (0 if kept else 1)
+    assert kept or "sends retained messages to no subscription; jobs, models and settings need that" in lines[0]

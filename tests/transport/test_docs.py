@@ -18,10 +18,10 @@ pytestmark = [pytest.mark.light, pytest.mark.broker]
 TEXT = (Path(transport.__file__).resolve().parents[1] / "docs" / "brokers.md").read_text()
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
-    assert found
-    return found[1]
+def block(language: str, at: int = 0) -> str:
+    """The text of a fence of the page, by its place among those of its language."""
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return found[at]
 
 
 class Documented(Mosquitto):

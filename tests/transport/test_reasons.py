@@ -6,11 +6,13 @@ import os
 import socket
 import ssl
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.brokers import Mosquitto
 from tests.transport.events import wait_for
 from tests.transport.scripted import CONNACK5, Scripted
 from transport.link import Connected, Disconnected, Link
@@ -151,3 +153,11 @@ def test_what_works_worse_is_said_at_the_connection(caplog: pytest.LogCaptureFix
         lines = [record.getMessage() for record in caplog.records]
     assert [line.partition(": ")[2] for line in lines] == warnings(50_000, [0])
     assert "it takes packets of 50,000 bytes at most" in lines[0]
+
+
+@pytest.mark.broker
+def test_a_mosquitto_that_keeps_nothing_is_a_reason_with_a_remedy(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "m", ["retain_available false"]) as broker:
+        for will in (None, ("state", b"lost")):
+            with Link(broker.config, client_id="a", filters=["t"], will=will) as link:
+                assert "enable them, see docs/brokers.md" in wait_for(link, Disconnected).reason
