@@ -368,7 +368,7 @@ def _trackers(service: Service) -> Iterator[None]:
         return
     with follow_fleet(service.config, targets) as following:
         yield
-        following.complete = service.conductor.state.done
+        following.complete = bool(service.conductor.state.done)
 
 
 def serve(config: FleetConfig, *, until_done: bool = False, **options: Any) -> None:
