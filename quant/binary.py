@@ -98,8 +98,8 @@ def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
     w_q = mu + s * sign(c),   c = w - mean(w),   m = mean(sign(c)),   dL/dw = dL/dw_q
     s   = sqrt(mean(c^2) / (1 - m^2)),   mu = mean(w) - s m
 
-    The means are taken over `dims`: all but the first, so per filter of a convolution and per row of a matrix. In FedDF's
-    1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4) a matrix has one mean and one scale; with one per row
+    The means are taken over `dims`: all but the first, so per filter of a convolution and per row of a matrix. A matrix
+    has one mean and one scale in FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4); with one per row
     1-bit CNNs are 4 points better on MNIST at alpha 0.1, and equal on Fashion-MNIST (docs/results/defaults.md).
 
     The authors use mu = mean(w) and s = sqrt(mean(c^2)), which is the same if the signs are balanced (m = 0). In a
