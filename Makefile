@@ -19,12 +19,13 @@ SLOW_PACKAGES := prometheus chromium-driver:chromedriver rabbitmq-server iproute
 BOARD_PACKAGES := qemu-system-arm:qemu-system-aarch64 qemu-user-static:qemu-aarch64-static mmdebstrap \
 	binfmt-support:update-binfmts arch-test
 
-.PHONY: help demo test suite test-slow test-boards lint light-tests system-packages clean
+.PHONY: help demo docs test suite test-slow test-boards lint light-tests system-packages clean
 help:
 	@echo "make demo       set up, and watch a small fleet of different models learn (2 to 3 minutes)"
 	@echo "make test       set up, lint, type-check and run the tests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-boards  boot flashed cards in emulated ARM boards (QEMU; the first time builds Debian roots)"
+	@echo "make docs       the documentation as a site that needs no network: build/site/index.html"
 	@echo "make lint       ruff, mypy and vermin alone"
 	@echo "make clean      remove the virtual environments and caches"
 
@@ -64,6 +65,11 @@ lint: $(VENV)/.edgestill-dev
 	$(BIN)/vermin --target=3.10- --violations --no-tips --eval-annotations \
 		core wire transport quant models edge_agent aggregator fleet firmware_configs edgestill
 
+# An environment of its own packages only: the site is made of the sources, nothing of edgestill is imported.
+docs: $(VENV)/.edgestill-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "read it: file://$(CURDIR)/build/site/index.html"
+
 light-tests: | $(BIN)/python
 	$(BIN)/python scripts/light_tests.py
 
@@ -82,6 +88,11 @@ $(VENV)/.edgestill-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing edgestill, its test tools and what they stand on (a few minutes the first time) ..."
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.edgestill-demo
+
+$(VENV)/.edgestill-docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing what makes the documentation site ..."
+	$(PIP) "mkdocs-material>=9.5" "mkdocstrings-python>=1.10"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .venv-light-* build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,12 @@
-"""The wheel has what the code reads beside its modules: templates, style, board profiles."""
+"""The wheel has what the code reads beside its modules; what a release uploads builds, checks and installs clean."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -27,14 +29,32 @@ print(experiments.markdown(find_experiment("feddf-toy"), {**facts, "parameters":
 """
 
 
+def packages() -> list[str]:
+    return re.findall(r'"(\w+)\*"', (ROOT / "pyproject.toml").read_text())
+
+
+def copied(source: Path) -> Path:
+    """A copy of what distributions are made of."""
+    for package in packages():
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    files = (
+        "README.md",
+        "LICENSE",
+        "MANIFEST.in",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "constraints.txt",
+    )
+    for name in ("pyproject.toml", *files):
+        shutil.copy(ROOT / name, source)
+    return source
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The content of a wheel, built from a copy of the source tree."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for package in re.findall(r'"(\w+)\*"', (ROOT / "pyproject.toml").read_text()):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    source, out = copied(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-q"]
     done = subprocess.run([*pip, "-w", str(out), str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -62,3 +82,44 @@ def test_an_installed_wheel_renders_its_templates(installed: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     for shown in ("<!DOCTYPE html>", "--ground: #f6f7f9", "77.5 %", "edgestill experiment feddf-toy", "# Results"):
         assert shown in done.stdout
+
+
+def test_every_package_says_that_it_is_typed(installed: Path) -> None:
+    assert [name for name in packages() if not (installed / name / "py.typed").is_file()] == []
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_a_release_uploads_builds_checks_and_installs_clean(tmp_path: Path) -> None:
+    for tool in ("build", "twine", "check_wheel_contents"):
+        pytest.importorskip(tool, reason="needs the tools of the extra dev, with Python 3.11 or newer")
+    (tmp_path / "source").mkdir()
+    source, dist = copied(tmp_path / "source"), tmp_path / "dist"
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ".", cwd=source)
+    (wheel,), (archive,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive, cwd=source)  # README.md renders too
+    run(sys.executable, "-m", "check_wheel_contents", wheel, cwd=source)
+    with tarfile.open(archive) as content:
+        held = {name.split("/")[1] for name in content.getnames() if "/" in name}
+    assert {"CHANGELOG.md", "CITATION.cff", "LICENSE", *packages()} <= held
+    assert "tests" not in held
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "env", cwd=tmp_path)
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--python", tmp_path / "env" / "bin" / "python", "install", "--no-index"]
+    run(*pip, "--no-deps", "--quiet", wheel, cwd=tmp_path)
+    others = tmp_path / "others"  # what edgestill stands on, from here; edgestill itself from its wheel
+    others.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "edgestill" not in entry.name and entry.suffix != ".pth":
+            (others / entry.name).symlink_to(entry)
+    (site / "others.pth").write_text(f"{others}\n")
+    command = tmp_path / "env" / "bin" / "edgestill"
+    assert run(command, "--version", cwd=tmp_path).startswith("edgestill 0.")
+    where = "import fleet; print(fleet.__file__)"
+    assert run(tmp_path / "env" / "bin" / "python", "-c", where, cwd=tmp_path).startswith(str(site))
+    run(command, "recipe", "list", cwd=tmp_path)

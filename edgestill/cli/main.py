@@ -32,6 +32,7 @@ from edgestill.cli.service import round as rounds
 from edgestill.cli.service.status import status
 from edgestill.cli.simulation import data, prototypes, recipe
 from edgestill.cli.simulation.experiment import experiment
+from edgestill.cli.simulation.new import new
 from edgestill.cli.simulation.report import report
 from edgestill.cli.simulation.simulate import simulate
 from edgestill.cli.simulation.sweep import sweep
@@ -59,6 +60,7 @@ app = typer.Typer(
 app.command()(simulate)
 app.command()(sweep)
 app.command()(report)
+app.command()(new)
 app.add_typer(aggregator.app, name="aggregator")
 app.add_typer(agent.app, name="agent")
 app.add_typer(broker.app, name="broker")

@@ -10,20 +10,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from core.files import write_atomic
-from fleet.report.figures.style import COLOURS, LIGHT, by_round, panel, png, series
+from fleet.report.figures.style import COLOURS, LIGHT, by_round, panel, png, series, short
 from fleet.report.summary import ensemble
 from fleet.results.run_file import RoundResult
 
 __all__ = ["COLOURS", "GREY", "draw_curves"]
 
 GREY = LIGHT.grey
+TITLE, LABEL, TICK = 110, 40, 18  # characters that fit
 
 
 def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> None:
     """Draw the figure of a run with at least one round."""
     figure = Figure(figsize=(9.5, 4.0), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 1.6))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    figure.suptitle(short(title, TITLE), x=0.01, ha="left", fontsize=11)
     _accuracy(left, rounds)
     _update_sizes(right, rounds)
     write_atomic(path, png(figure))
@@ -38,11 +39,13 @@ def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:
             continue
         style = {**series(index, LIGHT), "markersize": 3}
         values = [100 * p.quality for _, p in results]
-        axes.plot([n for n, _ in results], values, label=f"{name}  {values[-1]:.1f} %", **style)
+        axes.plot([n for n, _ in results], values, label=f"{short(name, LABEL)}  {values[-1]:.1f} %", **style)
         full = [(n, 100 * p.accuracy_float) for n, p in results if p.accuracy_float is not None]
         if full:
             dotted = {**style, "linestyle": ":", "marker": ""}
-            axes.plot(*zip(*full, strict=True), label=f"{name}, float weights  {full[-1][1]:.1f} %", **dotted)
+            axes.plot(
+                *zip(*full, strict=True), label=f"{short(name, LABEL)}, float weights  {full[-1][1]:.1f} %", **dotted
+            )
     together = [(r.round, 100 * score) for r in rounds if (score := ensemble(r)) is not None]
     if together:
         label = f"ensemble  {together[-1][1]:.1f} %"
@@ -61,8 +64,9 @@ def _update_sizes(axes: Axes, rounds: Sequence[RoundResult]) -> None:
     sizes = {name: result.bytes_up / max(result.devices, 1) / 1000 for name, result in last.items()}
     names = list(reversed(sizes))
     colours = [COLOURS[list(sizes).index(name) % len(COLOURS)] for name in names]
-    bars = axes.barh(names, [sizes[name] for name in names], color=colours, height=0.5)
+    bars = axes.barh(range(len(names)), [sizes[name] for name in names], color=colours, height=0.5)
     axes.bar_label(bars, labels=[f"{sizes[name]:.1f} kB" for name in names], padding=3, fontsize=8, color=GREY)
+    axes.set_yticks(range(len(names)), [short(name, TICK) for name in names])
     axes.set_xlabel("one update, kB on the wire")
     axes.margins(x=0.25)
     axes.grid(visible=False)

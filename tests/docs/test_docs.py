@@ -41,7 +41,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("sh", "bash", "console", "python", "toml", "conf", "acl", "")
 HANGS_S = 900  # ends a test that hangs; a quiet machine takes a twentieth of it
-LONG = ("simulate.md", "fusion.md", "virtual-time.md")  # pages whose simulations take a minute together
+LONG = (
+    "simulate.md",
+    "simulate-reference.md",
+    "own.md",
+    "fusion.md",
+    "virtual-time.md",
+)  # pages whose simulations take a minute together
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -223,7 +229,7 @@ def test_the_pages_name_commands_at_all() -> None:
 
 
 def test_the_simulate_page_lists_every_flag_with_its_default_and_no_other() -> None:
-    rows = re.findall(r"^\| (`--.*?) \|(.*?)\|", (ROOT / "docs" / "simulate.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`--.*?) \|(.*?)\|", (ROOT / "docs" / "simulate-reference.md").read_text(), re.MULTILINE)
     documented = {flags.split("`")[1]: default.strip(" `") for flags, default in rows}
     (simulate,) = [c for n, c in typer.main.get_command(app).commands.items() if n == "simulate"]
     parameters = {next(o for o in p.opts if o.startswith("--")): p for p in simulate.params}

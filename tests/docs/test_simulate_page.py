@@ -1,4 +1,4 @@
-"""docs/simulate.md is true: a user's own model, data, part and attacks join a fleet as the page says, all at once."""
+"""docs/own.md and simulate.md are true: what is a user's own joins a fleet at once, files are as flags."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgestill.cli.main import app
 from fleet.results.run_file import read_run
 from tests.docs.test_docs import ROOT, environment, run_shell, shell_lines, snippets
 
-PAGE = ROOT / "docs" / "simulate.md"
+OWN, TUTORIAL = ROOT / "docs" / "own.md", ROOT / "docs" / "simulate.md"
 
 
 @pytest.mark.slow
 def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None:
-    page = snippets(PAGE)
+    page = snippets(OWN)
     (declared,) = [s.code for s in page if s.language == "toml" and "entry-points" in s.code]
     project = ConfigParser()
     project.read_string(declared)
@@ -56,7 +56,7 @@ def test_what_is_your_own_joins_a_fleet_as_the_page_says(tmp_path: Path) -> None
 
 
 def test_the_file_of_the_page_is_what_its_flags_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = snippets(PAGE)
+    page = snippets(TUTORIAL)
     (text,) = [s.code for s in page if s.language == "toml" and "[simulate]" in s.code]
     (command,) = [line for s in page if s.language == "console" for line in shell_lines(s.code) if "--config" in line]
     monkeypatch.chdir(tmp_path)

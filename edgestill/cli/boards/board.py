@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from edgestill.cli import completion
 from edgestill.cli.boards.options import Json
 from edgestill.cli.output import out, print_json, print_table
 
@@ -38,7 +39,9 @@ def list_boards(boards_dir: BoardsDir = None, config: Manifest = None, as_json: 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a board (`edgestill board list`).")],
+    name: Annotated[
+        str, typer.Argument(help="Name of a board (`edgestill board list`).", autocompletion=completion.boards)
+    ],
     boards_dir: BoardsDir = None,
     config: Manifest = None,
     as_json: Json = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.errors import ConfigError
+from edgestill.cli import completion
 from edgestill.cli.output import out, print_json, print_table
 from edgestill.cli.service.device_settings import Config, Json, say
 
@@ -23,7 +24,12 @@ __all__ = ["approve"]
 def approve(
     config: Config,
     device: Annotated[
-        str | None, typer.Argument(metavar="DEVICE", help="Device id; without it, pending requests are listed.")
+        str | None,
+        typer.Argument(
+            metavar="DEVICE",
+            help="Device id; without it, pending requests are listed.",
+            autocompletion=completion.devices,
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None, typer.Option("--fingerprint", help="Fingerprint shown by the board; any other is refused.")

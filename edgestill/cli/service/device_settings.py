@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.errors import ConfigError, DeviceError, did_you_mean
+from edgestill.cli import completion
 from edgestill.cli.output import one_line, out, print_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Config", "Json", "Name", "check_known", "say", "set_settings"]
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
-Name = Annotated[str, typer.Argument(metavar="DEVICE", help="Device id.")]
+Name = Annotated[str, typer.Argument(metavar="DEVICE", help="Device id.", autocompletion=completion.devices)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Wait = Annotated[float, typer.Option("--wait", min=0, max=86400, help="Seconds to wait for the device's report.")]
 

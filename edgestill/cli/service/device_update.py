@@ -11,6 +11,7 @@ import typer
 
 from core.durations import span
 from core.errors import ConfigError
+from edgestill.cli import completion
 from edgestill.cli.output import one_line, print_json, print_table
 from edgestill.cli.service.device_settings import Config, Json, say
 
@@ -25,7 +26,9 @@ DURATION = re.compile(r"([0-9]{1,9})(s|m|min|h|d)")
 
 def update(
     config: Config,
-    devices: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")] = None,
+    devices: Annotated[
+        list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.", autocompletion=completion.devices)
+    ] = None,
     to: Annotated[str | None, typer.Option("--to", help="The version, such as 0.3.0: that of this machine.")] = None,
     group: Annotated[list[str] | None, typer.Option("--group", help="All devices of a [[group]]; repeatable.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgestill.cli import completion
 from edgestill.cli.output import out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ app = typer.Typer(no_args_is_help=True, help="Published models: list, show, expo
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The fleet.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Name = Annotated[str, typer.Argument(help="A prototype (its newest model), a number, or the start of a digest.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A prototype (its newest model), a number, or the start of a digest.", autocompletion=completion.models
+    ),
+]
 
 
 @app.command("list")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgestill.cli import completion
 from edgestill.cli.output import err, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def _facts(known: Known) -> dict[str, Any]:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Name of a dataset (`edgestill data list`).")],
+    name: Annotated[
+        str, typer.Argument(help="Name of a dataset (`edgestill data list`).", autocompletion=completion.datasets)
+    ],
     to: Annotated[Path | None, typer.Option(help="Folder; default EDGESTILL_DATA, else the user's cache.")] = None,
     mirror: Annotated[str | None, typer.Option(help="Base URL to use instead of the public mirrors.")] = None,
 ) -> None:
@@ -126,7 +129,7 @@ _Picture = Annotated[
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name or path of a dataset.")],
+    name: Annotated[str, typer.Argument(help="Name or path of a dataset.", autocompletion=completion.datasets)],
     devices: Annotated[int, typer.Option(help="Number of devices.")] = 20,
     alpha: _Alpha = 0.1,
     partition: _Partition = "dirichlet",

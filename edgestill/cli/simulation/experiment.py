@@ -11,6 +11,7 @@ import typer
 
 from core.errors import ConfigError, EdgestillError
 from edgestill import __version__
+from edgestill.cli import completion
 from edgestill.cli.jobs_display import JobsDisplay
 from edgestill.cli.output import err, out, print_json, print_table
 
@@ -40,7 +41,9 @@ _ReportOnly = Annotated[
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help="An experiment, or `list` for their names.")],
+    name: Annotated[
+        str, typer.Argument(help="An experiment, or `list` for their names.", autocompletion=completion.experiments)
+    ],
     cells: _Cells = "*",
     fidelity: _Fidelity = "all",
     seeds: Annotated[str, typer.Option(help="Comma-separated; default: the experiment's own.")] = "",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import ConfigError
+from edgestill.cli import completion
 from edgestill.cli.output import out, print_json, print_table
 
 __all__ = ["app"]
@@ -37,7 +38,9 @@ def list_prototypes(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    prototype: Annotated[str, typer.Argument(help="architecture:precision, such as resnet8:w1.")],
+    prototype: Annotated[
+        str, typer.Argument(help="architecture:precision, such as resnet8:w1.", autocompletion=completion.prototypes)
+    ],
     input_shape: Annotated[str, typer.Option("--input", help="Shape of one sample: CxHxW, or L for text.")] = "3x32x32",
     classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     latent: Annotated[int | None, typer.Option(help="Latent dimension of the fleet; default: the model's own.")] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
+from edgestill.cli import completion
 from edgestill.cli.output import out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def list_recipes(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a recipe (`edgestill recipe list`).")],
+    name: Annotated[
+        str, typer.Argument(help="Name of a recipe (`edgestill recipe list`).", autocompletion=completion.recipes)
+    ],
     fusion: Annotated[list[str] | None, typer.Option(help="Override a field, such as steps=200; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,13 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import ConfigError
-from edgestill.cli.output import out, print_json, print_table
+from edgestill.cli.output import err, out, print_json, print_table
 
 __all__ = ["report"]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="--out folders of simulations, or their run.json files.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="--out folders of simulations, or their run.json files; or the folder of one sweep."),
+    ],
     out_file: Annotated[
         Path | None,
         typer.Option("--out", help="The HTML file [RUN/report.html; report.html here for several runs]."),
@@ -30,7 +33,8 @@ def report(
     """Write an HTML report of one run, or a comparison of several, as one self-contained file.
 
     It shows accuracies by round, rounds and bytes to a target, the partition, scores of devices, time by stage, and
-    all settings. Each figure is also written as a PNG file.
+    all settings. Each figure is also written as a PNG file. The report of a sweep has means and spreads over the
+    seeds; all rounds are written beside it as rounds.csv and, with pyarrow, rounds.parquet.
 
     Example:  edgestill report run-fedavg run-feddf --target 90 --out compared.html
     """
@@ -39,7 +43,11 @@ def report(
     from fleet.report.summary import default_target, run_row
     from fleet.report.write import MOST_RUNS, check_out, write_report
     from fleet.results.run_file import has_personal_models
+    from fleet.sweep.stored import is_sweep
 
+    if any(is_sweep(path) for path in runs):
+        _report_sweep(runs, out_file, target, as_json=as_json)
+        return
     if target is not None and not 0 < target <= 100:
         raise ConfigError(f"--target {target:g}: give an accuracy in % above 0 and up to 100, such as 90")
     if len(runs) > MOST_RUNS:
@@ -56,6 +64,44 @@ def report(
         return
     _print(rows, goal, personal=any(has_personal_models(run.config) for run in loaded))
     out.print(f"\nwrote {files[0]} and {len(files) - 1} figures", markup=False, soft_wrap=True)
+
+
+def _report_sweep(paths: list[Path], out_file: Path | None, target: float | None, *, as_json: bool) -> None:
+    from core.files import named_file
+    from fleet.report.write import check_out
+    from fleet.sweep.report import point_rows, write_sweep_report
+    from fleet.sweep.rounds import NO_PARQUET
+    from fleet.sweep.stored import read_stored
+
+    if len(paths) > 1:
+        raise ConfigError(f"{len(paths)} paths, one of them a sweep; give one sweep alone, or runs (SWEEP/runs/NAME)")
+    if target is not None:
+        raise ConfigError("--target is for runs; give it with SWEEP/runs/NAME, or leave it out")
+    sweep = read_stored(paths[0])
+    if out_file is None:
+        out_file = sweep.folder / "report.html"
+    check_out(out_file)
+    files = write_sweep_report(sweep, named_file(out_file))
+    rows = point_rows(sweep.groups)
+    if as_json:
+        print_json({"rows": rows, "missing": list(sweep.missing), "files": [str(file) for file in files]})
+        return
+    names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    table = [
+        [group.name, row["runs"], *(_mean_and_spread(row["metrics"].get(name)) for name in names)]
+        for group, row in zip(sweep.groups, rows, strict=True)
+    ]
+    print_table("", ["point", "runs", *names], table)
+    out.print(f"\nwrote {', '.join(map(str, files))}", markup=False, soft_wrap=True)
+    if not any(file.suffix == ".parquet" for file in files):
+        err.print(NO_PARQUET, markup=False, soft_wrap=True)
+
+
+def _mean_and_spread(metric: dict[str, float | None] | None) -> str:
+    if metric is None or metric["mean"] is None:
+        return ""
+    spread = "" if metric["std"] is None else f" ± {100 * metric['std']:.1f}"
+    return f"{100 * metric['mean']:.1f}{spread} %"
 
 
 def _where(runs: list[Path]) -> Path:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from core.settings import Field
+from edgestill.cli.completion import SETTING_NAMES
 from fleet.simulation.settings.table import SETTINGS
 
 __all__ = ["names_given", "with_settings"]
@@ -48,7 +49,8 @@ def _parameter(setting: Field) -> inspect.Parameter:
     kind: Any = list[str] if setting.kind in (dict, tuple) else setting.kind
     kind = kind | None if setting.default is None else kind
     flags = (setting.flag,) if setting.kind is bool else ()  # no --no-... variant
-    option = typer.Option(*flags, help=setting.help, rich_help_panel=setting.extra["panel"])
+    completed = SETTING_NAMES.get(setting.name)
+    option = typer.Option(*flags, help=setting.help, rich_help_panel=setting.extra["panel"], autocompletion=completed)
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

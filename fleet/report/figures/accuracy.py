@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fleet.report.facts import RunFacts
-from fleet.report.figures.style import Theme, by_round, grid, legend, name_panel, series, short
+from fleet.report.figures.style import Theme, by_round, grid, labelled, legend, name_panel, series, short
 from fleet.report.summary import ensemble, mean_quality
 
 __all__ = ["draw_accuracy", "draw_comparison", "prototypes_of"]
@@ -33,7 +32,7 @@ def draw_accuracy(runs: Sequence[RunFacts], theme: Theme) -> Figure:
         by_round(axes, [r.round for r in run.rounds])
         if len(runs) > 1:
             name_panel(axes, run.name, theme)
-    legend(figure, _labelled(panels), theme)
+    legend(figure, labelled(panels), theme)
     return figure
 
 
@@ -54,10 +53,6 @@ def _ensemble(axes: Axes, run: RunFacts, theme: Theme) -> None:
         axes.plot(*zip(*together, strict=True), color=theme.ink, linestyle="--", linewidth=1.4, label="ensemble")
 
 
-def _labelled(panels: Sequence[Axes]) -> dict[str, Artist]:
-    return {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-
-
 def draw_comparison(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
     """A line per run: the mean of its prototypes; None for a single run."""
     if len(runs) < 2:
@@ -71,5 +66,5 @@ def draw_comparison(runs: Sequence[RunFacts], theme: Theme) -> Figure | None:
     axes.set_ylim(0, 100)
     axes.set_ylabel("mean accuracy of the prototypes, %")
     by_round(axes, [r.round for run in runs for r in run.rounds])
-    legend(figure, _labelled([axes]), theme)
+    legend(figure, labelled([axes]), theme)
     return figure

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from aggregator.fusion.example_cap import capped_text
 from fleet.report.facts import RunFacts
-from fleet.report.figures.style import DPI, Theme, grid, legend, name_panel
+from fleet.report.figures.style import DPI, Theme, grid, legend, name_panel, short
 from fleet.results.partition_plot import dotplot_figure
 
 __all__ = ["MOST", "Verdict", "draw_partition", "draw_scores", "partitions", "verdicts"]
@@ -115,7 +115,12 @@ def _scores(axes: Axes, rows: Sequence[Verdict], theme: Theme) -> None:
         axes.axvline(x - 0.5, color=theme.line, linewidth=1)
     for x in [0, *changes]:
         axes.annotate(
-            rows[x].prototype, (x - 0.4, 1), xycoords=("data", "axes fraction"), va="top", fontsize=8, color=theme.grey
+            short(rows[x].prototype),
+            (x - 0.4, 1),
+            xycoords=("data", "axes fraction"),
+            va="top",
+            fontsize=8,
+            color=theme.grey,
         )
     axes.set_ylabel("median score" if any(v.scores for v in rows) else "share of its average")
     axes.set_xlim(-0.6, len(rows) - 0.4)

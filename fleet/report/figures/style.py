@@ -21,6 +21,7 @@ __all__ = [
     "Theme",
     "by_round",
     "grid",
+    "labelled",
     "legend",
     "name_panel",
     "panel",
@@ -36,6 +37,8 @@ ON_DARK = ("#56B4E9", "#E69F00", "#2FC49A", "#E3A1C6", "#FF8A4C", "#9AB8FF", "#B
 MARKERS = "os^DvPX*"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)))
 ACROSS = 3  # panels in a row
+HANDLE_INCH, CHARACTER_INCH = 0.65, 0.075  # of an entry of a legend, at its size of letters
+LABEL = 100  # characters that fit into the width of a figure
 DPI = 150  # sharp on high-density screens
 
 
@@ -112,17 +115,27 @@ def by_round(axes: Axes, rounds: Sequence[int]) -> None:
 
 
 def legend(figure: Figure, artists: Mapping[str, Artist], theme: Theme, *, across: int = 5) -> None:
-    """One legend for all panels, below them; `found` maps labels to lines or patches."""
+    """One legend for all panels, below them; `artists` maps labels to lines or patches.
+
+    Long labels take fewer columns, and those that a line cannot hold are shortened at their start.
+    """
+    labels = [short(label, LABEL) for label in artists]
+    wide = HANDLE_INCH + CHARACTER_INCH * max(map(len, labels), default=0)
     figure.legend(
         list(artists.values()),
-        list(artists),
+        labels,
         loc="outside lower center",
-        ncols=min(len(artists), across),
+        ncols=max(1, min(len(artists), across, int(figure.get_figwidth() / wide))),
         fontsize=8.5,
         frameon=False,
         labelcolor=theme.ink,
         handlelength=3,
     )
+
+
+def labelled(panels: Sequence[Axes]) -> dict[str, Artist]:
+    """The labelled lines of all panels, each label once."""
+    return {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
 
 
 def png(figure: Figure) -> bytes:

@@ -61,7 +61,7 @@ def draw_rounds_to_target(runs: Sequence[RunFacts], theme: Theme, target: float)
             axes.annotate(
                 label, (x, row), (9, 0), textcoords="offset points", va="center", fontsize=8, color=theme.grey
             )
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.tick_params(axis="y", labelsize=9, labelcolor=theme.ink, length=0)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, beyond * 1.14)

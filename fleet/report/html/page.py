@@ -20,7 +20,7 @@ from fleet.report.html.tables import Table
 from fleet.report.summary import run_row
 from fleet.report.units import percent, size, span
 
-__all__ = ["page"]
+__all__ = ["Section", "page", "render"]
 
 UNFOLDED = 4  # with more runs, their tables are folded
 INCH = 105  # CSS pixels per inch of a figure
@@ -50,17 +50,16 @@ class Section:
 def page(runs: Sequence[RunFacts], pictures: Sequence[Picture], target: float) -> str:
     """Render the page."""
     figures = [Section(picture.name, picture.title, figure=picture) for picture in pictures]
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            title=_title(runs),
-            lede=_lede(runs),
-            sections=[*_summary(runs, target), *figures, *_details(runs)],
-            runs=runs,
-            versions=sorted({run.versions.get("edgestill", "") for run in runs} - {""}),
-        )
-    )
+    sections = [*_summary(runs, target), *figures, *_details(runs)]
+    command = " ".join(run.name for run in runs)
+    return render(title=_title(runs), lede=_lede(runs), sections=sections, runs=runs, command=command)
+
+
+def render(*, title: str, lede: str, sections: Sequence[Section], runs: Sequence[RunFacts], command: str) -> str:
+    """A page of these sections; `command` is what `edgestill report` was given."""
+    versions = sorted({run.versions.get("edgestill", "") for run in runs} - {""})
+    fields = {"title": title, "lede": lede, "sections": sections, "made_from": len(runs), "command": command}
+    return _templates().get_template("page.html.j2").render(**fields, versions=versions)
 
 
 def _templates() -> Environment:

@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,3 +29,12 @@ def test_the_figure_shows_what_the_run_holds(tmp_path: Path) -> None:
 def test_a_prototype_of_which_nobody_answered_is_drawn_too(tmp_path: Path) -> None:
     silent = replace(ANSWERED, devices=0, bytes_up=0)
     assert drawn(tmp_path / "silent.png", ANSWERED, silent).size == (1425, 600)
+
+
+def test_long_names_of_prototypes_and_data_fit(tmp_path: Path) -> None:
+    long = {f"{'a_very_long_name_' * 8}{n}:fp32": ANSWERED for n in range(2)}
+    path = tmp_path / "curves.png"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "constrained_layout not applied": nothing fits any more
+        draw_curves([RoundResult(round=1, prototypes=long, seconds=1.0)], path, title="/a/" + "very/" * 60 + "x.npz")
+    assert path.stat().st_size > 0

@@ -1,5 +1,7 @@
 """`edgestill report`, as a user runs it."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from edgestill.cli import output
 from edgestill.cli.main import app
 from edgestill.cli.simulation.report import _where
 from tests.fleet.report.made import a_run, result, written
+from tests.fleet.sweep.made import swept
 
 
 def call(*arguments: object) -> str:
@@ -76,3 +79,32 @@ def test_wrong_input_is_told_in_one_line_and_nothing_is_written(
         call(*arguments)
     assert "\n" not in str(caught.value)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["run", "run.json"]
+
+
+def test_the_report_of_a_sweep_has_a_row_per_point(tmp_path: Path) -> None:
+    said = call(swept(tmp_path / "sweep"))
+    rows = [line.split() for line in said.splitlines()]
+    assert ["recipe=fedrad", "2", "67.5", "±", "7.1", "%", "80.0", "±", "7.1", "%", "55.0", "±", "7.1", "%"] in rows
+    assert f"wrote {tmp_path / 'sweep' / 'report.html'}, " in said
+    facts = json.loads(call(tmp_path / "sweep", "--json", "--out", tmp_path / "page.html"))
+    assert [row["runs"] for row in facts["rows"]] == [2, 2]
+    assert facts["missing"] == ["late"]
+    assert str(tmp_path / "page.html") in facts["files"]
+
+
+def test_without_pyarrow_the_report_of_a_sweep_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = CliRunner().invoke(app, ["report", str(swept(tmp_path / "sweep"))], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stderr == "rounds.parquet is not written: pyarrow is not installed; pip install 'edgestill[parquet]'\n"
+
+
+def test_a_sweep_is_reported_alone_and_without_a_target(tmp_path: Path) -> None:
+    sweep, run = swept(tmp_path / "sweep"), written(tmp_path / "run")
+    with pytest.raises(ConfigError, match="one of them a sweep"):
+        call(sweep, run)
+    with pytest.raises(ConfigError, match="--target is for runs"):
+        call(sweep, "--target", "80")
+    assert not (sweep / "report.html").exists()

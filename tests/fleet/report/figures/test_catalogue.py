@@ -1,5 +1,7 @@
 """The figures of a report: there when there is something to show, in the order of the page."""
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,14 @@ def test_words_say_what_a_picture_shows(pictures: list[Picture]) -> None:
     assert by_name["rounds"].title == "Rounds to 70 %"
     assert by_name["rounds"].alt == "run, cnn:fp32: round 2; run, cnn:w1: not reached"
     assert by_name["scores"].alt == "run: attackers are sim-3"
+
+
+def test_long_names_do_not_break_a_figure(tmp_path: Path) -> None:
+    long = "a_very_long_name_that_somebody_has_chosen_" * 3
+    run = a_run()
+    rounds = [replace(r, prototypes={f"{long}{n}": p for n, p in r.prototypes.items()}) for r in run.rounds]
+    fleet = [{**device, "prototype": f"{long}{device['prototype']}"} for device in run.fleet]
+    read = facts(tmp_path / "run", replace(run, rounds=rounds, fleet=fleet))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "constrained_layout not applied": nothing fits any more
+        assert len(draw_all([read, replace(read, name=long * 2)], 0.5)) >= 6
