@@ -31,9 +31,9 @@ from fleet.engines.worker import FAULTS, fault_text, obey
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import make_devices
 from fleet.simulation.round_message import Artifact
+from fleet.simulation.specs import spec_of
 from models.build import build
 from models.compute_device import find_device
-from models.spec import PrototypeSpec, parse_prototype
 
 __all__ = ["OnRay", "find_ray"]
 
@@ -56,7 +56,7 @@ class Actor:
         x, y = (torch.from_numpy(array.copy()) for array in test)
         self._bench = Bench(
             devices=make_devices(settings, dataset),
-            models={name: build(_spec(name, settings, dataset)) for name in settings.prototypes},
+            models={name: build(spec_of(name, settings, dataset)) for name in settings.prototypes},
             test=(x, y),
             device=find_device(settings.compute),
         )
@@ -73,11 +73,6 @@ class Actor:
         except FAULTS as error:
             answers.append(("error", {"text": fault_text(error)}, []))
         return answers
-
-
-def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpec:
-    arch, precision = parse_prototype(name)
-    return PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, config.latent)
 
 
 def _call_beside(facts: dict[str, Any], blobs: list[bytes]) -> Told:
