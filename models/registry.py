@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 from core import own_code
 from core.entry_points import load_function, origin
 from core.errors import ConfigError, did_you_mean
+from models.own.libraries import backbone, check_library, is_backbone
 from models.zoo import ZOO
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def names() -> tuple[str, ...]:
 
 def check_name(name: str) -> None:
     """Raise ConfigError for an unknown architecture; loads nothing."""
-    if name not in ZOO and own_code.found("model", name) is None and name not in (known := names()):
+    if is_backbone(name):
+        check_library(name)
+    elif name not in ZOO and own_code.found("model", name) is None and name not in (known := names()):
         hint = did_you_mean(name, known) or "; known: " + " ".join(known)
         raise ConfigError(f"unknown architecture {name!r}{hint}")
 
@@ -51,7 +54,7 @@ def check_name(name: str) -> None:
 def architecture(name: str) -> Architecture | OwnNetwork:
     """The function that builds the extractor called `name`, or a user's own network, lent by that name."""
     check_name(name)
-    own = own_code.found("model", name)
+    own = backbone(name) if is_backbone(name) else own_code.found("model", name)
     if own is not None:
         return cast("Architecture | OwnNetwork", own)
     points = tuple(entry_points(group=GROUP, name=name))
