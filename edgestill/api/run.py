@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,11 +109,15 @@ class Run:
 
     def summary(self) -> str:
         """What `edgestill simulate` prints at the end: accuracies, traffic, and the seconds of every stage."""
+        from rich.text import Text
+
+        from edgestill.cli.output import out
         from edgestill.cli.run_summary import print_summary
 
-        with redirect_stdout(io.StringIO()) as text:
+        with out.capture() as captured:
             print_summary(self.recorded)
-        return "\n".join(line.rstrip() for line in text.getvalue().strip().splitlines())
+        text = Text.from_ansi(captured.get()).plain  # without the colours of a terminal
+        return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
     def plot(self, path: str | Path | None = None) -> Curves:
         """A figure of the accuracies by round, which notebooks show; with `path`, it is written as PNG too."""

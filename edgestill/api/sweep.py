@@ -84,7 +84,10 @@ def _axes(grid: Mapping[str, Any]) -> dict[str, Any]:
 def _values(key: str, values: Any) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ConfigError(f"sweep(): grid: {key!r} is {values!r}, expected a list of values, such as [0, 1]")
-    return list(values)
+    several = list(values)
+    if any(value is None for value in several):
+        raise ConfigError(f"sweep(): grid: {key!r} has None, which means the default; give the value itself")
+    return several
 
 
 class SweepResult:

@@ -40,7 +40,7 @@ def build_own(spec: PrototypeSpec, network: OwnNetwork, *, generator: torch.Gene
         body.net = with_precision(body.net, layers, spec)
         extractor = Extractor(body, split.width, layers, spec.latent)
         if extractor.width == split.width:
-            predictor = with_precision(predictor, layers, spec)
+            predictor = with_precision(predictor, layers, spec, acts=False)
         elif type(predictor) is nn.Linear:
             predictor = layers.linear(extractor.width, spec.classes, bias=predictor.bias is not None)
         else:

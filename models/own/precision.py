@@ -27,9 +27,12 @@ OTHER_ACTIVATIONS = (nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Tanh, nn.Sigmoid
 CONV = (nn.Conv2d, Conv2d)
 
 
-def with_precision(module: nn.Module, layers: Layers, spec: PrototypeSpec) -> nn.Module:
-    """`module` with its layers replaced, in place, or what replaces it; at full precision only convolutions change,
-    to those that apply large filters in the frequency domain."""
+def with_precision(module: nn.Module, layers: Layers, spec: PrototypeSpec, *, acts: bool = True) -> nn.Module:
+    """`module` with its layers replaced, in place, or what replaces it.
+
+    At full precision only convolutions change: large filters are applied in the frequency domain. `acts`: there must be
+    an activation to replace, if activations are quantized.
+    """
     made: dict[nn.Module, nn.Module] = {}
     relus = 0
     for name, child in list(module.named_modules()):
@@ -37,7 +40,7 @@ def with_precision(module: nn.Module, layers: Layers, spec: PrototypeSpec) -> nn
         relus += type(child) is nn.ReLU
         if new is not None:
             made[child] = new
-    if layers.precision.act_bits is not None and not relus and isinstance(module, nn.Module) and _has_layers(module):
+    if acts and layers.precision.act_bits is not None and not relus and _has_layers(module):
         raise ModelError(
             f"{spec}: quantizes activations, but the network has no nn.ReLU to replace; use nn.ReLU instead of F.relu, "
             "or quantize weights alone, as w1"

@@ -56,7 +56,7 @@ def data_name(thing: Any) -> tuple[str, Dataset]:
     digest = hashlib.sha256()
     for array in (made.x_train, made.y_train, made.x_test, made.y_test):
         digest.update(np.ascontiguousarray(array).data)
-    kind = type(thing).__name__.lower()
+    kind = str(getattr(thing, "__name__", "") or type(thing).__name__).lower()
     name = f"{'arrays' if kind in ('tuple', 'list', 'dict') else kind}-{digest.hexdigest()[:8]}"
     return name, replace(made, name=name)
 
