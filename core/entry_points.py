@@ -9,7 +9,7 @@ from typing import Any
 
 from core.errors import ConfigError, EdgestillError
 
-__all__ = ["guarded", "load_function", "load_object", "origin"]
+__all__ = ["guarded", "load_function", "load_object", "origin", "reported"]
 
 
 def origin(point: EntryPoint) -> str:
@@ -42,7 +42,11 @@ def load_function(point: EntryPoint, what: str) -> Callable[..., Any]:
 
 def guarded(point: EntryPoint, what: str) -> Callable[..., Any]:
     """The function that `point` names; whatever it raises when called becomes a ConfigError that names its package."""
-    function = load_function(point, what)
+    return reported(load_function(point, what), _named(point, what))
+
+
+def reported(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """A user's function; whatever it raises when called becomes a ConfigError that starts with `what`."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -52,6 +56,6 @@ def guarded(point: EntryPoint, what: str) -> Callable[..., Any]:
             raise
         except Exception as error:  # a user's function may raise anything
             reason = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{_named(point, what)} failed ({reason})") from error
+            raise ConfigError(f"{what} failed ({reason})") from error
 
     return call

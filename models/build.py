@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from core.errors import ConfigError, EdgestillError, ModelError, did_you_mean
+from models.own.build import build_own
+from models.own.network import OwnNetwork
 from models.registry import Architecture, architecture
 from models.seeding import seeded
 from models.spec import PrototypeSpec
@@ -27,6 +29,8 @@ def build(
     `options` are keyword arguments of the architecture, for example `{"size": 1.0}` for `shufflenetv2`.
     """
     make = architecture(spec.arch)
+    if isinstance(make, OwnNetwork):
+        return build_own(spec, make, generator=generator)
     layers = layers_for(spec.precision)
     options = options or {}
     _check_options(spec, make, options)

@@ -99,8 +99,8 @@ def binarize(w: Tensor, dims: tuple[int, ...]) -> Tensor:
     s   = sqrt(mean(c^2) / (1 - m^2)),   mu = mean(w) - s m
 
     The means are taken over `dims`: all but the first, so per filter of a convolution and per row of a matrix. A matrix
-    has one mean and one scale in FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4); with one per row
-    1-bit CNNs are 4 points better on MNIST at alpha 0.1, and equal on Fashion-MNIST (docs/results/defaults.md).
+    has one mean and one scale in FedDF's 1-bit experiment (Lin et al. 2020, arXiv:2006.07242, Table 4). With one per
+    row 1-bit CNNs are 4 points better on MNIST at alpha 0.1, and equal on Fashion-MNIST (docs/results/defaults.md).
 
     The authors use mu = mean(w) and s = sqrt(mean(c^2)), which is the same if the signs are balanced (m = 0). In a
     filter of nine weights they never are: the mean of their w_q then differs from that of w, and quantizing again

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from aggregator.recipes.generator import PAPER, Generation
 from aggregator.recipes.parts import part_needs
+from core import own_code
 from core.entry_points import load_object, origin
 from core.errors import ConfigError, did_you_mean
 from core.limits import BATCH, EPOCHS, LR, STEPS, WEIGHT
@@ -333,14 +334,14 @@ GROUP = "edgestill.recipes"
 def recipe_names() -> tuple[str, ...]:
     """Names of all recipes: the built-in ones, then users'."""
     users = {point.name for point in entry_points(group=GROUP)}
-    return (*RECIPES, *sorted(users - RECIPES.keys()))
+    return (*RECIPES, *sorted(users - RECIPES.keys()), *own_code.names("recipe"))
 
 
 def find_recipe(name: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
     """The recipe called `name`, with `overrides` in place of its own fields: flat, including those of distillation."""
     from aggregator.recipes.overrides import override
 
-    recipe = override(RECIPES.get(name) or _users_recipe(name), overrides)
+    recipe = override(RECIPES.get(name) or own_code.found("recipe", name) or _users_recipe(name), overrides)
     recipe.check()
     return recipe
 

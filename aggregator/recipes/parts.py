@@ -25,7 +25,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from core.entry_points import guarded, origin
+from core import own_code
+from core.entry_points import guarded, origin, reported
 from core.errors import ConfigError, did_you_mean
 
 __all__ = ["GROUP", "NEEDS", "PARTS", "find_part", "part_names", "part_needs"]
@@ -93,12 +94,18 @@ PARTS: Mapping[str, Mapping[str, BuiltIn]] = {
 def part_names(kind: str) -> tuple[str, ...]:
     """Names of all parts of this kind: the built-in ones, then users'."""
     users = {point.name.partition(".")[2] for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")}
-    return (*PARTS[kind], *sorted(users - PARTS[kind].keys()))
+    lent = (name.removeprefix(f"{kind}.") for name in own_code.names("part") if name.startswith(f"{kind}."))
+    return (*PARTS[kind], *sorted(users - PARTS[kind].keys()), *lent)
+
+
+def find_part(kind: str, name: str) -> Part:
+    """The part; `ConfigError` lists the known ones."""
+    own = own_code.found("part", f"{kind}.{name}")
+    return _installed(kind, name) if own is None else reported(own, f"part {kind}.{name}")
 
 
 @functools.cache  # looking through installed packages takes milliseconds
-def find_part(kind: str, name: str) -> Part:
-    """The part; `ConfigError` lists the known ones."""
+def _installed(kind: str, name: str) -> Part:
     built_in = PARTS[kind].get(name)
     points = tuple(entry_points(group=GROUP, name=f"{kind}.{name}"))
     if built_in is not None:
@@ -116,13 +123,13 @@ def find_part(kind: str, name: str) -> Part:
     return guarded(points[0], f"part {points[0].name}")
 
 
-@functools.cache
 def part_needs(kind: str, name: str) -> frozenset[str]:
     """The inputs of a part (`NEEDS`). A teach part always needs unlabeled samples."""
     built_in = PARTS[kind].get(name)
     if built_in is not None:
         return built_in.needs
-    needs = frozenset(getattr(find_part(kind, name), "needs", ()))
+    own = own_code.found("part", f"{kind}.{name}")
+    needs = frozenset(getattr(own or _installed(kind, name), "needs", ()))
     unknown = sorted(needs - NEEDS.keys())
     if unknown:
         hint = did_you_mean(unknown[0], NEEDS) or f"; known: {' '.join(NEEDS)}"

@@ -33,7 +33,7 @@ from edge_agent.predict.inputs import prepare_inputs
 from models.card import InputCard, ModelCard, layout_of
 from quant.onnx.session import open_session, run_graph
 
-__all__ = ["CARD_FILE", "Model", "Prediction"]
+__all__ = ["CARD_FILE", "Model", "Prediction", "prediction_of"]
 
 log = logging.getLogger("edgestill.predict")
 
@@ -94,7 +94,7 @@ class Model:
         loaded = self._loaded  # one model for the whole call
         inputs = prepare_inputs(loaded.card.input, as_array(x, loaded.card.input))
         parts = [run_graph(loaded.session, inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)]
-        return _prediction(loaded.card, np.concatenate(parts))
+        return prediction_of(loaded.card, np.concatenate(parts))
 
     def reload(self) -> bool:
         """Load the file again if it has changed; whether it had. Costs one `stat` if not.
@@ -219,7 +219,7 @@ def _card_of(session: Any, card: ModelCard | None, where: str) -> ModelCard:
     return card
 
 
-def _prediction(card: ModelCard, answers: NDArray[np.float32]) -> Prediction:
+def prediction_of(card: ModelCard, answers: NDArray[np.float32]) -> Prediction:
     classes: NDArray[np.int64] = answers.argmax(1)
     labels = card.labels
     if answers.shape[1] != len(labels):  # a file without a card whose number of classes is not in its graph

@@ -35,17 +35,18 @@ def local_update(
     should_stop: Callable[[], bool] = lambda: False,
     order: Iterable[torch.Tensor] | None = None,
     device: torch.device = CPU,
+    loop: Callable[..., Trained] = train_local,
 ) -> tuple[dict[str, Tensor], Trained]:
     """The tensors of a `state` update and the result of training; `model` has the trained weights afterwards.
 
     The published model is full precision; for a quantized prototype it is the latent weight that training starts from:
     as in FedDF's 1-bit experiment, downloads are float and uploads quantized. The model is snapped to the wire's floats
     before it is packed, so that the device measures the same model that the aggregator receives. It is trained on
-    `device`, and is on the CPU afterwards.
+    `device`, and is on the CPU afterwards. `loop` takes the arguments of `train_local`.
     """
     load_packed(model, decode(published) if isinstance(published, bytes) else published)
     with on_device(model, device), repeatable(model, generator):
-        trained = train_local(
+        trained = loop(
             model,
             x,
             y,
@@ -67,7 +68,10 @@ def packed_update(model: nn.Module, *, floats: str) -> dict[str, Tensor]:
 
 def repeatable(model: nn.Module, generator: torch.Generator) -> AbstractContextManager[None]:
     """Draw the masks of dropout from `generator`'s seed; `generator` is not advanced."""
-    drops = any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p for module in model.modules())
+    drops = any(
+        (isinstance(module, nn.modules.dropout._DropoutNd) and module.p) or getattr(module, "may_draw", False)
+        for module in model.modules()
+    )
     return seeded_on(device_of(model), _of_dropout(generator), model) if drops else nullcontext()
 
 

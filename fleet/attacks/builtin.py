@@ -18,6 +18,7 @@ same syntax; those that tamper have s = 1 by default.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -131,9 +132,11 @@ def parse_attacks(text: str) -> tuple[Order, ...]:
 
 
 def _order(text: str) -> Order:
-    by_id = "@" in text
-    head, _, tail = text.partition("@" if by_id else ":")
-    name, given, strength = (word.strip() for word in head.partition("="))
+    file = re.match(r".*\.py:[A-Za-z_]\w*", text)  # drift.py:drift=2:3
+    own, rest = (file[0], text[file.end() :]) if file else ("", text)
+    by_id = "@" in rest
+    head, _, tail = rest.partition("@" if by_id else ":")
+    name, given, strength = (word.strip() for word in f"{own}{head}".partition("="))
     if name not in ATTACKS and name not in own_names():
         known = (*ATTACKS, *own_names())
         raise ConfigError(f"--attack {text!r}: unknown attack; known: {' '.join(known)}{did_you_mean(name, known)}")

@@ -9,17 +9,19 @@ A user's package declares its attack in `pyproject.toml`, by its kind and its na
     tamper    (trained, received, generator, strength) -> tensors by name that replace `trained`
     labels    (y, classes) -> the labels that the device trains with
 
-The built-in names are reserved.
+The built-in names are reserved. Functions that a program lends to this process (`core/own_code.py`) need no package.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from core.entry_points import guarded, origin
+from core import own_code
+from core.entry_points import guarded, origin, reported
 from core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,13 +35,28 @@ KINDS = ("tamper", "labels")
 
 def own_names() -> tuple[str, ...]:
     """The names of all installed attacks of users."""
-    return tuple(sorted({point.name.partition(".")[2] for point in _points()}))
+    return (*sorted({point.name.partition(".")[2] for point in _points()}), *own_code.names("attack"))
+
+
+def kind_of(name: str) -> str:
+    """`tamper` or `labels`; the name is one of `own_names`."""
+    own = own_code.found("attack", name)
+    return _kind_of_installed(name) if own is None else kind_of_function(name, own)
 
 
 @functools.cache  # scanning the installed packages takes milliseconds
-def kind_of(name: str) -> str:
-    """`tamper` or `labels`; the name is one of `own_names`."""
+def _kind_of_installed(name: str) -> str:
     return _point(name).name.partition(".")[0]
+
+
+def kind_of_function(name: str, function: Callable[..., Any]) -> str:
+    """The kind of a lent function, by its number of arguments."""
+    kind = {4: "tamper", 2: "labels"}.get(len(inspect.signature(function).parameters)) if callable(function) else None
+    if kind is None:
+        raise ConfigError(
+            f"attack {name}: give a function (trained, received, generator, strength), or of labels: (y, classes)"
+        )
+    return kind
 
 
 def own_tamper(
@@ -71,8 +88,13 @@ def own_labels(name: str, y: torch.Tensor, classes: int) -> torch.Tensor:
     return labels.to(y.dtype)  # type: ignore[no-any-return]
 
 
-@functools.cache
 def _load(name: str) -> Callable[..., Any]:
+    own = own_code.found("attack", name)
+    return _installed(name) if own is None else reported(own, f"attack {name}")
+
+
+@functools.cache
+def _installed(name: str) -> Callable[..., Any]:
     return guarded(_point(name), f"attack {name}")
 
 

@@ -17,14 +17,18 @@ from fleet.data.files import MAX_BYTES
 from fleet.data.own import own_dataset
 from models.npz import read_npz
 
-__all__ = ["npz_file"]
+__all__ = ["npz_file", "of_arrays"]
 
 _LAYOUT = "save x_train and y_train (and x_test, y_test), or x and y"
 
 
 def npz_file(path: Path) -> Dataset:
     """The dataset in a user's `.npz`."""
-    arrays = read_npz(path, limit=MAX_BYTES)
+    return of_arrays(path, read_npz(path, limit=MAX_BYTES))
+
+
+def of_arrays(path: Path, arrays: dict[str, Array]) -> Dataset:
+    """The dataset of these arrays; errors start with `path`, and it is named after it."""
     plain = "x" in arrays and "x_train" not in arrays
     vocab = _vocab(path, arrays)
     x, kind = _samples(path, arrays, "x" if plain else "x_train", vocab)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from core import own_code
 from core.errors import ConfigError, DataError, did_you_mean
 from fleet.data import cifar, corpora, idx, names
 from fleet.data.dataset import Dataset, Kind
 from fleet.data.digits import digits
 from fleet.data.files import data_folder, find
 from fleet.data.folder import image_folder
+from fleet.data.given import HUB, hub_dataset, own_data
 from fleet.data.npz import npz_file
 from fleet.data.table import csv_file
 from fleet.data.text import LENGTH, VOCAB
@@ -137,9 +139,14 @@ DATASETS: Mapping[str, Known] = MappingProxyType({known.name: known for known in
 def load(name_or_path: str | Path, *, vocab: int = VOCAB, length: int = LENGTH) -> Dataset:
     """A dataset by name, or a user's dataset by path: a folder of pictures, `.npz`, `.csv` or `.csv.gz`.
 
-    `vocab` and `length` apply to the token ids of text.
+    `vocab` and `length` apply to the token ids of text. `hf:NAME` is a dataset of Hugging Face, and a name that a
+    program has lent to this process is its own data (`fleet/data/given/`).
     """
     name = str(name_or_path)
+    if (own := own_code.found("dataset", name)) is not None:
+        return own_data(name, own)
+    if name.startswith(HUB):
+        return hub_dataset(name.removeprefix(HUB))
     if name in DATASETS:
         return digits() if name == "digits" else _load_known(DATASETS[name], vocab, length)
     path = Path(name).expanduser()

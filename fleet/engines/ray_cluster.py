@@ -30,9 +30,9 @@ from fleet.engines.worker import FAULTS, fault_text, obey
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import make_devices
 from fleet.simulation.round_message import Artifact
+from fleet.simulation.specs import spec_of
 from models.build import build
 from models.compute_device import find_device
-from models.spec import PrototypeSpec, parse_prototype
 
 __all__ = ["OnRay"]
 
@@ -54,7 +54,7 @@ class Actor:
         x, y = (torch.from_numpy(array.copy()) for array in test)
         self._bench = Bench(
             devices=make_devices(settings, dataset),
-            models={name: build(_spec(name, settings, dataset)) for name in settings.prototypes},
+            models={name: build(spec_of(name, settings, dataset)) for name in settings.prototypes},
             test=(x, y),
             device=find_device(settings.compute),
         )
@@ -71,11 +71,6 @@ class Actor:
         except FAULTS as error:
             answers.append(("error", {"text": fault_text(error)}, []))
         return answers
-
-
-def _spec(name: str, config: SimulationConfig, dataset: Dataset) -> PrototypeSpec:
-    arch, precision = parse_prototype(name)
-    return PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, config.latent)
 
 
 def _called(facts: dict[str, Any], blobs: list[bytes]) -> Told:

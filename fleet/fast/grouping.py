@@ -39,7 +39,8 @@ def in_batches(
         size = at_most
     alone = news.update != "state" or news.side_artifact is not None or counts_logits(news.extra)
     training = devices[0].training_of(news)
-    if alone or devices[0].hooks.change_training or training.fast == "off" or training.amp != "off":
+    own = devices[0].config.objective or devices[0].config.train
+    if alone or own or devices[0].hooks.change_training or training.fast == "off" or training.amp != "off":
         size = 1
     size = max(1, min(size, -(-len(devices) // workers)))
     count = -(-len(devices) // size)

@@ -30,7 +30,7 @@ from core.lost_devices import FATAL
 from core.toml_writer import Inline, toml_text
 from fleet.data import Dataset
 from fleet.mqtt.processes import Processes
-from fleet.mqtt.stored_models import read_kept_models, stored_updates
+from fleet.mqtt.stored_models import published_states, read_kept_models, stored_updates
 from fleet.results.run_file import PrototypeResult, RoundResult, reported_metrics
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import FLEET, SimulatedDevice
@@ -228,6 +228,15 @@ class MqttSimulation:
             **reported_metrics(metrics),
             **self.simulation.spread(group, own),
         )
+
+    def read_models(self, groups: Sequence[Group], round_number: int) -> None:
+        """Load the models that round `round_number` has published into these groups."""
+        with self.journal() as journal:
+            assert journal is not None, "the round came from it"
+            fused = {m.prototype: m for m in journal.models() if m.round == round_number and m.origin == "fused"}
+        states = published_states(self.state / "blobs", {name: model.digest for name, model in fused.items()})
+        for group in groups:
+            group.state = states.get(group.name, group.state)
 
     def write_files(self) -> None:
         """Write the keys, data and configurations of the aggregator and all agents."""

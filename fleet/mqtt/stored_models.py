@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aggregator.fusion.types import Received
+from aggregator.storage.artifacts import open_artifact
 from aggregator.storage.blobs import Blobs
 from aggregator.storage.rows import UpdateRow
 from aggregator.worker.stored_updates import base_arrays, received
 from edge_agent.state.store import EXTRACTOR, PERSONAL, learned_path
 from fleet.simulation.device import SimulatedDevice
+from quant.pack import unpack
+from wire.tensors import decode
 
-__all__ = ["read_kept_models", "stored_updates"]
+__all__ = ["published_states", "read_kept_models", "stored_updates"]
 
 
 def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str, str]) -> dict[str, Received]:
@@ -28,6 +32,12 @@ def stored_updates(folder: Path, rows: Sequence[UpdateRow], models: Mapping[str,
         return base_arrays(blobs.read(digest))
 
     return {row.device: received(row, blobs, base(models[row.device])) for row in rows if row.device in models}
+
+
+def published_states(folder: Path, models: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
+    """The published models by prototype, from the digests of their artifacts."""
+    blobs = Blobs(folder)
+    return {name: unpack(decode(open_artifact(blobs.read(digest))[1])) for name, digest in models.items()}
 
 
 def read_kept_models(folder: Path, devices: Sequence[SimulatedDevice]) -> None:

@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core import own_code
 from core.errors import ConfigError, did_you_mean
 from core.limits import SAMPLES, Range
 from fleet.partition.common import Indices
 from fleet.partition.feddf import feddf, feddf_validation
 from fleet.partition.fedgen import fedgen, fedgen_test
 from fleet.partition.fedrad import fedrad, fedrad_iid, fedrad_server
+from fleet.partition.own import own_partition
 from fleet.partition.simple import dirichlet, iid, iid_skew, shards
 
 __all__ = [
@@ -115,6 +117,8 @@ def _option(text: str) -> tuple[str, int | float | bool]:
 
 
 def _known(name: str) -> Callable[..., list[Indices]]:
+    if name not in PARTITIONS and (own := own_code.found("partition", name)) is not None:
+        return own_partition(name, own)
     if name not in PARTITIONS:
         raise ConfigError(f"unknown partition {name!r}; known: {' '.join(PARTITIONS)}{did_you_mean(name, PARTITIONS)}")
     return PARTITIONS[name]

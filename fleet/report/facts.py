@@ -17,7 +17,7 @@ from fleet.results.lost import lost_in_all
 from fleet.results.run_file import PrototypeResult, RoundResult, read_run
 from fleet.virtual.hardware import Usage
 
-__all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "read_facts", "read_runs"]
+__all__ = ["FleetDevice", "Judged", "RunFacts", "Virtual", "facts_of", "read_facts", "read_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,11 @@ def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
 
 def read_facts(path: Path, name: str) -> RunFacts:
     """Read one run; `DataError` names the problem and its place."""
-    facts = read_run(path)
+    return facts_of(read_run(path), path, name)
+
+
+def facts_of(facts: dict[str, Any], path: Path | str, name: str) -> RunFacts:
+    """A run from the content of its `run.json`; `path` is for errors."""
     try:
         file = msgspec.convert(_whole(facts), _File)
         judged = [msgspec.convert(r.devices, dict[str, Judged]) for r in file.rounds]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,22 +12,42 @@ from matplotlib.figure import Figure
 from core.files import write_atomic
 from fleet.report.figures.style import COLOURS, LIGHT, by_round, panel, png, series, short
 from fleet.report.summary import ensemble
-from fleet.results.run_file import RoundResult
+from fleet.results.run_file import RoundResult, Run
 
-__all__ = ["COLOURS", "GREY", "draw_curves"]
+__all__ = ["COLOURS", "GREY", "Curves", "curves_of", "draw_curves"]
 
 GREY = LIGHT.grey
 TITLE, LABEL, TICK = 110, 40, 18  # characters that fit
 
 
-def draw_curves(rounds: Sequence[RoundResult], path: Path, *, title: str) -> None:
-    """Draw the figure of a run with at least one round."""
-    figure = Figure(figsize=(9.5, 4.0), dpi=150, layout="constrained")
+class Curves(Figure):
+    """A figure that notebooks show without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return png(self)
+
+
+def curves_of(run: Run) -> Curves:
+    """The figure of a run with at least one round."""
+    c = run.config
+    split = f"{c['partition']} alpha {c['alpha']}"
+    title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
+    scored = [r for r in run.rounds if all(isfinite(p.accuracy) for p in r.prototypes.values())]
+    return _figure(scored or run.rounds, title)
+
+
+def draw_curves(run: Run, path: Path) -> None:
+    """Write `curves_of` as a PNG file."""
+    write_atomic(path, png(curves_of(run)))
+
+
+def _figure(rounds: Sequence[RoundResult], title: str) -> Curves:
+    figure = Curves(figsize=(9.5, 4.0), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 1.6))
     figure.suptitle(short(title, TITLE), x=0.01, ha="left", fontsize=11)
     _accuracy(left, rounds)
     _update_sizes(right, rounds)
-    write_atomic(path, png(figure))
+    return figure
 
 
 def _accuracy(axes: Axes, rounds: Sequence[RoundResult]) -> None:

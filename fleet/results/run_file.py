@@ -289,11 +289,14 @@ def claim_folder(folder: Path, config: dict[str, Any], *, force: bool = False) -
 
 
 WHERE = ("engine", "workers", "batch_devices", "address", "track")
+ADDED = ("own_models", "objective", "train")  # of later versions: empty, they mean what a run.json without them means
 
 
 def essence(config: Mapping[str, Any]) -> Any:
     """The part of the configuration that determines the models, without engine, workers and trackers."""
-    return json.loads(json.dumps({name: value for name, value in config.items() if name not in WHERE}))
+    return json.loads(
+        json.dumps({name: v for name, v in config.items() if name not in WHERE and (v or name not in ADDED)})
+    )
 
 
 def _lines(texts: Sequence[str]) -> str:

@@ -68,9 +68,23 @@ class Checkpoints:
         """Remove the checkpoints of an earlier run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def states(self) -> tuple[int, dict[str, dict[str, Tensor]]]:
+        """The round of the last checkpoint, 0 if there is none, and its models by prototype."""
+        round_number = self._last()
+        tensors = _read(self._path(round_number))[0] if round_number else {}
+        states: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith(STATE):
+                prototype, _, tensor = name.removeprefix(STATE).rpartition("/")
+                states.setdefault(prototype, {})[tensor] = value
+        return round_number, states
+
+    def _last(self) -> int:
+        return max((int(p.stem) for p in self.folder.glob("*.safetensors") if p.stem.isdecimal()), default=0)
+
     def restore(self, simulation: Simulation) -> int:
         """Load the last checkpoint into the simulation and return its round, 0 if there is none."""
-        round_number = max((int(p.stem) for p in self.folder.glob("*.safetensors") if p.stem.isdecimal()), default=0)
+        round_number = self._last()
         if not round_number:
             return 0
         tensors, facts = _read(self._path(round_number))

@@ -15,7 +15,7 @@ from core.errors import ConfigError
 from core.limits import ALPHA, DEVICES, LATENT, PROCESSES, ROUNDS, SAMPLES, SEED, WEIGHT, WORKERS, Range
 from edge_agent.training.params import DEFAULTS, LocalTraining
 from fleet.simulation.settings import text_forms as text
-from fleet.simulation.settings.panels import in_fleet, in_fusion, in_output, in_time
+from fleet.simulation.settings.panels import in_fleet, in_fusion, in_output, in_time, in_training
 from fleet.virtual.config import VirtualTime
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class SimulationConfig:
             parse=text.parse_prototypes,
         ),
     ] = ("cnn:fp32", "mlp:fp32", "cnn:w1")
+    own_models: Mapping[str, str] = field(default_factory=dict)  # the files of users' own: {"MyNet": "net.py:MyNet"}
     training: LocalTraining = DEFAULTS
     partition: Annotated[str, in_fleet(f"How samples are split among devices: {PARTITIONS}.")] = "dirichlet"
     alpha: Annotated[float, in_fleet("Dirichlet concentration: 0.1 is very non-IID, 100 close to IID.", ALPHA)] = 1.0
@@ -103,6 +104,13 @@ class SimulationConfig:
         str, in_fusion("Adversarial devices, such as faulty:6,malicious:4 (docs/simulate.md).")
     ] = ""
     processes: Annotated[int, in_fusion("Prototypes distilled in parallel; at least one per worker.", PROCESSES)] = 1
+    objective: Annotated[
+        str,
+        in_training("Own loss of a mini-batch: FILE.py:NAME of a function (logits, y) or (model, x, y) (docs/api.md)."),
+    ] = ""
+    train: Annotated[
+        str, in_training("Own local training loop: FILE.py:NAME of a function (model, x, y, ...) (docs/api.md).")
+    ] = ""
     score_ensemble: bool = True  # report the ensemble's accuracy; costs one more pass of every teacher
     floats: Annotated[
         str,
@@ -200,7 +208,10 @@ class SimulationConfig:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> SimulationConfig:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`; files of users that it names are executed."""
+        from fleet.simulation.own_code.named import lend_files
+
+        lend_files(facts)
         try:
             given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
             given["training"] = LocalTraining(**facts["training"])

@@ -27,11 +27,13 @@ from edge_agent.state.store import EXTRACTOR, KEEPING, LABEL_LOGITS, PERSONAL
 from edge_agent.training.label_privacy import told_counts, told_examples
 from edge_agent.training.local_round import local_update, packed_update
 from edge_agent.training.params import LocalTraining
+from edge_agent.training.sgd import train_local
 from fleet.attacks.builtin import Attack
 from fleet.data import Dataset
 from fleet.partition import partition
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.hooks import NO_HOOKS, Hooks
+from fleet.simulation.own_code.local import find_loss, find_objective, own_loop
 from fleet.simulation.round_message import Artifact, News
 from fleet.simulation.seeds import numpy_rng, torch_rng
 from fleet.simulation.settings.layers import about
@@ -194,8 +196,9 @@ class SimulatedDevice:
             self.training_of(news),
             floats=self.floats(model),
             generator=self.rng(news),
-            loss_fn=self.hooks.loss or F.cross_entropy,
-            objective=make_objective(
+            loss_fn=self.hooks.loss or find_loss(config.objective) or F.cross_entropy,
+            objective=find_objective(config.objective)
+            or make_objective(
                 news.learned_from,
                 news.extra,
                 seed=config.seed,
@@ -206,6 +209,7 @@ class SimulatedDevice:
             ),
             device=device,
             order=None if self.hooks.batches is None else self.hooks.batches(self, news.round_number),
+            loop=own_loop(config.train, {"round_number": news.round_number, "device": self.id}) or train_local,
         )
         return self.to_send(model, news, tensors), trained.loss, seen
 

@@ -5,13 +5,13 @@
 A hook reproduces a choice of a paper's authors that no user would want to configure; everything else is a field of
 `SimulationConfig`. Workers of the engine `processes` are forked and inherit the hooks, so a hook must return the same
 value in each of them: it is a function of device, round and seed. Ray's actors do not inherit them, and `Simulation`
-rejects hooks with that engine.
+rejects hooks that workers call with that engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +60,12 @@ class Hooks:
     teacher: MakeTeacher | None = None
     #: (model, x, y) -> the same result as `aggregator.evaluate.count`, to score a round. Called by `Bench.score`.
     count: Callable[[nn.Module, Tensor, Tensor], list[Counted]] | None = None
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether workers call a hook; the others are called by the simulation alone."""
+        at_home = ("received", "side_artifact", "teacher")
+        return any(getattr(self, field.name) is not None for field in fields(self) if field.name not in at_home)
 
     @property
     def change_training(self) -> bool:

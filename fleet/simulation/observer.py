@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fleet.results.run_file import RoundResult, Run
+    from fleet.simulation.simulation import Simulation
 
 __all__ = ["Observer"]
 
 
 class Observer:
     """Does nothing; a display overrides the callbacks that it shows."""
+
+    def built(self, simulation: Simulation) -> None:
+        """The fleet is built; its groups have the models of the last round from here on."""
 
     def watch(self, run: Run, *, per_round: int, at_once: int) -> AbstractContextManager[object]:
         """A context around all rounds; it is left after the last one or by an exception.
@@ -27,6 +31,10 @@ class Observer:
 
     def round_done(self, result: RoundResult) -> None:
         """A round was fused and scored; its files are written next."""
+
+    def goes_on(self) -> bool:
+        """Whether the run goes on after this round; asked when its files are written."""
+        return True
 
     def warn(self, text: str) -> None:
         """A one-line warning about a round."""

@@ -29,6 +29,7 @@ def resumed_config(folder: Path, changes: dict[str, Any]) -> SimulationConfig:
     from dataclasses import replace
 
     from fleet.simulation.config import SimulationConfig
+    from fleet.simulation.own_code.named import refuse_files_inside
 
     stored = read_run(folder)
     if stored["schema"] != SCHEMA:
@@ -36,6 +37,7 @@ def resumed_config(folder: Path, changes: dict[str, Any]) -> SimulationConfig:
             f"{folder}: a run of an older edgestill, whose 1-bit models were distilled and scored at full precision; "
             "start a new run"
         )
+    refuse_files_inside(stored["config"], folder)
     config = SimulationConfig.from_json(stored["config"])
     if not is_resumable(config):
         raise ConfigError(f"{folder}: a run over MQTT or in virtual time cannot be resumed; start a new run")

@@ -13,7 +13,6 @@ Imports no torch before a run begins.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -24,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fleet.results.run_file import claim_folder, write_run
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.observer import Observer
 from fleet.simulation.resume import is_resumable, restore
 from fleet.simulation.settings.layers import about
@@ -57,19 +57,21 @@ def run_simulation(
     force: bool = False,
     resume: bool = False,
     observer: Observer | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> Run:
     """Run all rounds; with `resume`, the remaining rounds of the run in `out_dir`.
 
     On Ctrl-C the files of the completed rounds stay, and `Interrupted` is raised if there are any. A round that loses
     more than half of its devices does the same with `LostRunError`. `force` replaces another run in `out_dir`; `broker`
-    is the broker of a fleet over MQTT, by default an embedded one.
+    is the broker of a fleet over MQTT, by default an embedded one. `hooks` change the fleet (`hooks.py`).
     """
     observer = observer or Observer()
     trackers = find_trackers(config.track)
     if out_dir is not None and not resume:
         claim_folder(out_dir, config.to_json(), force=force)
-    simulation, dataset = _build(config)
+    simulation, dataset = _build(config, hooks)
     run, keep = _begin(simulation, out_dir, resume=resume)
+    observer.built(simulation)
     try:
         with (
             simulation,
@@ -77,7 +79,7 @@ def run_simulation(
             tracked(trackers, run, out_dir, resume=resume, warn=observer.warn) as track,
         ):
             if config.transport == "mqtt":
-                rounds = _rounds_over_mqtt(config, dataset, out_dir, broker, observer.device_done)
+                rounds = _rounds_over_mqtt(simulation, dataset, out_dir, broker, observer.device_done)
             else:
                 rounds = _rounds_in_memory(simulation, len(run.rounds), observer.device_done)
             _follow(rounds, run, keep, observer, track)
@@ -87,7 +89,9 @@ def run_simulation(
         raise
     finally:
         if out_dir is not None and run.rounds:
-            _draw(run, out_dir)
+            from fleet.results.curves import draw_curves
+
+            draw_curves(run, out_dir / "curves.png")
     return run
 
 
@@ -102,11 +106,11 @@ def check_run(config: SimulationConfig) -> None:
         with about("engine"):
             find_ray()
     find_trackers(config.track)
-    simulation, _ = _build(replace(config, engine="inline", address=""))
+    simulation, _ = _build(replace(config, engine="inline", address=""), NO_HOOKS)
     simulation.close()
 
 
-def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
+def _build(config: SimulationConfig, hooks: Hooks) -> tuple[Simulation, Dataset]:
     """Build the fleet; the data is loaded while torch is imported, which takes about as long."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -114,15 +118,15 @@ def _build(config: SimulationConfig) -> tuple[Simulation, Dataset]:
 
     with ThreadPoolExecutor(1) as beside:
         loading = beside.submit(load, config.dataset)
-        import torch
-
+        from fleet.engines.threads import one_thread
         from fleet.simulation.simulation import Simulation
         from fleet.virtual.simulation import VirtualSimulation
 
-        torch.set_num_threads(1)  # one thread per process: thread pools slow each other down on a busy machine
         with about("dataset"):
             dataset = loading.result()
-    return (Simulation if config.virtual is None else VirtualSimulation)(config, dataset), dataset
+    with one_thread():
+        make = Simulation if config.virtual is None else VirtualSimulation
+        return make(config, dataset, hooks=hooks), dataset
 
 
 def _begin(simulation: Simulation, out_dir: Path | None, *, resume: bool) -> tuple[Run, Callable[[int], None]]:
@@ -169,6 +173,8 @@ def _follow(
             finally:
                 keep(result.round)
                 track()
+            if not observer.goes_on():
+                return
 
 
 def _at_once(simulation: Simulation) -> int:
@@ -187,13 +193,16 @@ def _rounds_in_memory(
 
 
 def _rounds_over_mqtt(
-    config: SimulationConfig,
+    simulation: Simulation,
     dataset: Dataset,
     out_dir: Path | None,
     broker: BrokerConfig | None,
     on_device: Callable[[str], None],
 ) -> Generator[RoundResult, None, None]:
-    """Rounds of a fleet of processes, whose state is in `out_dir/fleet` or in a temporary folder."""
+    """Rounds of a fleet of processes, whose state is in `out_dir/fleet` or in a temporary folder.
+
+    The groups of `simulation`, which trains nothing here, get the models that the fleet's aggregator publishes.
+    """
     from fleet.mqtt.fleet import MqttSimulation
     from transport.config import BrokerConfig
     from transport.embedded import EmbeddedBroker
@@ -206,15 +215,7 @@ def _rounds_over_mqtt(
             shutil.rmtree(folder, ignore_errors=True)  # left by an earlier run with --force: the folder is claimed
         if broker is None:
             broker = BrokerConfig(port=stack.enter_context(EmbeddedBroker()).port)
-        fleet = stack.enter_context(MqttSimulation(config, dataset, folder, broker))
-        yield from fleet.rounds(on_device=on_device)
-
-
-def _draw(run: Run, out_dir: Path) -> None:
-    from fleet.results.curves import draw_curves
-
-    c = run.config
-    split = f"{c['partition']} alpha {c['alpha']}"
-    title = f"{c['dataset']}, {c['devices']} devices, {split}: {c['recipe']}, seed {c['seed']}"
-    scored = [r for r in run.rounds if all(math.isfinite(p.accuracy) for p in r.prototypes.values())]
-    draw_curves(scored or run.rounds, out_dir / "curves.png", title=title)
+        fleet = stack.enter_context(MqttSimulation(simulation.config, dataset, folder, broker))
+        for result in fleet.rounds(on_device=on_device):
+            fleet.read_models(simulation.groups, result.round)
+            yield result

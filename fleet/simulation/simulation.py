@@ -24,10 +24,12 @@ from aggregator.fusion.process_pool import lent
 from aggregator.fusion.types import Memory, Received
 from aggregator.recipes.catalogue import find_recipe
 from aggregator.rounds.sampling import sample
+from core import own_code
 from core.errors import ConfigError, DataError
 from fleet.data import Dataset, hold_out
 from fleet.engines import Task, make_engine
 from fleet.engines.base import Scoring
+from fleet.engines.threads import one_thread
 from fleet.engines.work import Bench
 from fleet.fast.grouping import in_batches
 from fleet.fast.sample_store import view_of
@@ -43,8 +45,8 @@ from fleet.simulation.received import Sent, read_answer
 from fleet.simulation.round_message import Artifact, News, PublishedSideArtifact
 from fleet.simulation.seeds import torch_rng
 from fleet.simulation.settings.layers import about
+from fleet.simulation.specs import spec_of
 from models.build import build
-from models.spec import PrototypeSpec, parse_prototype
 from models.split import Prototype
 from quant.pack import pack_state, unpack
 from wire.messages import ModelHeader
@@ -72,7 +74,7 @@ class Simulation:
     """A fleet and its aggregator; call `run_round(1)`, `run_round(2)`, … in turn, then `close()`."""
 
     def __init__(self, config: SimulationConfig, dataset: Dataset, *, hooks: Hooks = NO_HOOKS) -> None:
-        if hooks is not NO_HOOKS and config.engine == "ray":
+        if hooks.in_workers and config.engine == "ray":
             raise ConfigError("engine 'ray' does not support hooks; use --engine processes or inline")
         self.config, self.hooks = config, hooks
         self.recipe = find_recipe(config.recipe, config.fusion)
@@ -85,6 +87,7 @@ class Simulation:
         self.test_y = torch.from_numpy(dataset.y_test.copy())
         self.server, dataset = server_side(config, self.recipe, dataset, (self.test_x, self.test_y))
         self.server = replace(self.server, make_teacher=hooks.teacher)
+        self.dataset = dataset
         self.devices = make_devices(config, dataset, hooks)
         self.memory = Memory()
         self.side_artifact: PublishedSideArtifact | None = None
@@ -110,9 +113,8 @@ class Simulation:
         self.engine.close()
 
     def _make_group(self, name: str, dataset: Dataset) -> Group:
-        arch, precision = parse_prototype(name)
-        spec = PrototypeSpec(arch, precision, dataset.input_shape, dataset.classes, self.config.latent)
         with about("prototypes"):
+            spec = spec_of(name, self.config, dataset)
             model = build(spec, generator=torch_rng(self.config.seed, "init", name))
         state = unpack(pack_state(model.state_dict(), floats="fp32"))
         shapes = {key: tuple(value.shape) for key, value in state.items()}
@@ -141,7 +143,11 @@ class Simulation:
         return sum(len(self.invited(group, 1)) for group in self.groups)
 
     def run_round(self, round_number: int, *, on_device: OnDevice = lambda _: None) -> RoundResult:
-        """Invite, train, fuse and score every prototype."""
+        """Invite, train, fuse and score every prototype, in one thread per process."""
+        with one_thread():
+            return self._run_round(round_number, on_device)
+
+    def _run_round(self, round_number: int, on_device: OnDevice) -> RoundResult:
         start = time.perf_counter()
         published = {group.name: Artifact(self._published(group)) for group in self.groups}
         sent = self._collect(round_number, published, on_device)
@@ -183,9 +189,15 @@ class Simulation:
     def _fuse(self, groups: list[fusion.Group], round_number: int, *, scored: bool) -> fusion.Fused:
         """Fuse the round; students of several prototypes are distilled in parallel in the engine's workers."""
         together = max(self.server.processes, self.engine.workers)
+        if self.engine.workers == 1 and self._has_own_code:
+            together = 1  # fresh processes would not know it
         server = replace(self.server, processes=together, test=self.server.test if scored else None)
         with lent(self.engine if self.engine.workers > 1 else None):
             return fuse_round(self.recipe, groups, server, round_number, self.memory)
+
+    @property
+    def _has_own_code(self) -> bool:
+        return any(own_code.found("model", group.model.spec.arch) is not None for group in self.groups)
 
     def _published(self, group: Group) -> bytes:
         floats = self.config.floats_of(group.model.spec.precision.quantized)

@@ -30,7 +30,7 @@ from core.settings import checked
 from fleet.simulation.settings.layers import Layer, overlay
 from fleet.simulation.settings.table import find_setting, places_in, scalar, written
 
-__all__ = ["MOST_RUNS", "SEED", "Point", "Settings", "Sweep", "names", "read_sweep", "run_name"]
+__all__ = ["MOST_RUNS", "SEED", "Point", "Settings", "Sweep", "make_sweep", "names", "read_sweep", "run_name"]
 
 MOST_RUNS = 10_000
 SEED = "seed"
@@ -73,28 +73,37 @@ def read_sweep(path: Path) -> Sweep:
         if name not in ("simulate", "grid"):
             hint = did_you_mean(name, ("simulate", "grid")) or "; known: [simulate] [grid]"
             raise ConfigError(f"{path}: unknown table {name!r}{hint}")
-    shared = written(sub_table(file, "simulate", str(path)), f"{path} [simulate]")
-    axes = _axes(sub_table(file, "grid", str(path)), f"{path} [grid]")
+    tables = sub_table(file, "simulate", str(path)), sub_table(file, "grid", str(path))
+    return make_sweep(*tables, where=str(path), places=(f"{path} [simulate]", f"{path} [grid]"))
+
+
+def make_sweep(simulate: Mapping[str, Any], grid: Mapping[str, Any], *, where: str, places: tuple[str, str]) -> Sweep:
+    """The sweep of two tables; `where` and `places`, of the one and the other, start error messages."""
+    shared, axes = written(simulate, places[0]), _axes(grid, places[1])
     for key in axes:
         if key in shared or key.partition(".")[2] in _table(shared, key):
-            raise ConfigError(f"{path}: {key!r} is in [simulate] and in [grid]; give it once")
+            raise ConfigError(f"{where}: {key!r} is in {_short(places[0])} and in {_short(places[1])}; give it once")
     count = 1
     for values in axes.values():
         count *= len(values)
     if count > MOST_RUNS:
-        raise ConfigError(f"{path} [grid]: {count:,} runs; give at most {MOST_RUNS:,}")
+        raise ConfigError(f"{places[1]}: {count:,} runs; give at most {MOST_RUNS:,}")
     outer = sorted(axes, key=lambda key: key != SEED)
     points = [dict(zip(outer, values, strict=True)) for values in itertools.product(*(axes[key] for key in outer))]
     return Sweep(
         keys=tuple(axes),
         points=tuple({key: point[key] for key in axes} for point in points),
         shared=shared,
-        places={
-            key: place
-            for name in ("simulate", "grid")
-            for key, place in places_in(sub_table(file, name, str(path)), f"{path} [{name}]").items()
-        },
+        places={**places_in(simulate, places[0]), **places_in(grid, places[1])},
     )
+
+
+def _short(place: str) -> str:
+    """
+    >>> _short("a.toml [grid]"), _short("sweep(): grid")
+    ('[grid]', 'grid')
+    """
+    return place.rpartition(" ")[2]
 
 
 def _table(shared: Settings, key: str) -> Mapping[str, Any]:

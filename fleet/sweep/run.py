@@ -14,7 +14,7 @@ from fleet.data import load
 from fleet.jobs import Progress
 from fleet.simulation.settings.layers import about
 from fleet.sweep import table
-from fleet.sweep.grid import Sweep, read_sweep
+from fleet.sweep.grid import Sweep
 from fleet.sweep.runner import Planned, make_folders, plan, run_missing
 
 __all__ = ["Ended", "Runs", "open_sweep", "run_sweep"]
@@ -43,9 +43,8 @@ class Ended:
     failed: str = ""  # one line about failed runs; empty if none failed
 
 
-def open_sweep(file: Path, folder: Path) -> Runs:
-    """The runs of a file, with `folder` for what they write; datasets are there, or it is refused."""
-    sweep = read_sweep(file)
+def open_sweep(sweep: Sweep, folder: Path) -> Runs:
+    """The runs of a sweep, with `folder` for what they write; datasets are there, or it is refused."""
     if "engine" not in (*sweep.shared, *sweep.keys):
         sweep.shared["engine"] = "inline"  # the runs themselves are parallel
     planned = plan(sweep, folder)
@@ -55,12 +54,22 @@ def open_sweep(file: Path, folder: Path) -> Runs:
     return Runs(sweep=sweep, folder=folder, planned=planned)
 
 
-def run_sweep(runs: Runs, *, jobs: int, force: bool = False, show: Callable[[Progress], None]) -> Ended:
-    """Execute the missing runs, `jobs` at a time; the tables are written even if the sweep is interrupted."""
+def run_sweep(
+    runs: Runs,
+    *,
+    jobs: int,
+    force: bool = False,
+    show: Callable[[Progress], None],
+    here: Callable[[Planned], None] | None = None,
+) -> Ended:
+    """Execute the missing runs, `jobs` at a time; the tables are written even if the sweep is interrupted.
+
+    With `here`, which runs one, they are executed by this process, one after another.
+    """
     make_folders(runs.folder)
     missing = len(runs.missing)
     try:
-        failed = run_missing(runs.planned, jobs=jobs, force=force, show=show)
+        failed = run_missing(runs.planned, jobs=jobs, force=force, show=show, here=here)
     finally:
         rows, facts = _write_tables(runs)
     return Ended(rows=rows, facts=facts, failed=_failed_text(failed, missing, runs.planned))

@@ -7,11 +7,12 @@ DIR/sweep.json, sweep.csv, runs.csv
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError, DataError, EdgestillError
 from core.processes.python_child import module_arguments
 from fleet.jobs import Job, Progress, run_jobs
 from fleet.results.run_file import SCHEMA, essence, read_run
@@ -110,9 +111,17 @@ def make_folders(out: Path) -> None:
 
 
 def run_missing(
-    runs: Sequence[Planned], *, jobs: int, force: bool = False, show: Callable[[Progress], None]
+    runs: Sequence[Planned],
+    *,
+    jobs: int,
+    force: bool = False,
+    show: Callable[[Progress], None],
+    here: Callable[[Planned], None] | None = None,
 ) -> dict[str, str]:
-    """Execute the runs that are not complete, `jobs` at a time; returns the errors of failed runs by name."""
+    """Execute the runs that are not complete, `jobs` at a time; returns the errors of failed runs by name.
+
+    With `here`, which runs one, they are executed by this process, one after another.
+    """
     other = [run for run in runs if run.state() == "other"]
     if other and not force:
         raise ConfigError(
@@ -120,5 +129,24 @@ def run_missing(
             "to replace them"
         )
     wanted = [run for run in runs if run.state() != "done"]
+    if here is not None:
+        return _one_by_one(wanted, here, show)
     made = [Job(key=run, arguments=run.arguments, log=run.log) for run in wanted]
     return {str(run): reason for run, reason in run_jobs(made, at_once=jobs, show=show).items()}
+
+
+def _one_by_one(
+    runs: Sequence[Planned], here: Callable[[Planned], None], show: Callable[[Progress], None]
+) -> dict[str, str]:
+    failed: dict[str, str] = {}
+    for done, run in enumerate(runs):
+        show(Progress(total=len(runs), done=done, running={run.name: ""}))
+        begun = time.monotonic()
+        try:
+            here(run)
+        except EdgestillError as error:
+            failed[run.name] = str(error)
+            run.log.write_text(f"{error}\n")
+        ended = (run.name, time.monotonic() - begun, run.name in failed)
+        show(Progress(total=len(runs), done=done + 1, running={}, ended=ended))
+    return failed

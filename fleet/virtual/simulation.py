@@ -25,6 +25,7 @@ from fleet.data import Dataset
 from fleet.results.run_file import RoundResult
 from fleet.simulation.config import SimulationConfig
 from fleet.simulation.device import SimulatedDevice
+from fleet.simulation.hooks import NO_HOOKS, Hooks
 from fleet.simulation.received import Sent
 from fleet.simulation.round_message import Artifact
 from fleet.simulation.simulation import Group, OnDevice, Simulation
@@ -42,10 +43,10 @@ PAUSE = 60.0  # virtual seconds until a round with too few available devices is 
 class VirtualSimulation(Simulation):
     """The same fleet; `now` is the virtual time, in seconds since the first round was opened."""
 
-    def __init__(self, config: SimulationConfig, dataset: Dataset) -> None:
+    def __init__(self, config: SimulationConfig, dataset: Dataset, *, hooks: Hooks = NO_HOOKS) -> None:
         assert config.virtual is not None
         self.virtual = config.virtual
-        super().__init__(config, dataset)
+        super().__init__(config, dataset, hooks=hooks)
         self.hardware, self.boards = self.virtual.hardware_of_all(), self.virtual.names_of_all()
         self.when = self.virtual.when([device.id for device in self.devices], config.seed)
         self.now = 0.0

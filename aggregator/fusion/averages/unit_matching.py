@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from aggregator.fusion.types import State
+from core import own_code
 from core.errors import ConfigError
 from models.build import build
 from models.spec import PrototypeSpec
@@ -36,6 +37,9 @@ def chain_of(spec: PrototypeSpec) -> tuple[str, ...]:
     if not names or not _survives_reordering(model, names, seed):
         raise _refusal(spec, "its layers are not in plain sequence")
     return tuple(names)
+
+
+own_code.when_changed(chain_of.cache_clear)
 
 
 def _has_tensors(module: nn.Module) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.optimization import fuse
 
+from core import own_code
 from core.errors import ModelError
 from models.build import build
 from models.spec import PrototypeSpec
@@ -49,6 +50,10 @@ def _traced(spec: PrototypeSpec) -> nn.Module:
     except Exception as error:  # a user's architecture may branch on data: the module itself works, but slower
         log.warning("%s: its teachers keep their BatchNorms, torch.fx cannot trace it (%r)", spec, error)
         return module
+
+
+own_code.when_changed(graph_template.cache_clear)
+own_code.when_changed(_traced.cache_clear)
 
 
 def prepare(spec: PrototypeSpec, compute_device: torch.device) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +10,8 @@ import typer
 
 from edgestill.cli.output import err, out, print_json
 from edgestill.cli.service.options import Overrides
-from edgestill.cli.service.web import web_server
 
 if TYPE_CHECKING:
-    from aggregator.config.fleet import FleetConfig
-    from edgestill.web.beside import PageBeside
     from firmware_configs.services.aggregator import Installed
 
 __all__ = ["app"]
@@ -53,34 +48,11 @@ def serve(
 
     Example:  edgestill aggregator serve --config fleet.toml --set round.rounds=20
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
-    from aggregator.config.fleet import load_fleet_config
-    from aggregator.service import serve as run
-    from core.logs import setup_logging
+    from edgestill.api.fleet import serve_fleet
 
     flags = {"monitor.metrics": metrics, "monitor.web": web}
     given = [*(settings or []), *(f"{key}={value}" for key, value in flags.items() if value is not None)]
-    loaded = load_fleet_config(config, given)
-    setup_logging(loaded.log.format, loaded.log.level, fleet=loaded.fleet)
-    with _page(loaded, given) as page:
-        run(
-            loaded,
-            until_done=until_done,
-            new_key=new_key,
-            read=lambda: load_fleet_config(config, given),
-            reloaded=lambda _: None if page is None else page.restart(),
-        )
-
-
-def _page(loaded: FleetConfig, settings: list[str]) -> AbstractContextManager[PageBeside | None]:
-    """The page in a process of its own, if one is asked for."""
-    if loaded.monitor.web is None:
-        return nullcontext()
-    from edgestill.web.beside import PageBeside
-
-    server = web_server()
-    server.check_options(loaded, server.options_of(loaded))
-    return PageBeside(loaded.path, settings)
+    serve_fleet(config, given, until_done=until_done, new_key=new_key)
 
 
 @app.command()

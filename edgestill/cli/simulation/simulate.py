@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 #: Flags allowed with --resume, in addition to the settings that may change.
-WITH_RESUME = ("resume", "dry_run", "quiet", "as_json")
+WITH_RESUME = ("resume", "dry_run", "callbacks", "quiet", "as_json")
 
 
 Broker = Annotated[
@@ -49,6 +49,15 @@ DryRun = Annotated[
         "--dry-run", help="Check settings and data, print the settings as JSON, train nothing.", rich_help_panel=OUTPUT
     ),
 ]
+Callbacks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--callback",
+        metavar="FILE.py:NAME",
+        help="Call your function (run, result) after every round, or the methods of your class (docs/api.md).",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json to stdout.", rich_help_panel=OUTPUT)]
 
@@ -63,6 +72,7 @@ def simulate(
     resume: Resume = None,
     force: Force = False,
     dry_run: DryRun = False,
+    callbacks: Callbacks = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +103,8 @@ def simulate(
                 print_json(config.to_json())
             return
         where = None if broker is None else _parse_broker(broker)
-        _run(config, out_dir, where, force=force, resume=resume is not None, quiet=quiet, as_json=as_json)
+        options = {"broker": where, "force": force, "resume": resume is not None}
+        _run(config, out_dir, callbacks or [], options, quiet=quiet, as_json=as_json)
 
 
 def _layers(given: dict[str, Any], file: Path | None) -> Layer:
@@ -132,30 +143,30 @@ def _parse_broker(text: str) -> BrokerConfig:
 def _run(
     config: SimulationConfig,
     out_dir: Path | None,
-    broker: BrokerConfig | None,
+    callbacks: list[str],
+    options: dict[str, Any],
     *,
-    force: bool,
-    resume: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Run the simulation and print the summary, even if it is interrupted."""
+    from edgestill.api.run import RunInterrupted
+    from edgestill.api.simulate import run_watched
     from edgestill.cli.progress import RunDisplay
     from fleet.simulation.resume import is_resumable
-    from fleet.simulation.run import Interrupted, LostRunError, run_simulation
+    from fleet.simulation.run import LostRunError
 
-    observer = RunDisplay(quiet=quiet or as_json)
     try:
-        run = run_simulation(config, out_dir, broker=broker, force=force, resume=resume, observer=observer)
-    except Interrupted as cut:
-        _print(cut.run, out_dir, as_json=as_json)
+        run = run_watched(config, out_dir, callbacks, RunDisplay(quiet=quiet or as_json), **options)
+    except RunInterrupted as cut:
+        _print(cut.run.recorded, out_dir, as_json=as_json)
         if out_dir is not None and is_resumable(config) and not as_json:
             out.print(f"to resume: edgestill simulate --resume {out_dir}", markup=False, soft_wrap=True)
         raise
     except LostRunError as ended:
         _print(ended.run, out_dir, as_json=as_json)
         raise
-    _print(run, out_dir, as_json=as_json)
+    _print(run.recorded, out_dir, as_json=as_json)
 
 
 def _print(run: Run, out_dir: Path | None, *, as_json: bool) -> None:

@@ -53,10 +53,11 @@ def sweep(
 
     Example:  edgestill sweep sweep.toml --out sweep --jobs 4
     """
+    from fleet.sweep.grid import read_sweep
     from fleet.sweep.run import open_sweep, run_sweep
 
     out_dir = Path(file.stem) if out_dir is None else out_dir
-    runs = open_sweep(file, out_dir)
+    runs = open_sweep(read_sweep(file), out_dir)
     if dry_run:
         _list(runs.planned, as_json=as_json)
         return

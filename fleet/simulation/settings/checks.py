@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from aggregator.recipes.catalogue import Recipe, find_recipe
+from aggregator.recipes.catalogue import PERSONAL, Recipe, find_recipe
 from aggregator.tracking.targets import parse_targets
 from core.errors import ConfigError, did_you_mean
 from core.limits import Range
@@ -14,6 +14,8 @@ from core.settings.compute_names import check_device_name
 from fleet.attacks.builtin import check_over_mqtt, parse_attacks, seat
 from fleet.partition import uses_alpha
 from fleet.simulation.config import ENGINES, FLOATS, SCORE_DEVICES, TRANSPORTS, UPDATES, SimulationConfig
+from fleet.simulation.own_code.local import check_known
+from fleet.simulation.own_code.named import check_reach
 from fleet.simulation.settings.layers import about
 from fleet.simulation.settings.panels import check_ranges
 from models.spec import parse_prototype
@@ -49,6 +51,8 @@ def check_simulation(config: SimulationConfig) -> None:
             raise ConfigError(f"--address {config.address} requires --engine ray")
     with about("track"):
         parse_targets(config.track)
+    _check_own_training(config, recipe)
+    check_reach(config)
     _check_virtual(config)
     with about("attack"):
         _check_attack(config)
@@ -66,6 +70,22 @@ def composed(name: str, fusion: Mapping[str, Any]) -> Recipe:
         find_recipe(name)
     with about("fusion", "recipe"):
         return find_recipe(name, fusion)
+
+
+def _check_own_training(config: SimulationConfig, recipe: Recipe) -> None:
+    """An own objective or loop is the whole of local training: nothing else may add to the loss."""
+    for key in ("objective", "train"):
+        name = getattr(config, key)
+        with about(key):
+            check_known(key, name)
+            if name and (recipe.side_artifact is not None or PERSONAL in recipe.local):
+                raise ConfigError(
+                    f"--{key} {name}: recipe {recipe.name} has its own objective on devices; give another recipe, such "
+                    "as fedavg"
+                )
+    if config.objective and config.train:
+        with about("train"):
+            raise ConfigError("give either --objective or --train, not both: a loop has its own objective")
 
 
 def _check_attack(config: SimulationConfig) -> None:

@@ -10,10 +10,11 @@ from core.errors import ConfigError
 from core.settings import checked
 from edge_agent.training.params import LocalTraining, local_training
 from fleet.simulation.config import DEFAULT_ENGINE, SimulationConfig
+from fleet.simulation.own_code.named import lend_files
 from fleet.simulation.settings.checks import composed
 from fleet.simulation.settings.layers import about
 from fleet.simulation.settings.table import LOCAL, OWN, SETTINGS, TIME
-from fleet.simulation.settings.text_forms import parse_devices
+from fleet.simulation.settings.text_forms import own_models, parse_devices
 from fleet.virtual.config import VirtualTime
 
 __all__ = ["configure"]
@@ -22,6 +23,9 @@ __all__ = ["configure"]
 def configure(given: Mapping[str, Any]) -> SimulationConfig:
     """The configuration of these settings; a setting that is None or missing has its default."""
     settings = {key: value for key, value in given.items() if value is not None}
+    with about("prototypes"):
+        files = own_models(settings.get("prototypes", ""))
+    lend_files({**settings, "own_models": files})
     settings["engine"] = settings.get("engine") or DEFAULT_ENGINE
     _read_lr(settings)
     if "local_epochs" in settings and "local_steps" in settings:
@@ -33,6 +37,7 @@ def configure(given: Mapping[str, Any]) -> SimulationConfig:
     values = {OWN[key].name: _value(key, value) for key, value in settings.items() if key in OWN}
     values["devices"], values["virtual"] = len(boards), _virtual(boards, settings)
     values["training"] = _training(settings, values)
+    values["own_models"] = files
     return SimulationConfig(**values)
 
 

@@ -46,7 +46,7 @@ __all__ = [
 
 PREFIX = "EDGESTILL_SIMULATE"
 #: Flags of `edgestill simulate` that are for one call and no settings.
-ON_THE_LINE = ("broker", "out", "config", "resume", "force", "dry_run", "quiet", "json")
+ON_THE_LINE = ("broker", "out", "config", "resume", "force", "dry_run", "callback", "quiet", "json")
 PASSES = f"{DEFAULTS.epochs}, with at least {DEFAULTS.least_steps} and at most {DEFAULTS.most_steps} mini-batches"
 
 

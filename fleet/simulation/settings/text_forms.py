@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core import own_code
 from core.errors import ConfigError
 from core.limits import DEVICES
 
 __all__ = [
+    "own_models",
     "pairs",
     "parse_batch",
     "parse_classes",
@@ -43,11 +45,25 @@ def parse_devices(text: str, hardware: str | None) -> tuple[str, ...]:
 
 
 def parse_prototypes(text: str) -> tuple[str, ...]:
+    """The names by which prototypes are known in a fleet; `own_models` has the files.
+
+    >>> parse_prototypes("cnn:w1, nets/net.py:MyNet:fp32, timm:resnet18:fp32")
+    ('cnn:w1', 'MyNet:fp32', 'timm.resnet18:fp32')
     """
-    >>> parse_prototypes("cnn:w1, mlp:fp32")
-    ('cnn:w1', 'mlp:fp32')
+    names = (name.strip() for name in text.split(",") if name.strip())
+    return tuple(own_code.plain_name(re.sub(r"^(timm|torchvision):", r"\1.", name)) for name in names)
+
+
+def own_models(text: str) -> dict[str, str]:
     """
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    >>> own_models("cnn:w1,nets/net.py:MyNet:fp32,nets/net.py:MyNet:w1")
+    {'MyNet': 'nets/net.py:MyNet'}
+    """
+    files: dict[str, str] = {}
+    for match in re.finditer(rf"(?:^|,)\s*({own_code.IN_FILE.pattern})", text):
+        if files.setdefault(match["name"], match[1]) != match[1]:
+            raise ConfigError(f"two prototypes are called {match['name']!r}: {files[match['name']]} and {match[1]}")
+    return files
 
 
 def parse_classes(text: str) -> tuple[int, ...]:

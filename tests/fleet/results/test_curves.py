@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image
 
 from fleet.results.curves import draw_curves
-from fleet.results.run_file import PrototypeResult, RoundResult
+from fleet.results.run_file import PrototypeResult, RoundResult, Run
 
 ANSWERED = PrototypeResult(accuracy=0.8, loss=0.5, train_loss=0.4, devices=2, bytes_up=2400, bytes_down=4000)
 
@@ -15,7 +15,8 @@ def drawn(path: Path, *results: PrototypeResult) -> Image.Image:
         RoundResult(round=number, prototypes={"mlp:fp32": result, "cnn:w1": ANSWERED}, seconds=1.0)
         for number, result in enumerate(results, start=1)
     ]
-    draw_curves(rounds, path, title="a run")
+    config = {"dataset": "digits", "devices": 4, "partition": "iid", "alpha": 1.0, "recipe": "fedavg", "seed": 0}
+    draw_curves(Run(config=config, fleet=[], rounds=rounds), path)
     return Image.open(path).convert("RGB")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import ConfigError
 from fleet.results.run_file import Run, write_run
+from fleet.sweep.grid import read_sweep
 from fleet.sweep.run import Runs, open_sweep, run_sweep
 from tests.fleet.report.made import a_run
 
@@ -17,7 +18,7 @@ SWEEP = "[simulate]\nrounds = 1\n[grid]\nseed = [0, 1]"
 
 def opened(folder: Path, text: str = SWEEP) -> Runs:
     (folder / "sweep.toml").write_text(text)
-    return open_sweep(folder / "sweep.toml", folder / "out")
+    return open_sweep(read_sweep(folder / "sweep.toml"), folder / "out")
 
 
 def test_runs_side_by_side_are_inline_unless_the_sweep_says_otherwise(tmp_path: Path) -> None:
