@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 from aggregator.storage.journal import Journal
 from wire.codec import encode_message
-from wire.envelope import Kind, seal
+from wire.envelope import seal
 from wire.ids import AGGREGATOR
 from wire.keys import Ed25519PrivateKey
 from wire.messages import Message
@@ -15,7 +16,8 @@ from wire.topics import DeviceTopic
 __all__ = ["Publish", "SignedMessages"]
 
 #: Topic, payload, and whether it is retained; False while there is no connection.
-Publish = Callable[[str, bytes, bool], bool]
+Publish: TypeAlias = Callable[[str, bytes, bool], bool]
+Kind: TypeAlias = Literal["desired", "ask", "upgrade", "enrolled"]
 
 
 class SignedMessages:
