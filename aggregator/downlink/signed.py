@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from aggregator.storage.journal import Journal
 from wire.codec import encode_message
@@ -15,10 +15,9 @@ from wire.topics import DeviceTopic
 
 __all__ = ["Publish", "SignedMessages"]
 
-#: Kinds of messages that have a topic of the device's.
-Told = Literal["desired", "ask", "upgrade", "enrolled"]
 #: Topic, payload, and whether it is retained; False while there is no connection.
-Publish = Callable[[str, bytes, bool], bool]
+Publish: TypeAlias = Callable[[str, bytes, bool], bool]
+Kind: TypeAlias = Literal["desired", "ask", "upgrade", "enrolled"]
 
 
 class SignedMessages:
@@ -27,7 +26,7 @@ class SignedMessages:
     def __init__(self, publish: Publish, *, key: Ed25519PrivateKey, fleet: str, journal: Journal) -> None:
         self._publish, self._key, self._fleet, self._journal = publish, key, fleet, journal
 
-    def _send(self, device: str, kind: Told, message: Message | None, *, retain: bool = True) -> bool:
+    def _send(self, device: str, kind: Kind, message: Message | None, *, retain: bool = True) -> bool:
         """Publish a message to a device, or clear a retained one with None; False while there is no connection."""
         payload = b""
         if message is not None:

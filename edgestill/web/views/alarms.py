@@ -19,6 +19,7 @@ ALARMS: Mapping[str, str] = {
     "abandoned": "Round {number} was abandoned: {reason}",
     "disk": "The disk of the state folder is almost full: {free} MB free.",
     "certificate": "The certificate {name} ends in {left}.",
+    "enrolment": "{count} boards ask for a certificate: {names}",
     "lost": "{count} devices are lost: {names}",
     "muted": "{count} devices are muted, they send only garbage: {names}",
     "limited": "{count} devices send more than their budgets: {names}",
@@ -33,9 +34,16 @@ FULL = 0.1  # of the disk that is free
 SOON_S = 14 * 86400.0  # before a certificate ends
 
 
-def alarms(config: FleetConfig, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
-    """All that hold, the gravest first; `rows` are the devices as the page shows them."""
-    return [ALARMS[name].format(**values) for name, values in (*_of_service(config, facts, now), *_of_devices(rows))]
+def alarms(
+    config: FleetConfig,
+    facts: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    now: float,
+    asking: Sequence[str] = (),
+) -> list[str]:
+    """All that hold, the gravest first; `rows` are the devices as the page shows them, `asking` wait for approval."""
+    found = [*_of_service(config, facts, now), *_counted("enrolment", asking), *_of_devices(rows)]
+    return [ALARMS[name].format(**values) for name, values in found]
 
 
 def _of_service(config: FleetConfig, facts: Mapping[str, Any], now: float) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -63,15 +71,18 @@ def _of_devices(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[s
         ("limited", [bool(row["limited"]) for row in rows]),
         ("strained", [bool(row["strained"]) for row in rows]),
     ):
-        names = [row["id"] for row, true in zip(rows, holds, strict=True) if true]
-        if names:
-            more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-            yield name, {"count": len(names), "names": ", ".join([*names[:NAMED], *more])}
+        yield from _counted(name, [row["id"] for row, true in zip(rows, holds, strict=True) if true])
     for name, key in (("problem", "problem"), ("installing", "installing")):
         for row in [row for row in rows if row[key]][:MOST]:
             yield name, {"device": row["id"], "reason": row[key]}
     for row in [row for row in rows if row["upgrade"] in ("back", "refused")][:MOST]:
         yield "update", {"device": row["id"], "version": row["upgrade_to"], "reason": row["upgrade_reason"]}
+
+
+def _counted(name: str, devices: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    more = [f"{len(devices) - NAMED} more"] if len(devices) > NAMED else []
+    if devices:
+        yield name, {"count": len(devices), "names": ", ".join([*devices[:NAMED], *more])}
 
 
 def strained(telemetry: Mapping[str, Any]) -> str:

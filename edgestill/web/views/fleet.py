@@ -66,13 +66,14 @@ def overview(config: FleetConfig) -> dict[str, Any]:
     states: dict[str, int] = {}
     for row in rows:
         states[row["state"]] = states.get(row["state"], 0) + 1
+    asking = [one["device"] for one in enrolments(config) if one["status"] == "waiting"]
     silent = facts["devices_configured"] - len(rows)
     if silent > 0:
         states["never heard of"] = silent
     return {
         **facts,
         "states": states,
-        "alarms": alarms(config, facts, rows, now),
+        "alarms": alarms(config, facts, rows, now, asking),
         "live": live_round(config, facts, rows),
     }
 
@@ -144,10 +145,8 @@ def device(config: FleetConfig, name: str) -> dict[str, Any]:
         settings = settings_facts(journal, name)
         history = [entry for row in journal.rounds(RECENT) if (entry := _history(journal, row, name)) is not None]
         refusals = [r for r in journal.refusals(1000) if r.device == name][:20]
-    asking = next((one for one in enrolments(config) if one["device"] == name and one["status"] == "waiting"), None)
     return {
         "device": _rows(config, [found], now)[0],
-        "asking": asking,
         "settings": settings,
         "settable": SETTABLE,
         "history": history,

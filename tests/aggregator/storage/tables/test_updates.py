@@ -123,7 +123,7 @@ def test_failures_of_the_newest_rounds_are_kept(tmp_path: Path) -> None:
     journal.add_failure(1, "pi-1", "disk full")
     assert journal.failures(1) == {"pi-1": "disk full", "pi-2": "training diverged"}
     assert journal.failures(2) == {}
-    journal.add_failure(1 + REPORTS, "pi-1", "again")
+    journal.add_failure(REPORTS + 1, "pi-1", "again")
     assert journal.failures(1) == {}
 
 

@@ -71,6 +71,10 @@ def test_a_certificate_that_ends_soon(config: FleetConfig, tmp_path: Path) -> No
     assert told == "The certificate ca ends in 0 s."
 
 
+def test_boards_that_wait_for_approval(config: FleetConfig) -> None:
+    assert alarms(config, FACTS, [], NOW, ["new-1"]) == ["1 boards ask for a certificate: new-1"]
+
+
 def test_many_devices_are_counted_and_the_first_are_named(config: FleetConfig) -> None:
     lost = [row(f"pi-{number}", state="lost", problem="x") for number in range(7)]
     told = alarms(config, FACTS, lost, NOW)
