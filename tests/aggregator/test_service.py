@@ -21,6 +21,7 @@ from core.errors import ConfigError
 from tests.aggregator.running import NAMES, ROOT, Aggregator, Devices, command, fleet, wait_until
 from tests.aggregator.scripted import Device, key_of, make_update, write_fleet
 from tests.brokers import Mosquitto
+from tests.rabbitmq import RabbitMQ
 from transport.config import BrokerConfig
 from wire.headers import decode_model, decode_update
 from wire.keys import save_private_key
@@ -259,6 +260,10 @@ def test_a_restarted_aggregator_does_not_ask_a_device_that_was_lost_meanwhile(
 
 def test_a_device_that_died_with_its_broker_is_not_asked(tmp_path: Path, broker, started: Path) -> None:
     """No will is published, and the broker forgets the retained state: nobody says that the device is gone."""
+    if isinstance(broker, RabbitMQ):
+        pytest.skip(
+            "RabbitMQ keeps the retained state on its disk: the device counts as online until a round's deadline"
+        )
     few = "!rounds = 1\nmin_devices = 2\ndeadline_s = 600"
     with fleet(tmp_path, broker, started, round=few) as service, Devices(broker.config, NAMES) as devices:
         journal = Journal(tmp_path / "state/journal.db")
