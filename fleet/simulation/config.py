@@ -151,7 +151,7 @@ class SimulationConfig:
     ] = "memory"
     track: Annotated[
         tuple[str, ...],
-        in_output("Write every round to a tracker: tensorboard:DIR, mlflow:URI; may be repeated (docs/reports.md)."),
+        in_output("Write every round to a tracker: tensorboard:DIR, mlflow:URI; may be repeated (docs/trackers.md)."),
     ] = ()
     virtual: Annotated[
         VirtualTime | None,
