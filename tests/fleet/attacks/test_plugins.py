@@ -70,7 +70,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     install(tmp_path, POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("harm", None)
-    for cached in (own_attacks.kind_of, own_attacks._load):
+    for cached in (own_attacks._kind_of_installed, own_attacks._installed):
         cached.cache_clear()
     return tmp_path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from edgestill.api.callbacks import Watching
 from edgestill.cli.progress import RunDisplay
 from fleet.results.run_file import RoundResult, Run
 from fleet.simulation.config import SimulationConfig
@@ -64,10 +65,11 @@ def test_nobody_swallows_nothing() -> None:
         fail()
 
 
-def test_the_display_overrides_every_method_with_its_own_parameters() -> None:
+def test_displays_override_methods_with_their_own_parameters_and_a_run_that_is_watched_all() -> None:
     for name, method in inspect.getmembers(Observer, inspect.isfunction):
-        own = getattr(RunDisplay, name)
-        assert own is not method, name
-        assert [p.name for p in inspect.signature(own).parameters.values()] == [
-            p.name for p in inspect.signature(method).parameters.values()
-        ]
+        assert getattr(Watching, name) is not method, name
+        for observer in (RunDisplay, Watching):
+            own = getattr(observer, name)
+            assert [p.name for p in inspect.signature(own).parameters.values()] == [
+                p.name for p in inspect.signature(method).parameters.values()
+            ]

@@ -109,11 +109,11 @@ def part(monkeypatch: pytest.MonkeyPatch) -> object:
     def put(kind: str, function: object) -> Recipe:
         globals()["_part"] = function
         monkeypatch.setitem(parts.PARTS, kind, {**parts.PARTS[kind], "of-a-test": parts.BuiltIn(f"{__name__}:_part")})
-        parts.find_part.cache_clear()
+        parts._installed.cache_clear()
         return find_recipe("fedavg", {kind: ("of-a-test",) if kind == "screen" else "of-a-test"})
 
     yield put
-    parts.find_part.cache_clear()
+    parts._installed.cache_clear()
 
 
 def test_a_screened_update_is_left_out_and_the_reason_reported(part) -> None:
