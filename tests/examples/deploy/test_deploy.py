@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -221,23 +222,23 @@ def test_the_steps_of_the_dockerfile_make_an_aggregator_that_serves(tmp_path: Pa
         with (tmp_path / "log").open("wb") as log:
             command = image.command(f"exec {as_user} {entry} {shlex.join(words)}")
             process = subprocess.Popen(command, stdout=log, stderr=log)
-        # a second chroot over the same folder would be another system: the check runs in the first one's
+        said = lambda: (tmp_path / "log").read_text()[-3000:]  # noqa: E731
         try:
-            root = None
-
-            def inside() -> bool:
-                nonlocal root
-                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                root = Path(f"/proc/{children[0]}/root") if children else None
-                return root is not None
-
-            wait_until(inside, 120, lambda: (tmp_path / "log").read_text()[-3000:])
-            healthy = ["chroot", str(root), "/usr/bin/env", "-i", *check]
-            said = lambda: (tmp_path / "log").read_text()[-3000:]  # noqa: E731
+            service = child_of(process.pid)
+            healthy = ["chroot", f"/proc/{service}/root", "/usr/bin/env", "-i", *check]  # in the same container
             wait_until(lambda: subprocess.run(healthy, capture_output=True, check=False).returncode == 0, 300, said)
             status = upper / "var/lib/edgestill/status.json"
             wait_until(lambda: status.exists() and json.loads(status.read_text())["connected"], 120, said)
             assert status.stat().st_uid == 10001
+            os.kill(service, signal.SIGTERM)  # as STOPSIGNAL says, to process 1 of the container
+            assert process.wait(120) == 0, said()
         finally:
-            process.terminate()
+            process.kill()
             process.wait(120)
+
+
+def child_of(pid: int) -> int:
+    """The process that unshare has started; unshare itself heeds no SIGTERM."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    wait_until(lambda: bool(children.read_text()), 120)
+    return int(children.read_text().split()[0])
