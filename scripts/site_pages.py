@@ -21,14 +21,6 @@ STEP = re.compile(r"^\| `([\w/]+)\.py:(\w+)` \|", re.MULTILINE)
 LANE, ROW, BOX_WIDTH, BOX_HEIGHT, TOP = 170, 58, 158, 42, 34
 
 
-def on_config(config: Any) -> Any:
-    """The guide to the Python API is the researcher's second page, in a checkout that has it."""
-    (pages,) = [section["Researcher"] for section in config.nav if "Researcher" in section]
-    if (ROOT / "docs" / "api.md").exists() and {"Python API": "api.md"} not in pages:
-        pages.insert(1, {"Python API": "api.md"})
-    return config
-
-
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages of the checkout's root, and the files outside docs/ that pages link to."""
     from mkdocs.structure.files import File

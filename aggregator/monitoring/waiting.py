@@ -10,7 +10,7 @@ from core.durations import coarse
 __all__ = ["WAITS", "progress_text", "waiting_for"]
 
 NAMED = 5  # devices in the line
-#: Every line; docs/operate.md says what to do about each.
+#: Every line; docs/operate-reference.md says what to do about each.
 WAITS: Mapping[str, str] = {
     "broker": "waiting for the broker",
     "starting": "the first models are being made",

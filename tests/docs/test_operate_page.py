@@ -1,4 +1,4 @@
-"""docs/operate.md says what to do about everything that an operator can see: no alarm, wait, refusal or alert lacks."""
+"""docs/operate-reference.md says what to do about everything that an operator can see: no alarm, wait, refusal or alert lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgestill.web.views.alarms import ALARMS
 from wire.refusals import RefusalReason
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/operate.md").read_text()
+PAGE = (ROOT / "docs/operate-reference.md").read_text()
 ROWS = [line.split("|")[1].strip() for line in PAGE.splitlines() if line.startswith("|")]
 
 

@@ -1,4 +1,4 @@
-"""What an operator has to look at now, in sentences; docs/operate.md says what to do about each."""
+"""What an operator has to look at now, in sentences; docs/operate-reference.md says what to do about each."""
 
 from __future__ import annotations
 
