@@ -129,7 +129,7 @@ class Fusing:
         else:
             reach("aggregator-fused")
             for note in answer.get("notes", ()):
-                log.warning("round %d: %s", state.round, note)
+                log.warning("round %d: %s", state.round, note, extra={"round": state.round})
             self._close(answer["models"], answer.get("report", {}))
 
     def _close(self, made: list[dict[str, Any]], report: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def follow_job_action(action: Action) -> None:
         case DropBuffer(reason):
             log.warning("the updates in the buffer are not fused: %s", reason)
         case AskAgain(number):
-            log.info("round %d: devices that gave up may be asked again", number)
+            log.info("round %d: devices that gave up may be asked again", number, extra={"round": number})
 
 
 def _record_job(device: str, job: GivenJob, journal: Journal, blobs: Blobs, now: float) -> None:

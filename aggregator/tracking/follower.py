@@ -109,7 +109,12 @@ class _Follower(Thread):
             self._failed(error)
             return False
         if self._failures:
-            log.info("tracker %s: works again, and is up to date with round %d", self._target, self.done)
+            log.info(
+                "tracker %s: works again, and is up to date with round %d",
+                self._target,
+                self.done,
+                extra={"round": self.done},
+            )
         self._failures = 0
         return True
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,15 +111,12 @@ class Run:
 
     def summary(self) -> str:
         """What `edgestill simulate` prints at the end: accuracies, traffic, and the seconds of every stage."""
-        from rich.text import Text
-
-        from edgestill.cli.output import out
         from edgestill.cli.run_summary import print_summary
 
-        with out.capture() as captured:
+        printed = io.StringIO()
+        with redirect_stdout(printed):  # no terminal: without colours, and whole
             print_summary(self.recorded)
-        text = Text.from_ansi(captured.get()).plain  # without the colours of a terminal
-        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+        return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
 
     def plot(self, path: str | Path | None = None) -> Curves:
         """A figure of the accuracies by round, which notebooks show; with `path`, it is written as PNG too."""

@@ -61,4 +61,7 @@ class SimulateSettings(TypedDict, total=False):
     hardware: str | Path | None
     buffer: int | None
     concurrency: int | None
+    staleness: float | None
+    max_staleness: int | None
     floats: str | None
+    track: Sequence[str] | str | None

@@ -97,7 +97,10 @@ class Slot:
                 continue
             part = np.zeros((), np.float32) if part is None else part
             if part.ndim and not tensor.dims:
-                raise ModelError(f"weight {self.name!r} is scaled per channel, the ONNX template per tensor")
+                raise ModelError(
+                    f"weight {self.name!r} is scaled per channel, the ONNX template per tensor: "
+                    "it is of an older version, make it again"
+                )
             column = part.reshape(-1, *(1,) * (len(tensor.dims) - 1)) if part.ndim else part
             try:
                 spread = np.broadcast_to(column, tuple(tensor.dims))

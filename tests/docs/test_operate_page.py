@@ -1,4 +1,4 @@
-"""docs/operate-reference.md says what to do about everything that an operator can see: no alarm, wait, refusal or alert lacks."""
+"""docs/operate-reference.md has a row for everything that an operator can see: alarms, waits, refusals, alerts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from quant.onnx.export import export_onnx
 from quant.onnx.session import open_session, run_graph
 from quant.onnx.weights import read_weights
 from quant.pack import load_packed, pack
-from tests.edge_agent.devices import Device, published, same
+from tests.edge_agent.devices import Device, alike, published, same
 from tests.edge_agent.generators import sealed_generator
 from tests.edge_agent.scripted import CLASSES, LATENT, SHAPE, make_artifact
 from wire.ids import digest_of
@@ -170,7 +170,7 @@ def test_a_real_light_child_trains_without_torch(tmp_path: Path) -> None:
     assert told[-1]["memory_mb"] < 100
     assert device.update(job)[0].update == "predictor"
     device.settle(job)
-    assert same(boards_extractor(device), extractor_of(device))
+    assert alike(boards_extractor(device), extractor_of(device))
 
 
 # ---- the fleet's extractor
@@ -232,10 +232,10 @@ def test_jobs_and_offers_bring_the_fleets_extractor(tmp_path: Path, prototype: s
     else:
         assert takes_offer(device) == []
     fleets = extractor_of(device)
-    assert same(boards_extractor(device), fleets)
-    assert not same(kits, fleets)
+    assert alike(boards_extractor(device), fleets)
+    assert not alike(kits, fleets)
     kept = read_weights(learned_path(tmp_path / "state", prototype, GRAPH).read_bytes())
-    assert same({name: kept[name] for name in fleets}, fleets)
+    assert alike({name: kept[name] for name in fleets}, fleets)
 
 
 def test_the_predictor_is_trained_under_the_fleets_extractor(tmp_path: Path) -> None:
@@ -254,10 +254,10 @@ def test_an_extractor_that_the_fleet_never_trained_replaces_none(tmp_path: Path)
     kits = extractor_of(device)
     next_round(device, extractor_round=0)
     metrics, said = trains(device)
-    assert same(boards_extractor(device), kits)
+    assert alike(boards_extractor(device), kits)
     assert (said, "other_extractor" in metrics) == ([], False)
     takes_offer(device)
-    assert same(boards_extractor(device), kits)
+    assert alike(boards_extractor(device), kits)
     assert not learned_path(tmp_path / "state", device.prototype, GRAPH).exists()
 
 
@@ -266,7 +266,7 @@ def test_never_keeps_the_kits_extractor_and_says_so_in_the_update(tmp_path: Path
     kits = extractor_of(device)
     next_round(device)
     metrics, said = trains(device, refresh="never")
-    assert same(boards_extractor(device), kits)
+    assert alike(boards_extractor(device), kits)
     assert (said, metrics["other_extractor"]) == ([], 1.0)
 
 
@@ -275,7 +275,7 @@ def test_with_offers_a_job_uses_the_extractor_of_the_last_offer(tmp_path: Path) 
     kits = extractor_of(device)
     next_round(device)
     trains(device, refresh="offers")
-    assert same(boards_extractor(device), kits)
+    assert alike(boards_extractor(device), kits)
     takes_offer(device, refresh="offers")
     offered = extractor_of(device)
     next_round(device, seed=6)
@@ -317,7 +317,7 @@ def test_a_damaged_graph_is_set_aside_and_the_kits_is_used(tmp_path: Path) -> No
     next_round(device)
     _, (said,) = trains(device, refresh="offers")
     assert "mlp-fp32.graph is not used: 8 bytes are not an ONNX file" in said
-    assert same(boards_extractor(device), kits)
+    assert alike(boards_extractor(device), kits)
     assert not kept.exists()
     assert (tmp_path / "state" / "damaged" / kept.name).exists()
 

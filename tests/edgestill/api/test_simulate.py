@@ -70,6 +70,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
             yield result
 
     monkeypatch.setattr(runner, "_rounds_in_memory", cut)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let their background jobs ignore it
 
 
 def test_ctrl_c_at_a_prompt_returns_the_rounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from fleet.results.curves import draw_curves
 from fleet.results.run_file import PrototypeResult, RoundResult, Run
 
 ANSWERED = PrototypeResult(accuracy=0.8, loss=0.5, train_loss=0.4, devices=2, bytes_up=2400, bytes_down=4000)
+CONFIG = {"dataset": "digits", "devices": 4, "partition": "iid", "alpha": 1.0, "recipe": "fedavg", "seed": 0}
 
 
 def drawn(path: Path, *results: PrototypeResult) -> Image.Image:
@@ -15,8 +16,7 @@ def drawn(path: Path, *results: PrototypeResult) -> Image.Image:
         RoundResult(round=number, prototypes={"mlp:fp32": result, "cnn:w1": ANSWERED}, seconds=1.0)
         for number, result in enumerate(results, start=1)
     ]
-    config = {"dataset": "digits", "devices": 4, "partition": "iid", "alpha": 1.0, "recipe": "fedavg", "seed": 0}
-    draw_curves(Run(config=config, fleet=[], rounds=rounds), path)
+    draw_curves(Run(config=CONFIG, fleet=[], rounds=rounds), path)
     return Image.open(path).convert("RGB")
 
 
@@ -37,5 +37,6 @@ def test_long_names_of_prototypes_and_data_fit(tmp_path: Path) -> None:
     path = tmp_path / "curves.png"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # "constrained_layout not applied": nothing fits any more
-        draw_curves([RoundResult(round=1, prototypes=long, seconds=1.0)], path, title="/a/" + "very/" * 60 + "x.npz")
+        config = {**CONFIG, "dataset": "/a/" + "very/" * 60 + "x.npz"}
+        draw_curves(Run(config=config, fleet=[], rounds=[RoundResult(round=1, prototypes=long, seconds=1.0)]), path)
     assert path.stat().st_size > 0
