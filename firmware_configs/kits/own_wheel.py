@@ -106,7 +106,17 @@ def _metadata(about: Mapping[str, Any], root: Path) -> Iterator[str]:
     yield from (f"Requires-Dist: {requirement}\n" for requirement in about["dependencies"])
     for extra, requirements in about["optional-dependencies"].items():
         yield f"Provides-Extra: {extra}\n"
-        yield from (f'Requires-Dist: {requirement}; extra == "{extra}"\n' for requirement in requirements)
+        yield from (f"Requires-Dist: {_of_extra(requirement, extra)}\n" for requirement in requirements)
+
+
+def _of_extra(requirement: str, extra: str) -> str:
+    """A requirement of an extra; its own marker, if it has one, stays.
+
+    >>> print(_of_extra("build>=1; python_version >= '3.11'", "dev"))
+    build>=1; (python_version >= '3.11') and extra == "dev"
+    """
+    name, _, marker = (part.strip() for part in requirement.partition(";"))
+    return f'{name}; ({marker}) and extra == "{extra}"' if marker else f'{name}; extra == "{extra}"'
 
 
 def _installed_files(distribution: metadata.Distribution) -> dict[str, bytes]:

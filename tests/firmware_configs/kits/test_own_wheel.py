@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
 from firmware_configs.kits import own_wheel as module
@@ -57,6 +58,14 @@ def test_the_bytes_follow_from_the_content() -> None:
     name, version, _, _ = parse_wheel_filename(changed.file)
     assert (name, version.public, str(version)) == ("tiny", "1.0", changed.version)
     assert changed.sha256 == hashlib.sha256(changed.data).hexdigest()
+
+
+def test_every_requirement_is_one_to_pip() -> None:
+    """pip 24.1 and newer refuse a wheel with a requirement of another form."""
+    (info,) = (data for name, data in content(own_wheel()).items() if name.endswith(".dist-info/METADATA"))
+    lines = [line.partition(": ")[2] for line in info.decode().splitlines() if line.startswith("Requires-Dist: ")]
+    parsed = [Requirement(line) for line in lines]
+    assert any("python_version" in str(one.marker) and "extra" in str(one.marker) for one in parsed)
 
 
 def test_a_version_with_a_local_part_gets_a_further_one() -> None:
