@@ -35,10 +35,12 @@ ASK, ANSWERS = (str(DeviceTopic(FLEET, DEVICE, leaf)) for leaf in ("predict", "p
 
 
 def answered(link: Link, request: bytes, seconds: float = 120) -> dict:
-    """The answer to this request."""
-    link.publish(ASK, request, qos=0)
-    until = time.monotonic() + seconds
+    """The answer to this request, which is sent again: at QoS 0 one gets lost when a connection breaks."""
+    until, again = time.monotonic() + seconds, 0.0
     while time.monotonic() < until:
+        if time.monotonic() >= again:
+            link.publish(ASK, request, qos=0)
+            again = time.monotonic() + 10
         match link.next_event(1.0):
             case Received(topic, payload, False) if topic == ANSWERS:
                 answer = json.loads(payload)
