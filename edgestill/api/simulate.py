@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from edgestill.api.typed import SimulateSettings
 
-__all__ = ["is_interactive", "run_watched", "simulate"]
+__all__ = ["is_interactive", "run_watched", "simulate", "watch"]
 
 
 @with_signature
@@ -61,6 +61,14 @@ def simulate(
         return cut.run
 
 
+def watch(config: SimulationConfig, folder: Path | None, callbacks: Sequence[Any], shown: Observer) -> Watching:
+    """The callbacks of a run, and its display; ConfigError if they cannot be used with this configuration."""
+    watching = Watching(shown, callbacks, lambda simulation, run: Run.of(simulation, run, folder))
+    if watching.hooks is not NO_HOOKS and config.transport == "mqtt":
+        raise ConfigError("on_update needs transport='memory': over MQTT the aggregator is another process")
+    return watching
+
+
 def run_watched(
     config: SimulationConfig, folder: Path | None, callbacks: Sequence[Any], shown: Observer, **options: Any
 ) -> Run:
@@ -68,9 +76,7 @@ def run_watched(
 
     Ctrl-C after the first round raises `RunInterrupted`.
     """
-    watching = Watching(shown, callbacks, lambda simulation, run: Run.of(simulation, run, folder))
-    if watching.hooks is not NO_HOOKS and config.transport == "mqtt":
-        raise ConfigError("on_update needs transport='memory': over MQTT the aggregator is another process")
+    watching = watch(config, folder, callbacks, shown)
     try:
         run_simulation(config, folder, observer=watching, hooks=watching.hooks, **options)
     except Interrupted:

@@ -96,9 +96,12 @@ def simulate(
         if broker is not None and config.transport != "mqtt":
             raise ConfigError("--broker requires --transport mqtt")
         if dry_run:
+            from edgestill.api.simulate import watch
+            from fleet.simulation.observer import Observer
             from fleet.simulation.run import check_run
 
             check_run(config)
+            watch(config, out_dir, callbacks or [], Observer())
             if not quiet:
                 print_json(config.to_json())
             return

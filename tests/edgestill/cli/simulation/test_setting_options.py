@@ -114,3 +114,8 @@ def test_only_what_the_command_line_has_is_given(monkeypatch: pytest.MonkeyPatch
         {"rounds": 10, "fusion": ["a=1", "b=2"], "names": {"rounds", "fusion", "loud"}, "loud": True},
         {"names": set(), "loud": False},
     ]
+
+
+def test_a_dry_run_refuses_a_callback_that_the_run_would_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["simulate", "--callback", "x", "--dry-run"], debug=False) == 3
+    assert capsys.readouterr().err == "edgestill: 'x': write FILE.py:NAME, such as net.py:MyNet\n"
